@@ -1,4 +1,5 @@
-//! What `hactl doctor NODE` says of a machine: facts that a thin reader collects (`read`), judged by a pure function (`judge`).
+//! The machine checks of `hactl doctor NODE`: facts that a thin reader collects (`read`), judged by a pure function
+//! (`judge`).
 
 mod facts;
 mod judge;

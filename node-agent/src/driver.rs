@@ -1,4 +1,4 @@
-//! The `Driver` seam: how a service is started, stopped, watched and moved on this node.
+//! The `Driver` trait: how the agent starts, stops, monitors and moves services on this node.
 
 pub mod exec;
 pub mod external;
@@ -18,50 +18,58 @@ use ha_api_types::time::{Millis, Mono};
 
 pub use crate::core::{DriverEvent, DriverFailure, Sample};
 
-/// One driver. Every command is idempotent and safe to cancel: afterwards a probe tells what is.
+/// A driver for one kind of service.
 ///
-/// Guarantees: when `stop` or `kill` answers `Ok`, nothing of the service is left running on this node; when `start`
-/// answers an error, the caller stops and probes before it reports Failed. Assumptions: commands for one service do not
-/// overlap, except that `kill` may come while another is being cancelled, and for the replacement of a secondary.
+/// Every command is idempotent and safe to cancel: a probe afterwards shows the actual state.
+///
+/// Guarantees: after `stop` or `kill` returns `Ok`, no process of the service runs on this node. After `start` returns
+/// an error, the caller stops and probes the service before it reports Failed. Assumptions: commands for one service
+/// do not overlap, with two exceptions: `kill` may run while another command is being canceled, and the replacement of
+/// a secondary may overlap other commands.
 pub trait Driver: Send + Sync {
-    /// The driver's name.
+    /// Returns the driver's name, such as `systemd`.
     fn name(&self) -> &'static str;
 
-    /// Whether this node can serve it; otherwise why not.
+    /// Checks whether this node can run services of this driver. The error is the reason why not.
     fn able(&self) -> BoxFuture<'_, Result<(), String>>;
 
-    /// What this node can serve by it, as nodes list it ([`ha_api_types::driver::DriverSpec::capability`]); otherwise why not.
+    /// Returns the capabilities that the node publishes for this driver
+    /// ([`ha_api_types::driver::DriverSpec::capability`]). The error is the reason why the node has none.
     fn serves(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
         Box::pin(async { self.able().await.map(|()| vec![self.name().to_owned()]) })
     }
 
-    /// How long its commands may take: what the resource says, unless the driver knows better where it says nothing.
+    /// Returns the time limits of the service's commands: those of the resource, unless the driver has better defaults
+    /// for values that the resource omits.
     fn timeouts<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, TimeoutsSpec> {
         Box::pin(async { service.timeouts })
     }
 
-    /// Whether the service runs here now.
+    /// Reports whether the service runs on this node now.
     fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed>;
 
-    /// Starts it, or adopts it when it runs; `Ok` once it is confirmed running.
+    /// Starts the service, or adopts it if it already runs. Returns `Ok` once the service is confirmed running.
     fn start<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Stops it: gracefully for so long, then hard; `Ok` once nothing is left.
+    /// Stops the service: gracefully for at most `graceful_ms`, then by force. Returns `Ok` once no process of it is
+    /// left.
     fn stop<'a>(
         &'a self,
         service: &'a ServiceDefinition,
         graceful_ms: Millis,
     ) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Kills it at once (self-fencing); `Ok` once nothing is left.
+    /// Kills the service immediately (self-fencing). Returns `Ok` once no process of it is left.
     fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Target of a live migration: prepares to receive it.
+    /// Prepares to receive the service. Called on the target of a live migration.
     fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Target of a live migration, once the source's copy is gone: takes over what the source handed over. Asked only of
-    /// services whose driver takes over ([`ha_api_types::driver::DriverSpec::takes_over`]). Whether it runs here is probed
-    /// afterwards.
+    /// Takes over what the source handed over. Called on the target of a live migration, once the source's copy is
+    /// gone.
+    ///
+    /// Called only if the service's driver takes over ([`ha_api_types::driver::DriverSpec::takes_over`]). The caller
+    /// probes afterwards whether the service runs here.
     fn arrive<'a>(
         &'a self,
         service: &'a ServiceDefinition,
@@ -71,15 +79,18 @@ pub trait Driver: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Source of a live migration: moves it to the target. `Ok`: it runs there and not here; otherwise both are probed.
+    /// Moves the service to `target`. Called on the source of a live migration. After `Ok`, the service runs on the
+    /// target and not here; after an error, the caller probes both nodes.
     fn migrate<'a>(
         &'a self,
         service: &'a ServiceDefinition,
         target: &'a str,
     ) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Source of a live migration: ends what may be under way of it, also of an earlier agent's; `Ok` once nothing is: no program,
-    /// no job. The service itself is left as it is.
+    /// Ends a live migration that may be in progress, including one that an earlier agent started. Called on the
+    /// source.
+    ///
+    /// Returns `Ok` once no program and no job of the migration is left. The service itself is left unchanged.
     fn end_migration<'a>(
         &'a self,
         service: &'a ServiceDefinition,
@@ -88,9 +99,11 @@ pub trait Driver: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Target of a live migration, after a kill has left nothing: `Ok` once nothing that still arrives can run on this node
-    /// without [`Driver::start`] or [`Driver::arrive`]. A node whose driver cannot confirm that is reset by its watchdog when it is
-    /// isolated (FENCING, R4.41).
+    /// Confirms that an incoming migration can no longer run on this node without [`Driver::start`] or
+    /// [`Driver::arrive`].
+    ///
+    /// Called on the target of a live migration, after a kill has left nothing. If the driver cannot confirm this, the
+    /// node is reset by its watchdog when it is isolated (FENCING, R4.41).
     fn close_reception<'a>(
         &'a self,
         service: &'a ServiceDefinition,
@@ -107,9 +120,12 @@ pub trait Driver: Send + Sync {
         })
     }
 
-    /// Replaces the secondary of a service that runs here, `present` (empty: it has none), by another node. `Ok`: that one is
-    /// in use and the old one let go; otherwise the old one is still in use. Goes on beside every other command but one that
-    /// ends the service, before which it is cancelled and cleared away.
+    /// Replaces the secondary `present` of a service that runs here by `node`; an empty `present` means that the
+    /// service has no secondary.
+    ///
+    /// After `Ok`, the new secondary is in use and the old one is released; after an error, the old one is still in
+    /// use. Runs in parallel with every other command except one that ends the service: before such a command, the
+    /// replacement is canceled and cleaned up.
     fn replace_secondary<'a>(
         &'a self,
         service: &'a ServiceDefinition,
@@ -126,7 +142,8 @@ pub trait Driver: Send + Sync {
         })
     }
 
-    /// Ends what is left of a replacement, also of an earlier agent's; `Ok` once nothing is. The service goes on.
+    /// Ends a replacement of the secondary, including one that an earlier agent started. Returns `Ok` once nothing of
+    /// it is left. The service keeps running.
     fn end_replacement<'a>(
         &'a self,
         service: &'a ServiceDefinition,
@@ -135,6 +152,7 @@ pub trait Driver: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// What the service uses on this node at `at`, the present; `None`: it cannot be measured, and counts by its requests.
+    /// Returns the resource usage of the service on this node at the current time `at`. `None`: the usage cannot be
+    /// measured, and the service's requests count instead.
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>>;
 }

@@ -1,4 +1,4 @@
-//! When the certificates that a process uses expire.
+//! Expiry times of the certificates that a process uses.
 
 use crate::metrics::Metrics;
 use crate::tls::{TlsFiles, certificates};
@@ -6,14 +6,14 @@ use ha_api_types::metric::{Sample, every};
 use rustls_pki_types::CertificateDer;
 use std::path::{Path, PathBuf};
 
-/// Certificate files of a process, by what they are for. They are read when somebody asks: files are replaced while it runs.
+/// Certificate files of a process by purpose. They are read at every scrape, because they may be replaced at any time.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
     files: Vec<(&'static str, PathBuf)>,
 }
 
 impl Certificates {
-    /// Adds those of a server.
+    /// Adds the files of a server.
     #[must_use]
     pub fn with_server(mut self, files: Option<&TlsFiles>) -> Certificates {
         if let Some(files) = files {
@@ -23,7 +23,7 @@ impl Certificates {
         self
     }
 
-    /// Adds those of the store's client.
+    /// Adds the files of the etcd client.
     #[must_use]
     pub fn with_store(mut self, certificate: Option<&Path>, authority: Option<&Path>) -> Certificates {
         let files = [("store", certificate), ("store_ca", authority)];
@@ -31,7 +31,7 @@ impl Certificates {
         self
     }
 
-    /// Shows when they expire.
+    /// Registers the metric of the expiry times.
     pub fn register(self, metrics: &Metrics) -> prometheus::Result<()> {
         metrics.scraped([every::CERTIFICATE_EXPIRY], move || self.samples())
     }
@@ -46,9 +46,10 @@ impl Certificates {
     }
 }
 
-/// When a certificate expires, in seconds since 1970; `None`: it is not a certificate.
+/// Returns the expiry time of a certificate in seconds since 1970; `None` if it is not a valid certificate.
 pub fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
-    // Certificate { tbsCertificate { [0] version?, serialNumber, signature, issuer, validity { notBefore, notAfter }, … }, … }
+    // Certificate { tbsCertificate { [0] version?, serialNumber, signature, issuer, validity { notBefore, notAfter },
+    // … }, … }
     let (certificate, _) = element(certificate, SEQUENCE)?;
     let (mut fields, _) = element(certificate, SEQUENCE)?;
     if let Some((_, rest)) = element(fields, VERSION) {
@@ -60,7 +61,7 @@ pub fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (validity, _) = element(fields, SEQUENCE)?;
     let (_, rest) = element(validity, UTC_TIME).or_else(|| element(validity, GENERALIZED_TIME))?;
     if let Some((text, _)) = element(rest, UTC_TIME) {
-        // RFC 5280, 4.1.2.5.1: 50 to 99 are of the twentieth century.
+        // RFC 5280, 4.1.2.5.1: years from 50 to 99 belong to the twentieth century.
         let text = std::str::from_utf8(text).ok()?;
         let century = if text >= "5" { "19" } else { "20" };
         return unix_seconds(&format!("{century}{text}"));
@@ -75,7 +76,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 
-/// The contents of the element of this tag that the text begins with, and what follows it.
+/// Returns the content of the first element, if it has this tag, and the rest of the input.
 fn element(text: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&found, rest) = text.split_first()?;
     let (&length, rest) = rest.split_first()?;
@@ -93,13 +94,13 @@ fn element(text: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// `YYYYMMDDHHMMSSZ` in seconds since 1970.
+/// Parses `YYYYMMDDHHMMSSZ` to seconds since 1970.
 fn unix_seconds(text: &str) -> Option<i64> {
     let digits = text.strip_suffix('Z').filter(|digits| digits.len() == 14 && digits.is_ascii())?;
     let part = |range: std::ops::Range<usize>| digits.get(range)?.parse::<i64>().ok();
     let (year, month, day) = (part(0..4)?, part(4..6)?, part(6..8)?);
     let (hour, minute, second) = (part(8..10)?, part(10..12)?, part(12..14)?);
-    // Days by the civil calendar, with years that begin in March.
+    // Days of the civil calendar, with years that begin in March.
     let year = if month <= 2 { year - 1 } else { year };
     let (era, month) = (year.div_euclid(400), (month + 9) % 12);
     let day_of_era = year.rem_euclid(400) * 365 + year.rem_euclid(400) / 4 - year.rem_euclid(400) / 100

@@ -1,4 +1,4 @@
-//! The only place that reads the machine's clocks: what the cores are told as `Now`.
+//! The only place that reads the machine's clocks, whose values the cores receive as `Now`.
 
 use ha_api_types::time::{Millis, Mono, Now};
 use nix::time::{ClockId, clock_gettime};
@@ -6,17 +6,17 @@ use std::io;
 
 /// A clock that can be read: the machine's, or one that a test sets.
 pub trait Clock: Send + Sync {
-    /// The present.
+    /// Returns the current time.
     fn now(&self) -> Now;
 }
 
 /// The machine's own clocks.
 ///
-/// Guarantees: `raw` is `CLOCK_MONOTONIC_RAW` and `boot` is `CLOCK_BOOTTIME`, both rounded down to milliseconds, so
-/// that a deadline counted from a reading is never later than it may be (FENCING, section 3).
+/// Guarantees: `raw` is `CLOCK_MONOTONIC_RAW` and `boot` is `CLOCK_BOOTTIME`. Both are rounded down to milliseconds,
+/// so that a deadline counted from a reading is never too late (FENCING, section 3).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock {
-    /// Only made by [`SystemClock::new`], which proves that the clocks can be read.
+    /// Set only by [`SystemClock::new`], which verifies that the clocks can be read.
     proven: (),
 }
 
@@ -24,7 +24,7 @@ impl SystemClock {
     /// Reads each clock once, so that later readings cannot fail.
     ///
     /// # Errors
-    /// When the kernel lacks one of the clocks.
+    /// If the kernel lacks one of the clocks.
     pub fn new() -> io::Result<SystemClock> {
         for clock in [ClockId::CLOCK_MONOTONIC_RAW, ClockId::CLOCK_BOOTTIME, ClockId::CLOCK_REALTIME] {
             clock_gettime(clock)?;
@@ -44,8 +44,10 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock's reading in milliseconds, rounded down. One that answered once answers always, so a failure reads as
-/// zero, which is never later than the truth; a wall clock before 1970 reads as 1970.
+/// Returns the time of a clock in milliseconds, rounded down.
+///
+/// A clock that was read once can always be read. A failure would read as zero, which is never later than the true
+/// time. A wall-clock time before 1970 reads as 1970.
 fn read_ms(clock: ClockId) -> Millis {
     clock_gettime(clock).map_or(0, |at| {
         let seconds = u64::try_from(at.tv_sec()).unwrap_or(0);

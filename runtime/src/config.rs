@@ -1,4 +1,5 @@
-//! A daemon's options in layers: flags over environment over the file that `--config` names over built-in values.
+//! A daemon's options in layers: flags take precedence over the environment, the file of `--config` and the defaults,
+//! in this order.
 
 use clap::builder::OsStr;
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
@@ -7,24 +8,24 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Why the options could not be read.
+/// Reason why the options could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Flags or environment are wrong, or help was asked for: [`clap::Error::exit`] prints it and ends.
+    /// Invalid flags or environment, or a request for help: [`clap::Error::exit`] prints it and ends the process.
     #[error(transparent)]
     Usage(#[from] clap::Error),
     /// The file could not be read.
     #[error("configuration file {}: it could not be read", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// I/O error of the read.
         source: std::io::Error,
     },
-    /// The file is not a YAML map, or holds what it may not. Each line is one problem.
+    /// The file is not a YAML map, or has invalid content.
     #[error("{}", problems.join("\n"))]
     File {
-        /// All problems at once, each with the file and where it can be told the line.
+        /// All problems, one for each entry, with the file and, if known, the line.
         problems: Vec<String>,
     },
 }
@@ -32,16 +33,17 @@ pub enum ConfigError {
 /// Reads a daemon's options from the process's arguments and environment.
 ///
 /// Each option with a long flag `--store-timeout` is also the variable `<PREFIX>_STORE_TIMEOUT` and the key
-/// `storeTimeout` of the YAML file that `--config` (or `<PREFIX>_CONFIG`) names. Flags win over variables, these over
-/// the file, that over the built-in value. A list in the file stands for a flag given several times.
+/// `storeTimeout` of the YAML file. `--config` or `<PREFIX>_CONFIG` names the file. Flags take precedence over
+/// variables, variables over the file, and the file over the default. A list in the file stands for a flag that is
+/// given several times.
 ///
 /// # Errors
-/// An unknown key in the file is refused with the line and the nearest key; a bad value is named by its flag.
+/// If the file has an unknown key, with the line and the nearest known key; or if a value is invalid, with its flag.
 pub fn read<O: CommandFactory + FromArgMatches>(prefix: &str) -> Result<O, ConfigError> {
     read_from(prefix, std::env::args_os().collect())
 }
 
-/// As [`read`], with the arguments given (the first is the program's name).
+/// Does the same as [`read`], with the given arguments; the first is the program's name.
 pub fn read_from<O: CommandFactory + FromArgMatches>(
     prefix: &str,
     arguments: Vec<OsString>,
@@ -55,12 +57,12 @@ pub fn read_from<O: CommandFactory + FromArgMatches>(
     O::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command.clone()).into())
 }
 
-/// A daemon's options as it takes them: with `--config`, and each with its variable.
+/// Returns a daemon's command line, with `--config` and the environment variable of each option.
 pub fn command<O: CommandFactory>(prefix: &str) -> Command {
     with_environment(O::command(), prefix)
 }
 
-/// Adds `--config` and gives each option its variable.
+/// Adds `--config`, and sets the environment variable of each option.
 fn with_environment(command: Command, prefix: &str) -> Command {
     let config = Arg::new(CONFIG)
         .long(CONFIG)
@@ -80,7 +82,7 @@ fn with_environment(command: Command, prefix: &str) -> Command {
 
 const CONFIG: &str = "config";
 
-/// Help and version are no options of the file or the environment.
+/// Returns `true` for an option of the file and the environment; help and version are none.
 fn takes_part(argument: &Arg) -> bool {
     matches!(
         argument.get_action(),
@@ -88,20 +90,21 @@ fn takes_part(argument: &Arg) -> bool {
     )
 }
 
-/// The file that flags or environment name. Mistakes in them are left for the full reading to report.
+/// Returns the path of the file from flags or environment. Other errors in them are reported by the complete parse
+/// later.
 fn config_path(command: &Command, arguments: &[OsString]) -> Option<PathBuf> {
     let lenient = command.clone().ignore_errors(true).disable_help_flag(true).disable_version_flag(true);
     let matches = lenient.try_get_matches_from(arguments).ok()?;
     matches.try_get_one::<PathBuf>(CONFIG).ok().flatten().cloned()
 }
 
-/// Makes what the file says the built-in values.
+/// Replaces the defaults by the values of the file.
 fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     let refused =
         |problem: String| ConfigError::File { problems: vec![format!("{}: {problem}", path.display())] };
-    // A file of comments only is an empty map.
+    // A file with only comments is an empty map.
     let options: Option<BTreeMap<String, Value>> =
         serde_yaml::from_str(&text).map_err(|error| refused(error.to_string()))?;
     let known: BTreeMap<String, clap::Id> = command
@@ -133,7 +136,7 @@ fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> 
     if problems.is_empty() { Ok(command) } else { Err(ConfigError::File { problems }) }
 }
 
-/// The value as it would stand on the command line; `None` for null.
+/// Returns the value as the words of a command line; `None` for null.
 fn words(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
     let one = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
@@ -152,7 +155,7 @@ fn words(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
     }
 }
 
-/// `store-timeout` as `storeTimeout`.
+/// Converts `store-timeout` to `storeTimeout`.
 fn camel_case(flag: &str) -> String {
     let mut parts = flag.split('-');
     let mut name = parts.next().unwrap_or_default().to_owned();
@@ -164,7 +167,7 @@ fn camel_case(flag: &str) -> String {
     name
 }
 
-/// The file, and the line that begins with the key.
+/// Returns the file and the line that begins with the key, as text for a message.
 fn place(path: &Path, text: &str, key: &str) -> String {
     let begins = |line: &str| {
         let line = line.trim_start().trim_start_matches(['"', '\'']);
@@ -177,7 +180,7 @@ fn place(path: &Path, text: &str, key: &str) -> String {
     }
 }
 
-/// `, did you mean ...?` when a known key is near.
+/// Returns `, did you mean ...?` with the nearest known key, or an empty string.
 fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a String>) -> String {
     known
         .map(|name| (strsim::damerau_levenshtein(&key.to_lowercase(), &name.to_lowercase()), name))
@@ -245,7 +248,7 @@ mod tests {
     fn flags_win_over_the_environment_and_that_over_the_file() {
         #[derive(Debug, clap::Parser)]
         struct Layered {
-            // A variable that every process has: changing the environment would disturb other tests.
+            // A variable that every process has, because a change of the environment would affect other tests.
             #[arg(long, env = "PATH")]
             search: String,
         }

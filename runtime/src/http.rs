@@ -1,4 +1,4 @@
-//! Serving HTTP: plain on loopback only, anything else with TLS and client certificates; polite at the end.
+//! HTTP server: without TLS only on loopback, otherwise with TLS and client certificates; with a graceful shutdown.
 
 pub mod admin;
 mod opening;
@@ -26,23 +26,23 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-/// Where and how to serve.
+/// Address, TLS and limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// The address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free port.
     pub address: SocketAddr,
-    /// TLS with client certificates; required beyond loopback.
+    /// Files for TLS with client certificates; required except on loopback.
     pub tls: Option<TlsFiles>,
-    /// Connections at once; further ones wait in the kernel's queue.
+    /// Maximum number of connections; further ones wait in the kernel's queue.
     pub connections: usize,
-    /// How long a client may take for its TLS handshake, and for the head of a request.
+    /// Time limit for a client's TLS handshake, and for the head of a request.
     pub header_read_timeout: Duration,
-    /// How long answers under way may take once the end was requested.
+    /// Time limit for answers in progress after a shutdown was requested.
     pub grace: Duration,
 }
 
 impl ServeOptions {
-    /// The usual limits for an address.
+    /// Returns options with the default limits.
     pub fn new(address: SocketAddr, tls: Option<TlsFiles>) -> ServeOptions {
         ServeOptions {
             address,
@@ -54,24 +54,24 @@ impl ServeOptions {
     }
 }
 
-/// Why serving could not begin.
+/// Reason why a server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Plain HTTP for other machines is never served.
+    /// HTTP without TLS is only served on loopback.
     #[error(
         "{address} is reachable from other machines, so it is served only with TLS and client certificates: \
          give a certificate, a key and a client CA, or listen on 127.0.0.1"
     )]
     NotLoopback {
-        /// The address that was asked for.
+        /// Requested address.
         address: SocketAddr,
     },
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Bind {
-        /// The address.
+        /// Requested address.
         address: SocketAddr,
-        /// Why.
+        /// I/O error of the bind.
         source: io::Error,
     },
     /// TLS cannot be set up.
@@ -79,7 +79,7 @@ pub enum ServeError {
     Tls(#[from] TlsError),
 }
 
-/// A bound listener, not yet serving: the address is known and taken.
+/// A bound listener that does not serve yet; its address is known.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -88,10 +88,10 @@ pub struct Server {
     options: ServeOptions,
 }
 
-/// Listens.
+/// Binds a listener.
 ///
 /// # Errors
-/// An address beyond loopback without TLS is refused before anything is bound.
+/// If the address is not on loopback and TLS is not configured; if the TLS files are invalid; or if the bind fails.
 pub async fn bind(options: ServeOptions) -> Result<Server, ServeError> {
     let address = options.address;
     if options.tls.is_none() && !address.ip().is_loopback() {
@@ -104,16 +104,17 @@ pub async fn bind(options: ServeOptions) -> Result<Server, ServeError> {
 }
 
 impl Server {
-    /// The address that is listened on, with the port that was taken.
+    /// Returns the bound address, with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until the end is requested, then finishes.
+    /// Serves until a shutdown is requested, then completes the answers in progress.
     ///
-    /// Every request carries [`ClientIdentity`], [`ConnectInfo<SocketAddr>`] and [`Shutdown`] in its extensions. At
-    /// the end no connection is accepted any more, answers under way get the grace, then they are cut; a long watch
-    /// ends itself by [`until_shutdown`]. A forced shutdown cuts at once.
+    /// Every request has [`ClientIdentity`], [`ConnectInfo<SocketAddr>`] and [`Shutdown`] in its extensions. After the
+    /// request for a shutdown, no new connection is accepted, and connections are closed after the grace period. Long
+    /// answers such as watches must end themselves by [`until_shutdown`]. A forced shutdown closes all connections
+    /// immediately.
     pub async fn serve(self, router: Router, shutdown: Shutdown) {
         let slots = Arc::new(Semaphore::new(self.options.connections));
         let graceful = GracefulShutdown::new();
@@ -151,14 +152,14 @@ impl Server {
     }
 }
 
-/// Ends a long answer (a watch) when the end of the process is requested, so that clients reconnect elsewhere.
+/// Ends a long answer, such as a watch, when a shutdown is requested, so that the client connects to another server.
 pub fn until_shutdown<S: Stream>(stream: S, shutdown: Shutdown) -> impl Stream<Item = S::Item> {
     stream.take_until(async move { shutdown.requested().await })
 }
 
 type Slot = tokio::sync::OwnedSemaphorePermit;
 
-/// The next connection, once there is room for it.
+/// Accepts the next connection, once the number of connections permits it.
 async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, Slot)> {
     // The semaphore is never closed.
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
@@ -166,7 +167,8 @@ async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpSt
         Ok((stream, peer)) => Some((stream, peer, slot)),
         Err(error) => {
             tracing::warn!(%error, "a connection could not be accepted");
-            // Out of descriptors or memory: others must end first, so trying at once would only burn time.
+            // Descriptors or memory are exhausted. An immediate retry would only waste CPU time until other
+            // connections end.
             tokio::time::sleep(Duration::from_millis(100)).await;
             None
         }
@@ -185,7 +187,7 @@ struct Connection {
 
 impl Connection {
     async fn run(self, stream: TcpStream) {
-        // Small answers should not wait for more to come; a failure costs only time.
+        // Without this, small answers wait for more data. A failure only costs time.
         let _ = stream.set_nodelay(true);
         let Some(tls) = self.tls.clone() else { return self.serve(stream, ClientIdentity::Loopback).await };
         let handshake = tokio_rustls::TlsAcceptor::from(tls.config()).accept(stream);

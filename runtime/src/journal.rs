@@ -1,40 +1,41 @@
-//! The journal of systemd, over its datagram protocol.
+//! Client of the systemd journal, over its datagram protocol.
 
 use nix::sys::stat::fstat;
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-/// Where the journal listens on every machine with systemd.
+/// Path of the journal's socket on every machine with systemd.
 pub const SOCKET: &str = "/run/systemd/journal/socket";
-/// A longer value is cut: an entry must fit into one datagram.
+/// Maximum length of a value in bytes; longer ones are cut, because an entry must fit into one datagram.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// Whether the process's standard error goes to the journal: `JOURNAL_STREAM` names this very descriptor, not one of a parent.
+/// Returns `true` if the process's standard error goes to the journal. `JOURNAL_STREAM` must name this descriptor,
+/// because the variable may be inherited from a parent process.
 pub fn has_standard_error() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     fstat(io::stderr()).is_ok_and(|found| stream == format!("{}:{}", found.st_dev, found.st_ino))
 }
 
-/// A connection to the journal. It never waits: a journal that hangs must stop nobody.
+/// A connection to the journal. Sending never waits, so that a journal that hangs does not block the process.
 #[derive(Debug)]
 pub struct Journal {
     socket: UnixDatagram,
 }
 
 impl Journal {
-    /// The journal of this machine.
+    /// Connects to the journal of this machine.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If no journal listens on the socket.
     pub fn connect() -> io::Result<Journal> {
         Journal::connect_to(Path::new(SOCKET))
     }
 
-    /// The journal behind a socket.
+    /// Connects to the journal at a socket path.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If no journal listens on the socket.
     pub fn connect_to(socket_path: &Path) -> io::Result<Journal> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(socket_path)?;
@@ -45,20 +46,21 @@ impl Journal {
     /// Sends an entry.
     ///
     /// # Errors
-    /// When the journal does not take it at once. It is lost then.
+    /// If the journal does not accept the entry immediately. The entry is then lost.
     pub fn send(&self, entry: &Entry) -> io::Result<()> {
         self.socket.send(&entry.bytes).map(drop)
     }
 }
 
-/// One entry of the journal, being put together.
+/// A journal entry, being built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     bytes: Vec<u8>,
 }
 
 impl Entry {
-    /// Adds a field. `name`: capital letters, digits and `_`, beginning with a letter. The value may hold any bytes; a very long one is cut.
+    /// Adds a field. `name` consists of capital letters, digits and `_`, and begins with a letter. The value may
+    /// contain any bytes; a very long one is cut.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Entry {
         let value = value.as_ref();

@@ -1,4 +1,5 @@
-//! What every hactl process shares: clock, reconcile loop, shutdown, logging, journal, metrics, HTTP, TLS, notification, options.
+//! Shared parts of all hactl processes: clock, reconcile loop, shutdown, logging, journal, metrics, HTTP, TLS,
+//! notification and options.
 
 pub mod certificate;
 pub mod clock;

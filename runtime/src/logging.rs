@@ -1,4 +1,4 @@
-//! Log lines: text for people and JSON for collectors on standard error, or entries of systemd's journal.
+//! Log output: text or JSON on standard error, or entries of the systemd journal.
 
 mod event;
 mod journald;
@@ -39,25 +39,25 @@ pub struct LogOptions {
     pub log_filter: String,
 }
 
-/// Why logging could not be set up.
+/// Reason why logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter is not understood.
+    /// The filter is invalid.
     #[error(
         "log filter `{filter}` is not understood: give a level (error, warn, info, debug, trace) or target=level,…"
     )]
     Filter {
-        /// As given.
+        /// Filter as given.
         filter: String,
-        /// What is wrong with it.
+        /// Error of the parser.
         source: ParseError,
     },
-    /// A second call.
+    /// Logging was already set up.
     #[error("logging is already set up")]
     AlreadySet,
 }
 
-/// Where lines go.
+/// Destination of log lines.
 #[derive(Debug)]
 enum Output {
     Text,
@@ -65,7 +65,8 @@ enum Output {
     Journal(Journal),
 }
 
-/// Logs everything that the process says from here on; once per process. Without a journal it is text, and the first line says why.
+/// Sets up logging; may be called once per process. If the journal is not available, lines are text on standard error,
+/// and the first line gives the reason.
 pub fn init(options: &LogOptions) -> Result<(), LogError> {
     let filter = EnvFilter::try_new(&options.log_filter)
         .map_err(|source| LogError::Filter { filter: options.log_filter.clone(), source })?;
@@ -83,7 +84,7 @@ pub fn init(options: &LogOptions) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Decides where lines go; the second is why the journal is not used although it should be.
+/// Returns the destination of log lines, and the error if the journal should be used but cannot be.
 fn output(
     format: LogFormat,
     has_journal: bool,
@@ -100,7 +101,7 @@ fn output(
     }
 }
 
-/// The program's name, as systemd would put it before its lines.
+/// Returns the program's name, which the journal shows before each line.
 fn identifier() -> String {
     let program = std::env::args_os().next().unwrap_or_default();
     Path::new(&program)
@@ -108,7 +109,7 @@ fn identifier() -> String {
         .map_or_else(|| "hactl".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Whether the user asked for no colour (no-color.org).
+/// Returns `true` if the user requests output without colors (no-color.org).
 fn no_color() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }

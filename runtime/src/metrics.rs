@@ -1,4 +1,4 @@
-//! A process's own metrics registry and its text form for Prometheus.
+//! A process's metrics registry, and its text format for Prometheus.
 
 mod scraped;
 
@@ -12,13 +12,13 @@ use scraped::Scraped;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The content type of [`Metrics::encode`].
+/// Content type of the text from [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
-/// The metrics of one process. Cheap to clone; every clone is the same registry.
+/// The metrics of one process. Clones are cheap and share the same registry.
 ///
-/// Names, labels and help come from [`ha_api_types::metric`]. A metric is registered once, at start: a bad or doubled name
-/// is an error there and nowhere else.
+/// Names, labels and help come from [`ha_api_types::metric`]. Each metric is registered once, at start, so an invalid
+/// or duplicate name is an error only there.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -26,7 +26,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// A registry that holds `hactl_build_info` of the named part and the time it started.
+    /// Creates a registry with `hactl_build_info` of the component and the start time of the process.
     ///
     /// # Errors
     /// Never in practice: the two names are valid.
@@ -51,40 +51,40 @@ impl Metrics {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner).insert(metric.name);
     }
 
-    /// A new counter.
+    /// Registers a counter.
     pub fn counter(&self, metric: &'static Metric) -> prometheus::Result<IntCounter> {
         self.register(metric, IntCounter::new(metric.name, metric.help)?)
     }
 
-    /// A new family of counters.
+    /// Registers a family of counters.
     pub fn counters(&self, metric: &'static Metric) -> prometheus::Result<IntCounterVec> {
         self.register(metric, IntCounterVec::new(Opts::new(metric.name, metric.help), metric.labels)?)
     }
 
-    /// A new gauge.
+    /// Registers a gauge.
     pub fn gauge(&self, metric: &'static Metric) -> prometheus::Result<Gauge> {
         self.register(metric, Gauge::new(metric.name, metric.help)?)
     }
 
-    /// A new family of gauges; of a metric without labels, a gauge that may have no value.
+    /// Registers a family of gauges. A family without labels is a gauge that may have no value.
     pub fn gauges(&self, metric: &'static Metric) -> prometheus::Result<GaugeVec> {
         self.register(metric, GaugeVec::new(Opts::new(metric.name, metric.help), metric.labels)?)
     }
 
-    /// A new histogram; `buckets` are upper bounds.
+    /// Registers a histogram; `buckets` are upper bounds.
     pub fn histogram(&self, metric: &'static Metric, buckets: &[f64]) -> prometheus::Result<Histogram> {
         let options = HistogramOpts::new(metric.name, metric.help).buckets(buckets.to_vec());
         self.register(metric, Histogram::with_opts(options)?)
     }
 
-    /// A new family of histograms; `buckets` are upper bounds.
+    /// Registers a family of histograms; `buckets` are upper bounds.
     pub fn histograms(&self, metric: &'static Metric, buckets: &[f64]) -> prometheus::Result<HistogramVec> {
         let options = HistogramOpts::new(metric.name, metric.help).buckets(buckets.to_vec());
         self.register(metric, HistogramVec::new(options, metric.labels)?)
     }
 
-    /// Metrics whose numbers are asked for whenever somebody reads: nothing is walked while nobody does, and what has gone
-    /// is not shown any more.
+    /// Registers metrics whose values are computed by `read` at each scrape. So they cost nothing between scrapes, and
+    /// deleted objects disappear from them.
     pub fn scraped(
         &self,
         metrics: impl IntoIterator<Item = &'static Metric>,
@@ -98,15 +98,15 @@ impl Metrics {
         Ok(())
     }
 
-    /// The names of all that is registered, whether or not it has a number now.
+    /// Returns the names of all registered metrics, including those without a value at present.
     pub fn registered(&self) -> BTreeSet<&'static str> {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Everything, in the text format of Prometheus ([`CONTENT_TYPE`]).
+    /// Returns all metrics in the text format of Prometheus ([`CONTENT_TYPE`]).
     ///
     /// # Errors
-    /// When two collectors contradict each other.
+    /// If two collectors contradict each other.
     pub fn encode(&self) -> prometheus::Result<String> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;

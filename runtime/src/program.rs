@@ -1,36 +1,37 @@
-//! The frame of every daemon's `main`: options, logging, the asynchronous runtime, and the exit status.
+//! The common `main` of all daemons: options, logging, the asynchronous runtime, and the exit status.
 
 use crate::config::{self, ConfigError};
 use crate::logging::{self, LogOptions};
 use clap::{CommandFactory, FromArgMatches};
 use std::process::ExitCode;
 
-/// What a daemon's options can say of themselves.
+/// Common properties of a daemon's options.
 pub trait ProgramOptions: CommandFactory + FromArgMatches {
-    /// What its environment variables begin with.
+    /// Prefix of the daemon's environment variables.
     const PREFIX: &'static str;
 
-    /// How it logs.
+    /// Returns the logging options.
     fn logging(&self) -> &LogOptions;
 
-    /// What cannot work whatever the machine is like.
+    /// Checks for options that cannot work on any machine.
     ///
     /// # Errors
-    /// In one sentence: which option, what is wrong, what to give.
+    /// If an option is invalid; the message gives the option, the problem and the expected value.
     fn check(&self) -> anyhow::Result<()>;
 }
 
-/// Settings with which a daemon cannot work on this machine, whatever happens later.
+/// Error of settings with which the daemon cannot work on this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Unusable(String);
 
-/// Marks an error as one of the settings: exit status 2, and no restart will help.
+/// Marks an error as one of the settings: the exit status is 2, and a restart does not help.
 pub fn unusable(error: impl Into<anyhow::Error>) -> anyhow::Error {
     Unusable(format!("{:#}", error.into())).into()
 }
 
-/// Reads the options, runs until told to end, and says how it went: 0 ended in order, 1 failed, 2 the settings are wrong.
+/// Reads the options, runs the daemon, and returns the exit status: 0 for an orderly end, 1 for a failure, 2 for
+/// invalid settings.
 pub fn main<O: ProgramOptions, F: Future<Output = anyhow::Result<()>>>(run: impl FnOnce(O) -> F) -> ExitCode {
     let options = match config::read::<O>(O::PREFIX) {
         Ok(options) => options,
@@ -57,10 +58,10 @@ pub fn main<O: ProgramOptions, F: Future<Output = anyhow::Result<()>>>(run: impl
     }
 }
 
-/// Checks a name that becomes a part of a key in the store.
+/// Checks a name that becomes a part of a key in etcd.
 ///
 /// # Errors
-/// Names the flag and what is allowed.
+/// If the name is invalid; the message gives the flag and the allowed characters.
 pub fn check_name(flag: &str, name: &str) -> anyhow::Result<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {

@@ -1,4 +1,4 @@
-//! The loop of a shell: inputs and deadlines go into a pure core, its effects come out.
+//! The loop of a shell, which passes inputs and deadlines to a pure core, and runs its effects.
 
 use crate::clock::Clock;
 use futures::{FutureExt, Stream, StreamExt};
@@ -6,38 +6,38 @@ use ha_api_types::time::{Mono, Now};
 use std::pin::pin;
 use std::time::Duration;
 
-/// A pure core, as its shell sees it (DESIGN, section 3).
+/// A pure core from the view of its shell (DESIGN, section 3).
 pub trait Core {
-    /// Everything that can happen.
+    /// All inputs of the core.
     type Input;
-    /// Everything that it can ask for.
+    /// All effects that the core can request.
     type Effect;
 
-    /// Something happened.
+    /// Processes an input.
     fn handle(&mut self, now: &Now, input: Self::Input);
 
-    /// The next thing that it asks for; `None`: nothing until the next call of `handle`.
+    /// Returns the next requested effect; `None` if there is none until the next call of `handle`.
     fn poll_effect(&mut self) -> Option<Self::Effect>;
 
-    /// When to call again (on `Now::raw`), and why.
+    /// Returns the time (of `Now::raw`) at which the core must be called again, and the reason.
     fn deadline(&self) -> Option<(Mono, &'static str)>;
 
-    /// The input that says nothing but that its time has come.
+    /// Returns the input for a deadline that has come.
     fn due() -> Self::Input;
 
-    /// How many inputs that are there already are handled before effects are run and the deadline is looked at again.
+    /// Maximum number of waiting inputs that are processed before effects are run and the deadline is checked again.
     const BATCH: usize = 256;
 }
 
 /// Drives a core until `inputs` ends.
 ///
 /// # Guarantees
-/// `run` is called for every effect, in order, before further inputs are awaited; inputs keep their order; a deadline
-/// that has come is handled even while inputs never pause, after at most [`Core::BATCH`] of them. Each input is handled with
-/// a reading of the clock made for it.
+/// `run` is called for every effect, in order, before further inputs are awaited. Inputs keep their order. A deadline
+/// is processed even if inputs never pause, after at most [`Core::BATCH`] of them. Each input is processed with its
+/// own reading of the clock.
 ///
 /// # Assumptions
-/// `run` returns at once: what takes time is spawned and answers through `inputs`.
+/// `run` returns immediately: long operations are spawned, and their results arrive through `inputs`.
 pub async fn drive<C: Core>(
     core: &mut C,
     clock: &dyn Clock,
@@ -72,7 +72,7 @@ pub async fn drive<C: Core>(
     }
 }
 
-/// Returns when the deadline has come by the given clock; never without one.
+/// Waits for the deadline by the given clock. Never returns without a deadline.
 async fn until(clock: &dyn Clock, due: Option<(Mono, &'static str)>) {
     let Some((at, why)) = due else { return std::future::pending().await };
     loop {
@@ -81,12 +81,12 @@ async fn until(clock: &dyn Clock, due: Option<(Mono, &'static str)>) {
             tracing::trace!(why, "due");
             return;
         }
-        // The timer runs on another clock (slewed by the time daemon), so ours is read again afterwards.
+        // The timer uses another clock, which the time daemon slews, so the given clock is read again afterwards.
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;
     }
 }
 
-/// How long to wait before the next of several attempts: doubled each time up to a ceiling.
+/// Delay before the next of several attempts: doubled each time up to a maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,
@@ -95,19 +95,19 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Begins with `first`.
+    /// Creates a backoff that begins with `first`.
     pub fn new(first: Duration, ceiling: Duration) -> Backoff {
         Backoff { first, ceiling, next: first.min(ceiling) }
     }
 
-    /// The time to wait now; the next answer is twice as long, at most the ceiling.
+    /// Returns the delay for now. The next delay is twice as long, at most the maximum.
     pub fn advance(&mut self) -> Duration {
         let wait = self.next;
         self.next = wait.saturating_mul(2).min(self.ceiling);
         wait
     }
 
-    /// After a success: begins again.
+    /// Starts again with the first delay, after a success.
     pub fn reset(&mut self) {
         self.next = self.first.min(self.ceiling);
     }
@@ -119,7 +119,7 @@ mod tests {
     use crate::clock::SystemClock;
     use tokio_stream_free::channel;
 
-    /// A stream of what is sent, without a further dependency.
+    /// A stream of the sent values, without an additional dependency.
     mod tokio_stream_free {
         use futures::Stream;
         pub(super) fn channel<T>() -> (tokio::sync::mpsc::UnboundedSender<T>, impl Stream<Item = T>) {
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Echoes each number; after a number it wants to be called in as many milliseconds.
+    /// A core that echoes each number, and then requests to be called again after as many milliseconds.
     #[derive(Default)]
     struct Echo {
         due: Option<Mono>,

@@ -1,11 +1,11 @@
-//! The end of a process: SIGTERM and SIGINT as something that can be awaited, and what a second signal means.
+//! Shutdown of a process: SIGTERM and SIGINT as an awaitable state, and the effect of a second signal.
 
 use std::io;
 use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// How far the end has come.
+/// Stage of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Running,
@@ -13,32 +13,32 @@ enum Stage {
     Forced,
 }
 
-/// Something to await: the process was asked to end. Cheap to clone; every clone sees the same.
+/// Receiver of the process's shutdown requests. Clones are cheap and share the same state.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     stage: watch::Receiver<Stage>,
-    /// Keeps the channel open in processes that made their own trigger and dropped it.
+    /// Keeps the channel open in processes that have dropped their own trigger.
     keep: Arc<watch::Sender<Stage>>,
 }
 
-/// Asks for the end from inside the process: a task that cannot go on, or a test.
+/// Trigger of a shutdown from inside the process, such as from a task that cannot continue, or from a test.
 #[derive(Clone, Debug)]
 pub struct ShutdownTrigger {
     stage: Arc<watch::Sender<Stage>>,
 }
 
 impl Shutdown {
-    /// A shutdown that only the trigger brings about.
+    /// Returns a shutdown that only its trigger can start.
     pub fn manual() -> (ShutdownTrigger, Shutdown) {
         let (sender, stage) = watch::channel(Stage::Running);
         let sender = Arc::new(sender);
         (ShutdownTrigger { stage: Arc::clone(&sender) }, Shutdown { stage, keep: sender })
     }
 
-    /// Listens for SIGTERM and SIGINT: the first requests the end, a second one of either kind forces it.
+    /// Handles SIGTERM and SIGINT: the first signal requests the shutdown, a second one of either kind forces it.
     ///
     /// # Errors
-    /// When the handlers cannot be installed.
+    /// If the handlers cannot be installed.
     pub fn on_signals() -> io::Result<(ShutdownTrigger, Shutdown)> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -55,40 +55,40 @@ impl Shutdown {
         Ok((trigger, shutdown))
     }
 
-    /// Returns once the end was requested (or forced).
+    /// Waits until the shutdown is requested or forced.
     pub async fn requested(&self) {
         self.reached(Stage::Requested).await;
     }
 
-    /// Returns once the end was forced: whoever still finishes politely stops doing so.
+    /// Waits until the shutdown is forced, after which no task may delay the end.
     pub async fn forced(&self) {
         self.reached(Stage::Forced).await;
     }
 
-    /// Whether the end was requested.
+    /// Returns `true` if the shutdown was requested or forced.
     pub fn is_requested(&self) -> bool {
         *self.stage.borrow() >= Stage::Requested
     }
 
-    /// A trigger for this shutdown.
+    /// Returns a trigger for this shutdown.
     pub fn trigger(&self) -> ShutdownTrigger {
         ShutdownTrigger { stage: Arc::clone(&self.keep) }
     }
 
     async fn reached(&self, stage: Stage) {
         let mut receiver = self.stage.clone();
-        // The sender is kept by `self`, so waiting cannot fail; if it did, the process would be ending anyway.
+        // `self` keeps the sender, so waiting cannot fail.
         let _ = receiver.wait_for(|at| *at >= stage).await;
     }
 }
 
 impl ShutdownTrigger {
-    /// Requests the end.
+    /// Requests the shutdown.
     pub fn request(&self) {
         self.raise(Stage::Requested);
     }
 
-    /// Forces the end.
+    /// Forces the shutdown.
     pub fn force(&self) {
         self.raise(Stage::Forced);
     }

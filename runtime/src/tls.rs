@@ -1,4 +1,4 @@
-//! TLS for servers: client certificates required, files read again when they change, and who the client is.
+//! TLS for servers: client certificates required, files read again when they change, and the identity of the client.
 
 mod subject;
 
@@ -10,69 +10,70 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// The files of a server's TLS, as PEM.
+/// PEM files for a server's TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate, followed by intermediate ones.
+    /// File with the server's certificate, followed by intermediate certificates.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// File with the server's private key.
     pub key: PathBuf,
-    /// The authorities whose client certificates are accepted. Without one nobody is.
+    /// File with the authorities whose client certificates are accepted; at least one is required.
     pub client_ca: PathBuf,
 }
 
-/// Why TLS could not be set up.
+/// Reason why TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file could not be read, or holds no such thing in PEM.
+    /// A file could not be read, or does not contain the expected PEM data.
     #[error("{what} file {}: {message}", path.display())]
     File {
-        /// What it should hold.
+        /// Expected content of the file.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         message: String,
     },
-    /// The certificate and the key do not belong together, or are of a kind that is not supported.
+    /// The certificate and the key do not match, or their type is not supported.
     #[error("certificate {} with key {}", certificate.display(), key.display())]
     Certificate {
-        /// The certificate.
+        /// Path of the certificate.
         certificate: PathBuf,
-        /// The key.
+        /// Path of the private key.
         key: PathBuf,
-        /// What is wrong.
+        /// Error of the TLS library.
         source: rustls::Error,
     },
-    /// The authorities cannot verify anybody.
+    /// The authorities cannot be used to verify clients.
     #[error("client authorities of {}: {message}", path.display())]
     ClientAuthority {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         message: String,
     },
 }
 
-/// Who a client is.
+/// Identity of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientIdentity {
-    /// It came over the loopback interface without TLS: anybody on this machine.
+    /// A client on the loopback interface without TLS: any process on this machine.
     Loopback,
-    /// It proved a certificate of an accepted authority.
+    /// A client with a certificate of an accepted authority.
     Certificate {
-        /// The subject's common name: the user.
+        /// Common name of the subject: the user.
         name: String,
-        /// The subject's organizations: the groups.
+        /// Organizations of the subject: the groups.
         groups: Vec<String>,
     },
 }
 
 impl ClientIdentity {
-    /// The identity that a verified certificate states.
+    /// Returns the identity in a verified certificate.
     ///
     /// # Errors
-    /// When the subject has not exactly one common name, or a name that is no text: such a client is refused.
+    /// If the subject does not have exactly one common name, or has a name that is not valid text. The client is then
+    /// refused.
     pub fn of_certificate(certificate: &CertificateDer<'_>) -> Result<ClientIdentity, String> {
         let certificate = webpki::EndEntityCert::try_from(certificate).map_err(|error| error.to_string())?;
         let subject = subject::read(certificate.subject())?;
@@ -85,10 +86,10 @@ impl ClientIdentity {
     }
 }
 
-/// A server's TLS settings, which follow their files.
+/// TLS settings of a server, which follow changes of their files.
 ///
-/// Guarantees: a connection is always served with files that fitted together when they were read; while changed files
-/// do not (half written, say), the previous ones stay in force and the log says so once per change.
+/// Guarantees: every connection uses files that matched each other when they were read. If changed files do not match,
+/// for example because one is incomplete, the previous ones stay active. The problem is logged once for each change.
 #[derive(Debug)]
 pub struct ReloadingTls {
     files: TlsFiles,
@@ -101,19 +102,19 @@ struct Current {
     config: Arc<ServerConfig>,
 }
 
-/// What tells a changed file: its identity, length and time of change.
+/// Properties by which a changed file is detected: inode number, length and modification time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp(Option<(u64, u64, Option<SystemTime>)>);
 
 impl ReloadingTls {
-    /// Reads the files.
+    /// Reads the files for the first time.
     pub fn new(files: TlsFiles) -> Result<ReloadingTls, TlsError> {
         let stamps = stamps(&files);
         let config = load(&files)?;
         Ok(ReloadingTls { files, current: Mutex::new(Current { stamps, config }) })
     }
 
-    /// The settings for the next connection.
+    /// Returns the settings for the next connection, after reading the files again if they have changed.
     pub fn config(&self) -> Arc<ServerConfig> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.files);
@@ -168,13 +169,13 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
         .with_single_cert(chain, private_key(&files.key)?)
         .map_err(wrong)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // A resumed session would outlive an authority that was taken out of the file.
+    // A resumed session would outlive the removal of its authority from the file.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// The certificates of a PEM file; at least one.
+/// Reads the certificates of a PEM file, which must have at least one.
 pub fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |message: String| TlsError::File { what, path: path.to_owned(), message };
     let found: Vec<_> = CertificateDer::pem_file_iter(path)
@@ -183,7 +184,7 @@ pub fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDe
     if found.is_empty() { Err(wrong("it holds no certificate in PEM".to_owned())) } else { Ok(found) }
 }
 
-/// The private key of a PEM file.
+/// Reads the private key of a PEM file.
 pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| TlsError::File {
         what: "private key",

@@ -1,4 +1,4 @@
-//! The HTTP server with real sockets and real certificates.
+//! Tests of the HTTP server with real sockets and real certificates.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where its helpers do")]
 
@@ -53,9 +53,9 @@ async fn a_taken_address_is_named() {
     assert!(error.to_string().contains(&first.address().to_string()), "{error}");
 }
 
-/// A client that trusts the authority and shows the given certificate.
+/// Returns a client that trusts the authority and presents the given certificate.
 fn client(authority: Option<&Authority>, identity: Option<String>) -> reqwest::Client {
-    // Several tests may come first; the provider is the same.
+    // Another test may have installed the provider already; it is the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder().timeout(Duration::from_secs(20));
     builder = match authority {
@@ -105,7 +105,7 @@ async fn tls_wants_a_certificate_of_the_authority_and_follows_its_files() {
         assert!(refused.get(&url).send().await.is_err(), "{what}");
     }
 
-    // Half written: the previous files stay in force. Then another authority takes over.
+    // With an incomplete file, the previous files stay active. Then another authority takes over.
     std::fs::write(&files.certificate, "nonsense").unwrap();
     let again = client(Some(&ours), Some(ours.client("anna", &[])));
     assert!(again.get(&url).send().await.is_ok());
@@ -171,7 +171,7 @@ async fn what_does_not_end_is_cut_and_silent_clients_do_not_stay() {
     let address = server.address();
     let (trigger, shutdown) = Shutdown::manual();
     let serving = tokio::spawn(server.serve(router, shutdown));
-    // The only slot is taken by clients that send half a request, or nothing; the server gives them up.
+    // The only slot is taken by clients that send half a request or nothing; the server closes their connections.
     for said in ["GET / HTTP/1.1\r\nHost:", "PRI * HTTP", ""] {
         let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
         silent.write_all(said.as_bytes()).await.unwrap();

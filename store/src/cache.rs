@@ -1,4 +1,4 @@
-//! The watch cache: one writer, fed by a reflector, and any number of readers, each with a snapshot and what follows.
+//! The watch cache: one writer, fed by a reflector, and any number of readers, each with a snapshot and later updates.
 
 use crate::reflector::{Item, Options, Refresher, reflector};
 use crate::store::{Change, Store, StoreError, selects};
@@ -10,39 +10,40 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
-/// How many recent changes are kept, for readers who come back.
+/// Number of recent changes that are kept for readers that resume.
 const KEPT_CHANGES: usize = 10_000;
-/// How many updates a subscriber may be behind before it has to start again from a snapshot.
+/// Number of updates by which a subscriber may lag behind before it must start again from a snapshot.
 const SUBSCRIBER_UPDATES: usize = 4096;
 
-/// What changed, complete up to a revision. An empty one tells of progress.
+/// Changes, complete up to a revision. An empty update reports progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// The changes, in order.
+    /// Changes in order of their revisions.
     pub changes: Vec<Change>,
-    /// Complete up to here.
+    /// Revision up to which the update is complete.
     pub revision: Revision,
 }
 
-/// What the store held at a revision.
+/// Content of the store at a revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// By key.
+    /// Entries, sorted by key.
     pub entries: Vec<Arc<Entry>>,
-    /// Complete up to here.
+    /// Revision at which the content is complete.
     pub revision: Revision,
 }
 
-/// Reads the cache. Clones are cheap.
+/// Reader of the cache. Clones are cheap.
 ///
-/// Guarantees: a snapshot is the store as it was at its revision. Caveats: that may be older than the store is now; who
-/// needs to know asks for a refresh ([`Refresher::request`]) and waits for a revision ([`Reader::wait_for`]).
+/// Guarantees: a snapshot is the content of the store at the snapshot's revision. Caveats: the store may have changed
+/// since. A caller that needs newer content requests a refresh ([`Refresher::request`]) and waits for a revision
+/// ([`Reader::wait_for`]).
 #[derive(Clone)]
 pub struct Reader {
     shared: Arc<Shared>,
 }
 
-/// Feeds the cache. There is one.
+/// Writer of the cache; there is only one.
 pub struct Writer {
     shared: Arc<Shared>,
 }
@@ -50,7 +51,7 @@ pub struct Writer {
 struct Shared {
     view: RwLock<View>,
     updates: broadcast::Sender<Arc<Update>>,
-    /// What it is complete up to; 0 until the first reading.
+    /// Revision up to which the cache is complete; 0 until the first reading.
     revision: watch::Sender<Revision>,
 }
 
@@ -58,13 +59,13 @@ struct Shared {
 struct View {
     entries: BTreeMap<String, Arc<Entry>>,
     revision: Revision,
-    /// Recent changes, all after `forgotten`.
+    /// Recent changes, all later than revision `forgotten`.
     recent: VecDeque<Change>,
     forgotten: Revision,
     unavailable: Option<StoreError>,
 }
 
-/// An empty cache.
+/// Creates an empty cache.
 pub fn cache() -> (Reader, Writer) {
     let (updates, _) = broadcast::channel(SUBSCRIBER_UPDATES);
     let (revision, _) = watch::channel(0);
@@ -72,7 +73,7 @@ pub fn cache() -> (Reader, Writer) {
     (Reader { shared: shared.clone() }, Writer { shared })
 }
 
-/// A cache of the keys under the selectors, kept up to date by a task that ends when the handle is aborted.
+/// Creates a cache of the keys under the selectors. A task keeps it up to date until the returned handle is aborted.
 pub fn keep<S: Store + Clone>(store: S, selectors: Vec<String>) -> (Reader, Refresher, JoinHandle<()>) {
     let (reader, mut writer) = cache();
     let (refresher, mut items) = reflector(store, selectors, Options::default());
@@ -85,7 +86,7 @@ pub fn keep<S: Store + Clone>(store: S, selectors: Vec<String>) -> (Reader, Refr
 }
 
 impl Writer {
-    /// Takes in what the reflector says.
+    /// Applies an item of the reflector.
     pub fn apply(&mut self, item: Item) {
         let mut view = self.shared.view.write().unwrap_or_else(PoisonError::into_inner);
         let (changes, revision) = match item {
@@ -105,17 +106,19 @@ impl Writer {
         }
         view.revision = revision;
         view.unavailable = None;
-        // Nobody has to listen. Sent under the lock: whoever subscribes gets each update in the snapshot or after it.
+        // Sending fails without subscribers. It happens under the lock, so that a subscriber gets each update either
+        // in its snapshot or after it.
         let _ = self.shared.updates.send(Arc::new(Update { changes, revision }));
         self.shared.revision.send_replace(revision);
     }
 }
 
 impl View {
-    /// The changes that lead from this view to a complete reading.
+    /// Returns the changes from this view to a complete reading.
     fn replace(&mut self, entries: &[Entry], revision: Revision) -> Vec<Change> {
         if revision < self.revision || self.revision == 0 {
-            // The first reading, or the store went back in time: what was is not what led here.
+            // First reading, or the store was restored to an earlier state: the recent changes do not lead to this
+            // reading.
             self.recent.clear();
             self.forgotten = revision;
         }
@@ -165,48 +168,49 @@ impl Reader {
         self.shared.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there was a first reading.
+    /// Returns `true` after the first reading.
     pub fn is_synced(&self) -> bool {
         self.revision() > 0
     }
 
-    /// What the cache is complete up to; 0 before the first reading.
+    /// Returns the revision up to which the cache is complete; 0 before the first reading.
     pub fn revision(&self) -> Revision {
         *self.shared.revision.borrow()
     }
 
-    /// Why the store cannot be read just now, so that the cache grows old.
+    /// Returns the error because of which the store cannot be read at present; `None` if it can.
     pub fn unavailable(&self) -> Option<StoreError> {
         self.view().unavailable.clone()
     }
 
-    /// One key.
+    /// Returns the entry of a key.
     pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
         self.view().entries.get(key).cloned()
     }
 
-    /// All keys under a selector, by key.
+    /// Returns all entries under a selector, sorted by key.
     pub fn snapshot(&self, selector: &str) -> Snapshot {
         self.view().snapshot(selector)
     }
 
     /// Waits until the cache is complete up to a revision.
     pub async fn wait_for(&self, revision: Revision) {
-        // The sender lives as long as this reader, so there is no other end.
+        // The sender lives as long as this reader, so the wait cannot fail.
         let _ = self.shared.revision.subscribe().wait_for(|complete| *complete >= revision).await;
     }
 
-    /// A snapshot, and every update after it: nothing in between is lost or doubled. A subscriber that falls too far
-    /// behind is told so by the channel (`Lagged`) and subscribes anew.
+    /// Returns a snapshot and a receiver of all later updates, without gaps or duplicates. If the subscriber lags too
+    /// far behind, the channel returns `Lagged`, and the subscriber must subscribe again.
     pub fn subscribe(&self, selector: &str) -> (Snapshot, broadcast::Receiver<Arc<Update>>) {
         let view = self.view();
         let updates = self.shared.updates.subscribe();
         (view.snapshot(selector), updates)
     }
 
-    /// The changes under a selector after a revision, and every update after them.
+    /// Returns the changes under a selector after a revision, and a receiver of all later updates.
     ///
-    /// Errors: [`StoreError::Compacted`] when the changes after that revision are no longer all known: list again.
+    /// Errors: [`StoreError::Compacted`] if changes after that revision are no longer kept; the caller must list
+    /// again.
     pub fn subscribe_after(
         &self,
         selector: &str,

@@ -1,4 +1,5 @@
-//! One suite that every implementation of [`Store`] must pass, so that what is proven on one holds on the other.
+//! Conformance suite that every implementation of [`Store`] must pass, so that a proof with one also holds for the
+//! others.
 
 mod guards;
 mod leases;
@@ -14,25 +15,26 @@ use ha_api_types::record::Revision;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// How long a case may wait for something that must happen.
+/// Time limit of a case for an expected event.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a case found: nothing, or what differs from what must be.
+/// Result of a case. The error describes the difference from the expected result.
 pub type Verdict = Result<(), String>;
 
-/// A store with what the suite needs besides the trait. Nobody else may write to it meanwhile.
+/// A store under test, with the operations that the suite needs in addition to the trait. The suite must be its only
+/// writer.
 pub trait Subject: Clone + Send + Sync + 'static {
-    /// The store.
+    /// Implementation of the trait.
     type Store: Store + Clone;
 
-    /// A client of it.
+    /// Returns a client of the store.
     fn store(&self) -> Self::Store;
 
-    /// Forgets history up to a revision.
+    /// Compacts the store's history up to a revision.
     fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), String>>;
 }
 
-/// Runs every case, each below its own prefix, and returns all that failed.
+/// Runs every case under its own prefix, and returns the failures.
 pub async fn run<S: Subject>(subject: &S) -> Vec<String> {
     let mut failures = Vec::new();
     for (name, case) in cases::<S>() {
@@ -90,7 +92,7 @@ fn cases<S: Subject>() -> Vec<(&'static str, Case<S>)> {
     ]
 }
 
-/// Fails a case with what was found instead.
+/// Fails a case if the found value differs from the expected one.
 fn expect<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -> Verdict {
     if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}")) }
 }
@@ -99,13 +101,13 @@ fn hold(what: &str, holds: bool) -> Verdict {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// Commits and expects it to be applied.
+/// Commits a transaction, and expects it to be applied.
 async fn apply(store: &impl Store, transaction: Transaction) -> Result<Revision, String> {
     let outcome = store.commit(transaction).await;
     outcome.applied().ok_or_else(|| format!("expected to be applied: {outcome:?}"))
 }
 
-/// Commits and expects a conflict.
+/// Commits a transaction, and expects a conflict.
 async fn conflict(store: &impl Store, what: &str, transaction: Transaction) -> Verdict {
     let outcome = store.commit(transaction).await;
     let is_conflict = matches!(outcome, Outcome::Conflict(_));
@@ -116,7 +118,7 @@ async fn create(store: &impl Store, key: &str, value: &str) -> Result<Revision, 
     apply(store, Transaction::new().put(key, Guard::Absent, value.as_bytes().to_vec())).await
 }
 
-/// The next item of a watch that says something new.
+/// Returns the next item of a watch.
 async fn next(
     watch: &mut BoxStream<'static, Result<WatchItem, crate::StoreError>>,
 ) -> Result<WatchItem, String> {
@@ -127,7 +129,7 @@ async fn next(
     }
 }
 
-/// The changes up to and including a revision, each as (key, value or nothing, revision).
+/// Returns the changes up to a revision, each as key, value (`None` for a deletion) and revision.
 async fn changes_until(
     watch: &mut BoxStream<'static, Result<WatchItem, crate::StoreError>>,
     until: Revision,

@@ -1,8 +1,8 @@
-//! Who leads: a pure state machine over a controller's candidate, refresh and leader keys.
+//! Leader election: a pure state machine over a controller's candidate, refresh and leader keys.
 //!
-//! The candidate key is put once by each process and survives restarts. The refresh key is committed every Ki, which also
-//! proves that this process can commit. The leader key lives under a lease; its create revision is the term. FENCING,
-//! sections 2 and 9.
+//! Each process puts its candidate key once, and the key survives restarts. A commit of the refresh key every Ki also
+//! proves that this process can commit. The leader key has a lease; its create revision is the term. FENCING, sections
+//! 2 and 9.
 
 mod commits;
 mod leadership;
@@ -22,52 +22,52 @@ use ha_api_types::time::{Millis, Mono, Now};
 use leadership::leader_of;
 use membership::Presence;
 
-/// What the election asks for.
+/// An action that the election requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Commit; answered by [`Election::committed`] with the same subject.
+    /// Commit a transaction; the result goes to [`Election::committed`] with the same subject.
     Commit(Subject, Transaction),
-    /// Grant a lease; answered by [`Election::lease_granted`].
+    /// Grant a lease; the result goes to [`Election::lease_granted`].
     GrantLease {
-        /// Time to live, seconds.
+        /// Time to live in seconds.
         ttl_seconds: i64,
     },
-    /// Keep the lease alive; answered by [`Election::lease_kept`].
+    /// Keep the lease alive; the result goes to [`Election::lease_kept`].
     KeepAlive(LeaseId),
-    /// End the lease.
+    /// Revoke the lease.
     Revoke(LeaseId),
 }
 
-/// Which write of the election.
+/// The kind of a write of the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// The candidate key, put by this process.
+    /// Put of this process's candidate key.
     Candidate,
-    /// The refresh key.
+    /// Put of the refresh key.
     Refresh,
-    /// The keys of another process of this id, deleted.
+    /// Deletion of the keys of another process with the same id.
     Removal,
-    /// The leader key: created, given up, or a dead predecessor's of the same id deleted.
+    /// Creation of the leader key, its release, or its deletion if an earlier process with the same id left it.
     Leader,
-    /// The leader key given up at a clean shutdown.
+    /// Release of the leader key at a clean shutdown.
     Resign,
 }
 
-/// The leader key.
+/// State of this process with regard to the leader key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Lead {
     Following,
-    /// A lease is being granted, to campaign with.
+    /// A lease for a campaign is being granted.
     Granting,
-    /// There is a lease to campaign with.
+    /// A lease for a campaign is granted.
     Granted {
         lease: LeaseId,
     },
-    /// The creation of the leader key is under way.
+    /// The creation of the leader key is in progress.
     Campaigning {
         lease: LeaseId,
     },
-    /// Its outcome is not known before this reading.
+    /// The outcome of the creation is unknown until this reading is complete.
     Uncertain {
         lease: LeaseId,
         reading: u64,
@@ -78,61 +78,64 @@ enum Lead {
         keep_due: Mono,
         keeping: bool,
     },
-    /// The leader key is to be given up, without an end of the process.
+    /// The leader key is to be released, without an end of the process.
     Yielding {
         lease: LeaseId,
         term: Revision,
     },
-    /// The key of an earlier process with our id, or the own key, is being deleted.
+    /// The key of an earlier process with the same id, or the own key, is being deleted.
     Evicting,
     Resigning,
     Done,
 }
 
-/// How many leader leases a candidate waits for an older one to campaign (R9.28).
+/// Number of leader leases for which a candidate waits for an older one to campaign (R9.28).
 const PATIENCE_LEASES: u64 = 3;
-/// How many leader leases pass before a leader yields to an older candidate again (R9.29).
+/// Number of leader leases before a leader may yield to an older candidate again (R9.29).
 const YIELD_PAUSE_LEASES: u64 = 30;
 
-/// The election as one controller sees it.
+/// The election from the view of one controller.
 ///
-/// Guarantees: never two processes hold a [`Leadership`] of the same term; one write of each key at a time; a process whose
-/// candidate key was put by another process neither leads nor has a [`Membership`].
-/// Assumptions: views come in order of their revisions.
+/// Guarantees: two processes never hold a [`Leadership`] of the same term. Each key has at most one write in progress.
+/// A process whose candidate key was put by another process is not leader and has no [`Membership`]. Assumptions:
+/// views arrive in the order of their revisions.
 #[derive(Clone, Debug)]
 pub struct Election {
     keys: Keys,
     candidate: Candidate,
-    /// An earlier process of this id cannot be alive, and this one has not put the key yet: the key may be kept.
+    /// `true` if no earlier process with this id can be alive, and this one has not put the key yet: it may keep the
+    /// key.
     may_keep: bool,
     interval_ms: Millis,
     valid_ms: Millis,
     ttl_seconds: i64,
     view: ElectionView,
-    /// Whom the leader key of that view names.
+    /// Content of the leader key in that view.
     leader: Option<Leader>,
     presence: Presence,
-    /// The refresh key as it was last read or written; 0: absent.
+    /// Mod revision of the refresh key as last read or written; 0 means absent.
     refreshed: Revision,
     lead: Lead,
     commits: CommitClock,
-    /// A predecessor's leader key was looked for, once, at the first reading.
+    /// `true` once the first reading was checked for a leader key of an earlier process with this id.
     looked_for_predecessor: bool,
     shutting_down: bool,
     revoke: Vec<LeaseId>,
-    /// The moment before which no lease is asked for again, after a failure.
+    /// Time before which no lease is requested again, after a failure.
     retry_at: Mono,
-    /// Since when the view has shown no leader.
+    /// Time since which the view has had no leader key; `None` if it has one.
     leaderless_since: Option<Mono>,
-    /// The newest term that this process gave up: its key may still be seen for a while.
+    /// Newest term that this process has released: its key may still be seen for some time.
     given_up: Revision,
-    /// The moment before which this process does not yield to an older candidate again.
+    /// Time before which this process does not yield to an older candidate again.
     yields_again_at: Mono,
 }
 
 impl Election {
-    /// A controller that has read nothing yet. `candidate.sequence` counts from 0. `is_only_process`: no earlier process of
-    /// this id can be alive, as this process holds the exclusive lock of its state directory.
+    /// Creates the election of a controller that has not read anything yet. `candidate.sequence` counts from 0.
+    ///
+    /// `is_only_process` is `true` if no earlier process with this id can be alive, because this process holds the
+    /// exclusive lock of its state directory.
     pub fn new(keys: Keys, candidate: Candidate, is_only_process: bool) -> Election {
         Election {
             keys,
@@ -157,14 +160,15 @@ impl Election {
         }
     }
 
-    /// The interval of refreshes (Ki), how long a refresh is good for (Th), and the time to live of the next leader lease.
+    /// Sets the interval of refreshes (Ki), the lifetime of a refresh (Th), and the time to live of the next leader
+    /// lease.
     pub fn set_timings(&mut self, interval_ms: Millis, valid_ms: Millis, ttl_seconds: i64) {
         self.interval_ms = interval_ms.max(100);
         self.valid_ms = valid_ms.max(100);
         self.ttl_seconds = ttl_seconds.max(1);
     }
 
-    /// Leadership, while it is not known to be lost.
+    /// Returns the leadership as long as it is not known to be lost.
     pub fn leadership(&self) -> Option<&Leadership> {
         match &self.lead {
             Lead::Leading { leadership, .. } => Some(leadership),
@@ -180,38 +184,39 @@ impl Election {
         }
     }
 
-    /// This process's candidate key, once it exists and for as long as no other value is seen there.
+    /// Returns this process's candidate key, once it exists and as long as no other value is seen there.
     pub fn membership(&self) -> Option<Membership> {
         self.presence.own()
     }
 
-    /// The machine of another process that refreshes this candidate's key: this process only serves the API.
+    /// Returns the machine of another process that refreshes this candidate's key. This process then only serves the
+    /// API.
     pub fn duplicate(&self) -> Option<&str> {
         self.presence.duplicate()
     }
 
-    /// When this process committed.
+    /// Returns the times at which this process committed.
     pub fn commits(&self) -> &CommitClock {
         &self.commits
     }
 
-    /// Whether a shutdown has been completed.
+    /// Returns `true` if a shutdown is complete.
     pub fn is_done(&self) -> bool {
         self.lead == Lead::Done
     }
 
-    /// Whether a shutdown was asked for.
+    /// Returns `true` once a clean shutdown was requested.
     pub fn is_shutting_down(&self) -> bool {
         self.shutting_down
     }
 
-    /// Begins a clean shutdown: the leader key is given up, the candidate key stays (R9.16).
+    /// Starts a clean shutdown: the leader key is released, the candidate key stays (R9.16).
     pub fn shut_down(&mut self) {
         self.shutting_down = true;
     }
 
-    /// Gives the leader key up for an older candidate, unless this process did so less than thirty leader leases ago
-    /// (R9.29). Returns whether it does.
+    /// Releases the leader key for an older candidate, unless this process did so less than 30 leader leases ago
+    /// (R9.29). Returns `true` if the key is released.
     pub fn yield_to_older(&mut self, now: &Now) -> bool {
         if now.raw < self.yields_again_at || self.leadership().is_none() {
             return false;
@@ -229,7 +234,7 @@ impl Election {
         }
     }
 
-    /// A newer view of the election's keys; `readings` says which readings are in.
+    /// Processes a newer view of the election's keys; `readings` shows which readings are complete.
     pub fn observe(&mut self, now: &Now, view: ElectionView, readings: &Readings) {
         if view.revision < self.view.revision {
             return;
@@ -258,7 +263,7 @@ impl Election {
             Lead::Uncertain { lease, reading } => {
                 let (lease, reading) = (*lease, *reading);
                 if !self.adopt_own_key(now) && readings.is_answered(reading) {
-                    // It may still be applied late: ending its lease settles that.
+                    // The creation may still be applied late; revoking its lease settles that.
                     self.revoke.push(lease);
                     self.lead = Lead::Following;
                 }
@@ -276,7 +281,8 @@ impl Election {
         }
     }
 
-    /// Takes over leadership from a key that this very process wrote, whatever was said about that write.
+    /// Takes over the leadership of a leader key that this process wrote, without regard to the outcome that was
+    /// reported for that write.
     fn adopt_own_key(&mut self, now: &Now) -> bool {
         let (Some(entry), Some(leader)) = (&self.view.leader, &self.leader) else { return false };
         if leader.instance != self.candidate.instance || entry.create_revision <= self.given_up {
@@ -287,7 +293,7 @@ impl Election {
         true
     }
 
-    /// The outcome of a commit that [`Step::Commit`] asked for.
+    /// Processes the outcome of a commit that [`Step::Commit`] requested.
     pub fn committed(&mut self, now: &Now, subject: Subject, outcome: &Outcome, readings: &mut Readings) {
         if outcome.applied().is_some() {
             self.commits.applied(now.raw);
@@ -298,7 +304,7 @@ impl Election {
             Subject::Removal => self.removal_committed(now, outcome, readings),
             Subject::Leader => self.leader_committed(now, outcome, readings),
             Subject::Resign => {
-                // A conflict means that the key is not ours any more; an unknown outcome is settled by the lease.
+                // A conflict means that another process has the key; an unknown outcome is settled by the lease.
                 self.lead = Lead::Done;
             }
         }
@@ -332,7 +338,7 @@ impl Election {
         };
     }
 
-    /// The answer to [`Step::GrantLease`].
+    /// Processes the result of [`Step::GrantLease`].
     pub fn lease_granted(&mut self, now: &Now, lease: Option<LeaseId>) {
         match (&self.lead, lease) {
             (Lead::Granting, Some(lease)) => self.lead = Lead::Granted { lease },
@@ -345,8 +351,8 @@ impl Election {
         }
     }
 
-    /// The answer to [`Step::KeepAlive`]. A lease that is gone costs leadership only once the key is seen to be gone:
-    /// until then every write says for itself whether it is still allowed.
+    /// Processes the result of [`Step::KeepAlive`]. An expired lease ends the leadership only once the key is seen to
+    /// be gone: until then, the guard of each write decides whether it is still permitted.
     pub fn lease_kept(&mut self, now: &Now, kept: LeaseId, alive: bool, readings: &mut Readings) {
         let interval_ms = self.keep_interval_ms();
         if let Lead::Leading { lease, keep_due, keeping, .. } = &mut self.lead
@@ -368,14 +374,14 @@ impl Election {
         self.lease_ms() / 3
     }
 
-    /// When this candidate may campaign, while the view shows no leader: at once, unless an older candidate is to lead
-    /// (R9.28).
+    /// Returns the time at which this candidate may campaign while the view shows no leader: immediately, unless an
+    /// older candidate has precedence (R9.28).
     fn campaigns_at(&self) -> Mono {
         let limit = self.leaderless_since.unwrap_or_default() + PATIENCE_LEASES * self.lease_ms();
         self.view.yields_until.map_or(self.retry_at, |until| until.min(limit).max(self.retry_at))
     }
 
-    /// The next thing to do, if any; to be called until it gives `None`.
+    /// Returns the next action, if any. The caller repeats the call until it returns `None`.
     pub fn poll(&mut self, now: &Now) -> Option<Step> {
         if let Some(lease) = self.revoke.pop() {
             return Some(Step::Revoke(lease));
@@ -474,7 +480,7 @@ impl Election {
         }
     }
 
-    /// When to call [`Election::poll`] again, and why.
+    /// Returns the time at which [`Election::poll`] must be called again, and why.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
         let leader = match &self.lead {
             Lead::Leading { keep_due, keeping: false, .. } => {

@@ -1,4 +1,5 @@
-//! etcd as the store: one channel per member, ordered failover, a deadline on everything, unknown outcomes kept apart.
+//! The store on etcd: one channel for each member, ordered failover, a deadline for every request, and unknown
+//! outcomes as a separate result.
 
 mod commit;
 mod config;
@@ -37,10 +38,11 @@ use std::time::Duration;
 
 /// A client of an etcd cluster. Clones share its channels.
 ///
-/// Guarantees: as [`Store`]. A member is used only after its version was seen to be good enough (FENCING, section 11), and
-/// no request waits longer than three attempt timeouts. Every request and watch requires that its member knows a leader.
+/// Guarantees: those of [`Store`]. A member is used only after its version was checked (FENCING, section 11). No
+/// request waits longer than three attempt timeouts. Every request and watch requires that its member has a leader.
 ///
-/// Assumptions: a lease is used by the process that was granted it, and a process has one write outstanding for a key.
+/// Assumptions: only the process to which a lease was granted uses it, and a process has at most one write in progress
+/// for each key.
 #[derive(Clone)]
 pub struct EtcdStore {
     inner: Arc<Inner>,
@@ -49,7 +51,7 @@ pub struct EtcdStore {
 pub(crate) struct Inner {
     members: Vec<Member>,
     credentials: Credentials,
-    /// The index of the member that answered last.
+    /// Index of the member that answered last.
     preferred: AtomicUsize,
     attempt_timeout_ms: AtomicU64,
     allow_old_store: bool,
@@ -58,14 +60,15 @@ pub(crate) struct Inner {
 }
 
 impl EtcdStore {
-    /// Makes the channels. No member has to be reachable: requests say so later, each in its time.
+    /// Creates the channels. No member has to be reachable; later requests report that separately.
     ///
-    /// Errors: [`StoreError::Configuration`] for settings that cannot work, with what to do.
+    /// Errors: [`StoreError::Configuration`] for invalid settings, with a hint.
     pub async fn connect(config: Config) -> Result<EtcdStore, StoreError> {
         EtcdStore::following(config, Followed::default()).await
     }
 
-    /// The same, for a process that follows one etcd cluster and its incarnation (FENCING, R1.29).
+    /// Does the same as [`EtcdStore::connect`], for a process that follows one etcd cluster and its incarnation
+    /// (FENCING, R1.29).
     pub async fn following(config: Config, followed: Followed) -> Result<EtcdStore, StoreError> {
         config.validate()?;
         let endpoints = config.endpoints.iter();
@@ -84,14 +87,14 @@ impl EtcdStore {
         Ok(EtcdStore { inner: Arc::new(inner) })
     }
 
-    /// Sets the deadline of one attempt: the heartbeat interval in force, milliseconds.
+    /// Sets the time limit of one attempt in milliseconds: the active heartbeat interval.
     pub fn set_attempt_timeout_ms(&self, attempt_timeout_ms: u64) {
         self.inner.attempt_timeout_ms.store(attempt_timeout_ms.max(1), Ordering::Relaxed);
     }
 
-    /// Asks every member for its version, and refuses if one that answers is too old. Done before the first request too.
+    /// Checks the version of every reachable member, and fails if one is too old. The first request also does this.
     ///
-    /// Errors: [`StoreError::Unsupported`] with the sentence for the operator; [`StoreError::Unreachable`] when no member
+    /// Errors: [`StoreError::Unsupported`] with a message for the operator; [`StoreError::Unreachable`] if no member
     /// answers.
     pub async fn check_versions(&self) -> Result<(), StoreError> {
         self.inner.versions_checked.store(false, Ordering::Relaxed);
@@ -105,7 +108,7 @@ impl EtcdStore {
         }
     }
 
-    /// What every member says of itself; never fails, takes at most one attempt timeout.
+    /// Returns the status of every member. Never fails, and takes at most one attempt timeout.
     pub async fn status(&self) -> Vec<MemberStatus> {
         status::status(&self.inner).await
     }
@@ -124,14 +127,14 @@ impl Inner {
         self.preferred.store(member, Ordering::Relaxed);
     }
 
-    /// Begins with the next member, if this one is where requests begin.
+    /// Makes the next member the preferred one, if this member is preferred.
     fn avoid(&self, member: usize) {
         let next = (member + 1) % self.members.len();
-        // Somebody else may have found a better one in the meantime; then that stays.
+        // If another request has changed the preferred member in the meantime, that choice stays.
         let _ = self.preferred.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Refuses to ask for anything but the incarnation while the data is refused.
+    /// Refuses all requests except the reading of the incarnation while the data of this etcd is refused.
     fn check_followed(&self, selectors: &[String]) -> Result<(), Failure> {
         match self.followed.refused() {
             Some(why) if *selectors != [self.followed.key()] => Err(Failure::Refused(why)),
@@ -139,13 +142,13 @@ impl Inner {
         }
     }
 
-    /// Takes an answer of the etcd cluster that is followed, and of no other.
+    /// Checks that an answer comes from the etcd cluster that this process follows.
     fn accept(&self, header: Option<&ResponseHeader>) -> Result<(), etcd_client::Error> {
         let cluster = header.map_or(0, ResponseHeader::cluster_id);
         self.followed.accept(cluster).map_err(etcd_client::Error::WatchError)
     }
 
-    /// Refuses to begin while a member that answers is too old. Members that do not answer are asked before their first use.
+    /// Fails if a reachable member is too old. Other members are checked before their first use.
     async fn check_versions(&self) -> Result<(), Failure> {
         if self.versions_checked.load(Ordering::Relaxed) {
             return Ok(());
@@ -169,14 +172,14 @@ impl Inner {
     }
 }
 
-/// A request that may be made any number of times.
+/// Makes a request that may be repeated any number of times.
 async fn request<T: Send + 'static>(inner: &Arc<Inner>, call: Call<T>) -> Result<T, StoreError> {
     inner.check_versions().await.map_err(Failure::into_store_error)?;
     let settled = race(inner, call, Repeat::Freely, |result, _| settle(result));
     settled.await.and_then(|result| result).map_err(Failure::into_store_error)
 }
 
-/// Whether an answer ends a request that may be repeated.
+/// Returns whether an answer ends a repeatable request.
 fn settle<T>(result: Result<T, Failure>) -> ControlFlow<Result<T, Failure>> {
     match result {
         Ok(answer) => ControlFlow::Break(Ok(answer)),
@@ -193,7 +196,7 @@ fn settle<T>(result: Result<T, Failure>) -> ControlFlow<Result<T, Failure>> {
     }
 }
 
-/// The key-value service, for answers of any size.
+/// Returns the key-value service without a limit on the size of answers.
 fn reader(client: &Client) -> KvClient {
     client.kv_client().max_decoding_message_size(usize::MAX)
 }
@@ -210,7 +213,7 @@ fn to_entry(found: &etcd_client::KeyValue) -> Entry {
 
 impl Store for EtcdStore {
     async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
-        // One transaction that only reads is linearizable, and of one revision.
+        // A transaction that only reads is linearizable and reads all keys at one revision.
         let gets: Vec<TxnOp> = selectors
             .iter()
             .map(|selector| {

@@ -1,4 +1,4 @@
-//! Events to the store, leased, best effort: nothing waits for them, and old ones vanish.
+//! Writer of events to the store: leased and best effort. No operation waits for them, and old events expire.
 
 use crate::store::Store;
 use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
@@ -7,12 +7,12 @@ use ha_api_types::keys::Keys;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Events that may wait while the store is away; further ones are dropped.
+/// Number of events that may wait while etcd is unreachable; further ones are discarded.
 const QUEUE: usize = 4096;
-/// After so long a new lease is taken, so that an event lives for at least half of its time.
+/// Time after which a new lease is taken, so that an event is kept for at least half of its lifetime.
 const LEASE_USE: Duration = Duration::from_secs(EVENT_TTL_SECONDS.unsigned_abs() / 2);
 
-/// Writes events in order.
+/// Writer of events, in order. Clones share its queue.
 #[derive(Clone, Debug)]
 pub struct EventWriter {
     items: mpsc::Sender<Item>,
@@ -25,7 +25,7 @@ enum Item {
 }
 
 impl EventWriter {
-    /// Starts a writer; `writer` is the part of the keys that is this process's own (`agent-node1`).
+    /// Starts a writer. `writer` is the part of the keys that belongs to this process, such as `agent-node1`.
     pub fn spawn<S: Store>(store: S, keys: Keys, writer: String) -> EventWriter {
         let (items, mut received) = mpsc::channel::<Item>(QUEUE);
         tokio::spawn(async move {
@@ -35,7 +35,7 @@ impl EventWriter {
                     Item::Event(name, event) => {
                         write(&store, &mut lease, keys.event(&writer, &name), &event).await;
                     }
-                    // Whoever waited may have given up.
+                    // The caller may have stopped waiting.
                     Item::Flush(done) => drop(done.send(())),
                 }
             }
@@ -43,14 +43,14 @@ impl EventWriter {
         EventWriter { items }
     }
 
-    /// Writes an event some time; `name` is unique for this writer. When too many wait, it is dropped.
+    /// Queues an event; `name` must be unique for this writer. The event is discarded if the queue is full.
     pub fn write(&self, name: String, event: Event) {
         if self.items.try_send(Item::Event(name, Box::new(event))).is_err() {
             tracing::warn!("too many events wait for the store; one is dropped");
         }
     }
 
-    /// Waits a moment for what is on its way; an event is not worth holding up the end of a process.
+    /// Waits up to 1 s for the queued events. A longer wait would delay the end of the process.
     pub async fn flush(&self) {
         let (done, wait) = oneshot::channel();
         if self.items.try_send(Item::Flush(done)).is_ok() {
@@ -79,7 +79,7 @@ async fn write<S: Store>(store: &S, lease: &mut Option<(LeaseId, Instant)>, key:
         match store.commit(transaction).await {
             Outcome::LeaseNotFound => *lease = None,
             Outcome::Applied(_) | Outcome::Conflict(_) => return,
-            // Its name is its own: if it is there already, the next attempt conflicts.
+            // The name is unique: if the event was written, the next attempt conflicts.
             Outcome::Unknown(why) => tracing::debug!(why, "an event was perhaps not written"),
             Outcome::Refused(why) => {
                 tracing::debug!(why, "an event was not written");

@@ -1,10 +1,10 @@
-//! Which data a process follows: answers of one etcd cluster, and of data that continues what the process remembers (FENCING,
-//! R1.29 to R1.32).
+//! The data that a process follows: answers of one etcd cluster, and data that continues the remembered incarnation
+//! (FENCING, R1.29 to R1.32).
 
 use ha_api_types::record::Incarnation;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What one process follows; clones share it, so that all clients of the process follow the same.
+/// The data that one process follows. Clones share the state, so that all clients of the process follow the same data.
 #[derive(Clone, Debug, Default)]
 pub struct Followed {
     state: Arc<Mutex<State>>,
@@ -12,33 +12,35 @@ pub struct Followed {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The key of the incarnation; empty: any data is followed.
+    /// Key of the incarnation; empty if any data is followed.
     key: String,
-    /// The name that the incarnation may list among its followers.
+    /// Name of this process that the incarnation may list among its followers.
     who: String,
     remedy: String,
-    /// The id of the etcd cluster whose answers are taken; 0: none has answered yet.
+    /// Id of the etcd cluster whose answers are accepted; 0 if none has answered yet.
     cluster: u64,
     remembered: Option<String>,
-    /// Another etcd cluster has answered; it has to be asked for its incarnation.
+    /// Id of another etcd cluster that has answered, and whose incarnation must be read.
     stranger: Option<u64>,
     refused: Option<String>,
 }
 
-/// What a process does with the data that it has read.
+/// Decision of a process about the data that it has read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It follows the data, and remembers this incarnation; `None`: the data has none yet.
+    /// The process follows the data, and remembers this incarnation; `None` if the data has none yet.
     Follows(Option<String>),
-    /// It follows the data since an operator has ordered that: as a process that remembers nothing.
+    /// The process follows the data because an operator has ordered it, as if it remembered no incarnation.
     Begins(String),
-    /// It refuses the data, and why.
+    /// The process refuses the data, with the reason.
     Refused(String),
 }
 
 impl Followed {
-    /// A process that follows data with an incarnation under this key. `who` may be listed as follower, `remedy` is what an
-    /// operator can do about a refusal.
+    /// Creates the state of a process that follows data with an incarnation under `key`.
+    ///
+    /// `who` is its name in the incarnation's list of followers. `remedy` is the operator's action
+    /// that resolves a refusal.
     pub fn new(key: String, who: &str, remembered: Option<String>, remedy: String) -> Followed {
         let state = State { key, who: who.to_owned(), remedy, remembered, ..State::default() };
         Followed { state: Arc::new(Mutex::new(state)) }
@@ -48,17 +50,17 @@ impl Followed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The key of the incarnation.
+    /// Returns the key of the incarnation.
     pub fn key(&self) -> String {
         self.state().key.clone()
     }
 
-    /// Why the data is refused; `None`: it is followed.
+    /// Returns the reason why the data is refused; `None` if it is followed.
     pub fn refused(&self) -> Option<String> {
         self.state().refused.clone()
     }
 
-    /// Judges the data that was read, by its incarnation.
+    /// Decides about the data that was read, by its incarnation.
     pub fn judge(&self, incarnation: Option<&Incarnation>) -> Verdict {
         let mut state = self.state();
         let verdict = state.verdict(incarnation);
@@ -66,9 +68,9 @@ impl Followed {
         verdict
     }
 
-    /// Takes an answer of the etcd cluster with this id. The first one decides which cluster is followed.
+    /// Accepts an answer of the etcd cluster with this id. The first answer determines which cluster is followed.
     ///
-    /// Errors: it is another cluster than before.
+    /// Errors: the answer comes from another cluster.
     pub(crate) fn accept(&self, cluster: u64) -> Result<(), String> {
         let mut state = self.state();
         if state.key.is_empty() || cluster == 0 || state.cluster == cluster {
@@ -82,13 +84,13 @@ impl Followed {
         Err(format!("etcd cluster {cluster:x} answers, and this process follows cluster {:x}", state.cluster))
     }
 
-    /// The key to read of an etcd cluster that is not followed, if one has answered.
+    /// Returns the incarnation key that must be read from another etcd cluster, if one has answered.
     pub(crate) fn asks_stranger(&self) -> Option<String> {
         let state = self.state();
         state.stranger.map(|_| state.key.clone())
     }
 
-    /// What another etcd cluster has under that key: the cluster is followed from now on, or refused.
+    /// Processes the incarnation of another etcd cluster: the cluster is followed from now on, or refused.
     pub(crate) fn meet(&self, cluster: u64, incarnation: Option<&Incarnation>) {
         let mut state = self.state();
         if state.stranger.take() != Some(cluster) {
@@ -103,7 +105,7 @@ impl Followed {
                 state.cluster = cluster;
                 state.refused = None;
             }
-            // Members of the cluster that is followed may still answer.
+            // Members of the followed cluster may still answer.
             Verdict::Refused(why) => tracing::error!(why, "answers of another etcd cluster refused"),
         }
     }
@@ -164,14 +166,14 @@ mod tests {
         assert_eq!(followed.accept(7), Ok(()));
         assert!(followed.accept(8).is_err());
         assert_eq!(followed.asks_stranger().as_deref(), Some("incarnation"));
-        // Foreign data: refused, and the cluster that is followed still counts.
+        // Foreign data is refused, and the followed cluster stays.
         followed.meet(8, Some(&of("x")));
         assert!(followed.accept(8).is_err());
         assert_eq!(followed.accept(7), Ok(()));
-        // Data that was there before there were incarnations does not continue what is remembered.
+        // Data without an incarnation does not continue a remembered incarnation.
         followed.meet(8, None);
         assert!(followed.accept(8).is_err());
-        // A restore of one's own data.
+        // A restore of the followed data.
         followed.meet(8, Some(&Incarnation::restored("b".to_owned(), Some(of("a")))));
         assert_eq!(followed.accept(8), Ok(()));
         assert!(followed.accept(7).is_err());
@@ -190,7 +192,7 @@ mod tests {
         assert_eq!(followed.judge(Some(&ordered)), Verdict::Begins("x".to_owned()));
         assert_eq!(followed.judge(Some(&of("x"))), Verdict::Follows(Some("x".to_owned())));
         assert_eq!(followed.refused(), None);
-        // One that remembers nothing follows, also what has no incarnation yet.
+        // A process that remembers no incarnation follows any data, including data without one.
         let new = following(None);
         assert_eq!(new.judge(None), Verdict::Follows(None));
         assert_eq!(new.judge(Some(&of("x"))), Verdict::Follows(Some("x".to_owned())));

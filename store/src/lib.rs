@@ -1,5 +1,5 @@
-//! The store seam: guarded transactions, watches, leases; etcd behind feature `etcd`, and an in-memory store with the
-//! same semantics.
+//! The `Store` trait with guarded transactions, watches and leases. It is implemented for etcd, behind feature `etcd`,
+//! and for an in-memory store with the same semantics.
 
 pub mod cache;
 pub mod conformance;

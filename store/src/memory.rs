@@ -1,4 +1,4 @@
-//! The in-memory store in real time: [`MemoryState`] behind a lock, leases that expire by themselves, live watches.
+//! The in-memory store in real time: [`MemoryState`] behind a lock, leases that expire on their own, live watches.
 
 use crate::memory_state::MemoryState;
 use crate::store::{Reading, Store, StoreError, WatchItem};
@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// How many revisions of history are kept; older ones are forgotten, as with etcd's automatic compaction.
+/// Number of revisions of history that are kept; older ones are compacted, as by etcd's automatic compaction.
 const KEPT_REVISIONS: Revision = 50_000;
 
 /// A store in this process's memory, for tests. Clones share it.
 ///
-/// Guarantees: the same semantics as etcd, which the conformance suite checks. Every commit is answered; an outcome is unknown
-/// only while the store is full ([`MemoryStore::fill`]).
+/// Guarantees: the same semantics as etcd, which the conformance suite checks. Every commit is answered. An outcome is
+/// unknown only while the store is full ([`MemoryStore::fill`]).
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -28,9 +28,9 @@ struct Shared {
     state: Mutex<MemoryState>,
     started: Instant,
     revision: watch::Sender<Revision>,
-    /// Told when a lease is granted, for the task that expires them.
+    /// Notified when a lease is granted, for the task that expires leases.
     leases: Arc<Notify>,
-    /// That task is started with the first lease.
+    /// Starts that task with the first lease.
     expiry: Once,
 }
 
@@ -41,7 +41,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> MemoryStore {
         let state = MemoryState::default();
         let (revision, _) = watch::channel(state.revision());
@@ -55,27 +55,27 @@ impl MemoryStore {
         MemoryStore { shared: Arc::new(shared) }
     }
 
-    /// Forgets history up to and including a revision.
+    /// Compacts history up to and including a revision.
     pub fn compact(&self, revision: Revision) {
         self.shared.with(|state, _| state.compact(revision));
     }
 
-    /// A backup of the store as it is.
+    /// Returns a copy of the current state, as a backup.
     pub fn backup(&self) -> MemoryState {
         self.shared.lock().clone()
     }
 
-    /// Replaces the store by another one, as restoring a backup does.
+    /// Replaces the state, as a restore of a backup does.
     pub fn replace(&self, other: MemoryState) {
         self.shared.with(|state, _| *state = other);
     }
 
-    /// Fills the store: see [`MemoryState::fill`].
+    /// Fills the store; see [`MemoryState::fill`].
     pub fn fill(&self, applies_next: bool) {
         self.shared.with(|state, _| state.fill(applies_next));
     }
 
-    /// Makes space again.
+    /// Ends the state that [`MemoryStore::fill`] began.
     pub fn make_space(&self) {
         self.shared.with(|state, _| state.make_space());
     }
@@ -83,7 +83,7 @@ impl MemoryStore {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, MemoryState> {
-        // A panic of another thread cannot leave the state half-changed in a way that matters to a test that goes on.
+        // A panic in another thread does not leave the state half-changed in a way that matters for a test.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,7 +91,7 @@ impl Shared {
         Mono(Millis::try_from(self.started.elapsed().as_millis()).unwrap_or(Millis::MAX))
     }
 
-    /// Does something at the present time, with leases that ran out by now gone, and tells the watches.
+    /// Runs an action at the present time, after the expiry of leases, and notifies the watches.
     fn with<T>(&self, act: impl FnOnce(&mut MemoryState, Mono) -> T) -> T {
         let mut state = self.lock();
         let now = self.now();
@@ -108,12 +108,12 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The task that expires leases looks up, finds nobody, and ends.
+        // Wakes the task that expires leases, which finds the store gone and ends.
         self.leases.notify_one();
     }
 }
 
-/// Ends leases when they run out, until the store is dropped.
+/// Expires leases until the store is dropped.
 async fn expire_leases(shared: Weak<Shared>, leases: Arc<Notify>) {
     loop {
         let Some(next) = shared.upgrade().map(|shared| {

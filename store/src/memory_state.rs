@@ -1,4 +1,4 @@
-//! The in-memory store's state: pure, driven from outside, with etcd's semantics. The simulator uses it directly.
+//! State of the in-memory store: pure, driven from outside, with etcd's semantics. The simulator uses it directly.
 
 use crate::store::{Change, Reading, StoreError, selects};
 use crate::transaction::{
@@ -9,7 +9,7 @@ use ha_api_types::time::{Millis, Mono};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// Keys, history and leases. Time is passed in.
+/// Keys, history and leases. The caller passes the time.
 #[derive(Clone, Debug)]
 pub struct MemoryState {
     revision: Revision,
@@ -21,16 +21,16 @@ pub struct MemoryState {
     space: Space,
 }
 
-/// Whether the store has space left for what is put.
+/// Whether the store has space for puts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Space {
     Left,
-    /// The next transaction that puts is applied, and answered as if there had been no space for it.
+    /// The next transaction with a put is applied, but answered as if there were no space.
     EndsWithNext,
     None,
 }
 
-/// What etcd says without space.
+/// etcd's error message without space.
 const FULL: &str = "mvcc: database space exceeded";
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ struct Lease {
 impl Default for MemoryState {
     fn default() -> MemoryState {
         MemoryState {
-            // etcd starts at 1: the first write is revision 2.
+            // etcd starts at 1, so the first write is revision 2.
             revision: 1,
             compacted: 0,
             entries: BTreeMap::new(),
@@ -55,22 +55,22 @@ impl Default for MemoryState {
 }
 
 impl MemoryState {
-    /// The revision of the last write.
+    /// Returns the revision of the last write.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// Up to where history is forgotten.
+    /// Returns the revision up to which history was compacted.
     pub fn compacted(&self) -> Revision {
         self.compacted
     }
 
-    /// One key.
+    /// Reads one key.
     pub fn get(&self, key: &str) -> Reading {
         Reading { entries: self.entries.get(key).cloned().into_iter().collect(), revision: self.revision }
     }
 
-    /// All keys under a selector.
+    /// Reads all keys under a selector.
     pub fn list(&self, selector: &str) -> Reading {
         let entries = self
             .entries
@@ -82,7 +82,7 @@ impl MemoryState {
         Reading { entries, revision: self.revision }
     }
 
-    /// All keys under any of the selectors, sorted.
+    /// Reads all keys under any of the selectors, sorted by key.
     pub fn list_all(&self, selectors: &[String]) -> Reading {
         let found: BTreeMap<String, Entry> = selectors
             .iter()
@@ -92,24 +92,24 @@ impl MemoryState {
         Reading { entries: found.into_values().collect(), revision: self.revision }
     }
 
-    /// Fills the store, as etcd does at its quota (FENCING, R1.10): from now on what puts is answered without having been
-    /// applied, except that with `applies_next` the next one is applied first. Deletes go on.
+    /// Fills the store as etcd is at its quota (FENCING, R1.10). From now on, transactions with puts are answered
+    /// without being applied; with `applies_next`, the next one is applied first. Deletes still work.
     pub fn fill(&mut self, applies_next: bool) {
         self.space = if applies_next { Space::EndsWithNext } else { Space::None };
     }
 
-    /// Makes space again.
+    /// Ends the state that [`MemoryState::fill`] began.
     pub fn make_space(&mut self) {
         self.space = Space::Left;
     }
 
-    /// Whether there is no space for what is put, or for a lease.
+    /// Returns `true` if there is no space for puts or leases.
     pub fn is_full(&self) -> bool {
         self.space != Space::Left
     }
 
-    /// Applies a transaction, or says why not. Of a full store the outcome is what etcd's client makes of the answer: one
-    /// reading has been made since.
+    /// Applies a transaction, and returns its outcome. For a full store, the outcome is the one that etcd's client
+    /// determines after one reading.
     pub fn commit(&mut self, transaction: &Transaction) -> Outcome {
         let puts = transaction.writes().values().any(|write| match write {
             Write::Put { .. } => true,
@@ -137,7 +137,7 @@ impl MemoryState {
         }
     }
 
-    /// Applies a transaction, or says why not, whether or not there is space.
+    /// Applies a transaction without regard to space, and returns its outcome.
     fn apply(&mut self, transaction: &Transaction) -> Outcome {
         if transaction.guards().len() > MAX_OPERATIONS || transaction.writes().len() > MAX_OPERATIONS {
             return Outcome::Refused("too many operations in one transaction".to_owned());
@@ -198,7 +198,7 @@ impl MemoryState {
         }
     }
 
-    /// Changes of the keys under a selector from a revision on, one vector per revision.
+    /// Returns the changes of the keys under a selector from a revision on, one vector for each revision.
     pub fn changes_since(
         &self,
         selector: &str,
@@ -207,7 +207,7 @@ impl MemoryState {
         self.changes_of(&[selector.to_owned()], from)
     }
 
-    /// Changes of the keys under any of the selectors from a revision on, one vector per revision.
+    /// Returns the changes of the keys under any of the selectors from a revision on, one vector for each revision.
     pub fn changes_of(
         &self,
         selectors: &[String],
@@ -227,14 +227,15 @@ impl MemoryState {
             .collect())
     }
 
-    /// Forgets history up to and including a revision.
+    /// Compacts history up to and including a revision.
     pub fn compact(&mut self, revision: Revision) {
         self.compacted = revision.clamp(self.compacted, self.revision);
         self.history = self.history.split_off(&(self.compacted + 1));
     }
 
-    /// A store that is restored from this one as a backup, as etcd does it: the revision is raised, history is gone, leases begin
-    /// anew; then what is under these keys and prefixes is deleted, and one key is put.
+    /// Returns the state after a restore from this one as a backup, as etcd does it: the revision is raised, history
+    /// is empty, and leases start again. Then the keys under the selectors `forgotten` are deleted, and the key
+    /// `marker` is put.
     #[must_use]
     pub fn restored(
         &self,
@@ -257,7 +258,7 @@ impl MemoryState {
         restored
     }
 
-    /// A new lease.
+    /// Grants a lease.
     pub fn grant_lease(&mut self, now: Mono, ttl_seconds: i64) -> LeaseId {
         let lease = self.next_lease;
         self.next_lease += 1;
@@ -266,14 +267,14 @@ impl MemoryState {
         lease
     }
 
-    /// Keeps a lease for another period.
+    /// Extends a lease for another period.
     pub fn keep_alive(&mut self, now: Mono, lease: LeaseId) -> Result<i64, StoreError> {
         let known = self.leases.get_mut(&lease).ok_or(StoreError::LeaseNotFound)?;
         known.expires = now + known.ttl_ms;
         i64::try_from(known.ttl_ms / 1000).map_err(|_| StoreError::LeaseNotFound)
     }
 
-    /// Ends a lease; its keys go at one revision.
+    /// Revokes a lease, and deletes its keys at one revision.
     pub fn revoke_lease(&mut self, lease: LeaseId) -> Result<(), StoreError> {
         self.leases.remove(&lease).ok_or(StoreError::LeaseNotFound)?;
         let keys: BTreeSet<String> = self
@@ -290,7 +291,7 @@ impl MemoryState {
         Ok(())
     }
 
-    /// Ends the leases that have run out; call at or after [`MemoryState::next_expiry`].
+    /// Revokes the leases that have expired. Call this at or after [`MemoryState::next_expiry`].
     pub fn expire(&mut self, now: Mono) {
         let gone: Vec<LeaseId> =
             self.leases.iter().filter(|(_, lease)| lease.expires <= now).map(|(id, _)| *id).collect();
@@ -300,7 +301,7 @@ impl MemoryState {
         }
     }
 
-    /// When the next lease runs out.
+    /// Returns the time at which the next lease expires.
     pub fn next_expiry(&self) -> Option<Mono> {
         self.leases.values().map(|lease| lease.expires).min()
     }

@@ -1,4 +1,5 @@
-//! The reflector: list, watch from the next revision, go on after errors, list again now and then and compare.
+//! The reflector: it lists keys, watches them from the next revision, continues after errors, and lists again at an
+//! interval to compare.
 
 use crate::store::{Change, Reading, Store, StoreError, WatchItem};
 use crate::transaction::Entry;
@@ -14,35 +15,35 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What a reflector yields, for a shell to turn into inputs of its core.
+/// Item of a reflector, which a shell converts to an input of its core.
 ///
-/// Guarantees: revisions never go back, except with a `Synced` after the store itself went back. What `Changes` and
-/// `Progress` say is complete up to their revision, over all selectors.
+/// Guarantees: revisions never decrease, except with a `Synced` after the store itself was restored to an earlier
+/// revision. `Changes` and `Progress` are complete up to their revision, over all selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A complete, linearizable reading: it replaces the view.
+    /// A complete, linearizable reading, which replaces the view.
     Synced(Reading),
-    /// What changed since, in order, complete up to and including `revision`.
+    /// Changes since the last item, in order, complete up to and including `revision`.
     Changes {
-        /// The changes.
+        /// Changes in order of their revisions.
         changes: Vec<Change>,
-        /// Complete up to here.
+        /// Revision up to which the changes are complete.
         revision: Revision,
     },
-    /// Nothing else changed up to here.
+    /// There are no further changes under the selectors up to this revision.
     Progress(Revision),
-    /// The store cannot be read or watched just now. The view stays as it was, ever older; the reflector goes on trying.
+    /// The store cannot be read or watched at present. The view stays as it was, and the reflector retries.
     Unavailable(StoreError),
 }
 
-/// How a reflector takes its time.
+/// Intervals of a reflector.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How often everything is listed and compared with what the watch has told.
+    /// Interval between complete listings, which are compared with the watch's changes.
     pub relist_interval: Duration,
-    /// The first pause after a failure; it doubles with each further one.
+    /// First delay after a failure; it doubles with each further one.
     pub backoff_min: Duration,
-    /// The longest pause.
+    /// Longest delay after a failure.
     pub backoff_max: Duration,
 }
 
@@ -56,7 +57,7 @@ impl Default for Options {
     }
 }
 
-/// Asks a reflector to list now.
+/// Handle that requests listings from a reflector.
 #[derive(Clone, Debug, Default)]
 pub struct Refresher {
     shared: Arc<Requests>,
@@ -70,25 +71,27 @@ struct Requests {
 }
 
 impl Refresher {
-    /// Asks for an [`Item::Synced`] whose reading begins after this call, so that its revision is not older than anything
-    /// the store had applied by now. Several requests at once are answered by one reading. The number of the request grows.
+    /// Requests an [`Item::Synced`] whose reading begins after this call, and returns the number of the request.
+    ///
+    /// The reading's revision is not older than any write that the store has applied by now. One reading answers all
+    /// requests made before it begins. Numbers increase.
     pub fn request(&self) -> u64 {
         let number = self.shared.requested.fetch_add(1, Ordering::SeqCst) + 1;
         self.shared.wake.notify_one();
         number
     }
 
-    /// The newest request that the readings yielded so far have answered; 0: none. Whoever takes an [`Item::Synced`] from
-    /// the stream asks this before taking the next item.
+    /// Returns the newest request that the yielded readings have answered; 0 means none. After an [`Item::Synced`],
+    /// the caller must read this before it takes the next item from the stream.
     pub fn answered(&self) -> u64 {
         self.shared.answered.load(Ordering::SeqCst)
     }
 }
 
-/// Reads the keys under the selectors and keeps on; see [`Item`].
+/// Reads the keys under the selectors, and then follows their changes; see [`Item`].
 ///
-/// Caveats: after a failure the watch resumes after the last revision it saw; only compaction makes it list again. A
-/// lost event is found by the comparison after `relist_interval` at the latest.
+/// Caveats: after a failure, the watch resumes after the last revision that it saw, and the reflector lists again only
+/// after a compaction. A lost event is found by the comparison after `relist_interval` at the latest.
 pub fn reflector<S: Store + Clone>(
     store: S,
     selectors: Vec<String>,
@@ -120,20 +123,20 @@ struct Reflection<S> {
     store: S,
     selectors: Vec<String>,
     options: Options,
-    /// What was yielded so far: each key's last revision.
+    /// Yielded state: the last revision of each key.
     view: BTreeMap<String, Revision>,
-    /// Complete up to here.
+    /// Revision up to which the yielded items are complete.
     last: Revision,
     synced: bool,
     watch: Option<BoxStream<'static, Result<WatchItem, StoreError>>>,
     listing: Option<BoxFuture<'static, Result<Reading, StoreError>>>,
-    /// Where `last` was when the listing began, and what changed while it ran.
+    /// Value of `last` at the start of the listing, and the changes since then.
     listed_from: Revision,
     meanwhile: Vec<Change>,
-    /// The listing is needed (the first, or after compaction), and yielded even if it tells nothing new.
+    /// `true` if a listing is required (the first, or after a compaction), and yielded even if it finds no changes.
     forced: bool,
     requests: Arc<Requests>,
-    /// The newest request made before the listing began; a newer one is not answered by it, so another listing follows.
+    /// Newest request before the start of the listing; a newer request needs another listing.
     covers: u64,
     relist_at: Instant,
     retry_at: Option<Instant>,
@@ -252,7 +255,7 @@ impl<S: Store + Clone> Reflection<S> {
 
     fn changed(&mut self, mut changes: Vec<Change>, revision: Revision) -> Option<Item> {
         self.backoff = self.options.backoff_min;
-        // A doubled event, or one that a listing has overtaken, is older than the view.
+        // A duplicate event, or one that a listing already covers, is not newer than the view.
         changes.retain(|change| change.revision() > self.last);
         for change in &changes {
             note(&mut self.view, change);
@@ -274,7 +277,7 @@ impl<S: Store + Clone> Reflection<S> {
         requests.requested.load(Ordering::SeqCst) > requests.answered.load(Ordering::SeqCst)
     }
 
-    /// One listing at a time; when it ends, another follows if it is still needed.
+    /// Starts a listing, unless one is running; at its end, another one follows if still required.
     fn start_listing(&mut self) {
         if self.listing.is_some() {
             return;
@@ -325,7 +328,7 @@ impl<S: Store + Clone> Reflection<S> {
     }
 
     fn retry_later(&mut self) {
-        // Half of the pause is random, so that many clients of one store do not come back in step.
+        // Half of the delay is random, so that many clients of one store do not retry at the same time.
         let random = RandomState::new().hash_one(0_u8);
         let fraction = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
         let pause = self.backoff.mul_f64(0.5 + fraction / 2.0);
@@ -346,7 +349,7 @@ fn note(view: &mut BTreeMap<String, Revision>, change: &Change) {
     }
 }
 
-/// A reading with the changes that came after it.
+/// Returns the reading with later changes applied to it.
 fn join(reading: Reading, changes: Vec<Change>) -> Reading {
     let read_at = reading.revision;
     let mut entries: BTreeMap<String, Entry> =

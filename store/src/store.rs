@@ -1,4 +1,4 @@
-//! The `Store` seam: what hactl asks of etcd, and of the in-memory store with the same semantics.
+//! The `Store` trait: the operations that hactl needs from etcd, and from the in-memory store with the same semantics.
 
 use crate::transaction::{Entry, LeaseId, Outcome, Transaction};
 use futures::stream::BoxStream;
@@ -6,31 +6,31 @@ use ha_api_types::record::Revision;
 use std::future::Future;
 use std::sync::Arc;
 
-/// A consistent reading of a key or a prefix.
+/// A consistent reading of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The entries, by key.
+    /// Entries, sorted by key.
     pub entries: Vec<Entry>,
-    /// The store's revision when this was read; a watch goes on from the next.
+    /// Revision of the store at the reading; a watch continues from the next one.
     pub revision: Revision,
 }
 
-/// One change of a key.
+/// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Written.
+    /// The key was written.
     Put(Entry),
-    /// Removed, at this revision (by a transaction, or because its lease ended).
+    /// The key was deleted, by a transaction or because its lease ended.
     Delete {
-        /// The key.
+        /// Deleted key.
         key: String,
-        /// When.
+        /// Revision of the deletion.
         revision: Revision,
     },
 }
 
 impl Change {
-    /// The key that changed.
+    /// Returns the changed key.
     pub fn key(&self) -> &str {
         match self {
             Change::Put(entry) => &entry.key,
@@ -38,7 +38,7 @@ impl Change {
         }
     }
 
-    /// When it changed.
+    /// Returns the revision of the change.
     pub fn revision(&self) -> Revision {
         match self {
             Change::Put(entry) => entry.mod_revision,
@@ -47,96 +47,100 @@ impl Change {
     }
 }
 
-/// What a watch yields. The stream ends after an error; who watches reads again and watches anew.
+/// Item of a watch. The stream ends after an error; the caller must then read and watch again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchItem {
     /// All changes of one or more revisions, in order, complete up to and including `revision`.
     Changes {
-        /// The changes.
+        /// Changes in order of their revisions.
         changes: Vec<Change>,
-        /// Complete up to here.
+        /// Revision up to which the changes are complete.
         revision: Revision,
     },
-    /// Nothing changed up to here (a progress notification).
+    /// There are no further changes up to this revision (a progress notification).
     Progress(Revision),
 }
 
-/// Why a read, watch or lease request failed. Every request is bounded in time; none is retried for ever.
+/// Reason for a failed read, watch or lease request. Every request has a time limit; none is retried indefinitely.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// No member answered in time.
     #[error("the store cannot be reached: {0}")]
     Unreachable(String),
-    /// The revision asked for is compacted; read again from now.
+    /// The requested revision was compacted; the caller must read the current state again.
     #[error("revision is compacted, the oldest is {oldest}")]
     Compacted {
-        /// The oldest revision that can still be watched.
+        /// Oldest revision that can still be watched.
         oldest: Revision,
     },
-    /// The lease is gone.
+    /// The lease does not exist.
     #[error("the lease is gone")]
     LeaseNotFound,
-    /// No permission.
+    /// The store refused the request, for example because of missing permission.
     #[error("the store refuses: {0}")]
     Refused(String),
-    /// The client's own settings are unusable; the text says which and what to do.
+    /// The client's settings are invalid; the text describes the problem and the fix.
     #[error("{0}")]
     Configuration(String),
-    /// An older etcd with known defects.
+    /// The etcd version is too old and has known defects.
     #[error("{0}")]
     Unsupported(String),
 }
 
-/// Whether a selector covers a key: one that ends in `/` covers every key below it, any other only the key of that name,
-/// so that node1 is never node10. The empty selector covers everything.
+/// Returns `true` if a selector covers a key: one that ends in `/` covers every key below it, any other only the key
+/// with that name, so that node1 does not cover node10. The empty selector covers all keys.
 pub fn selects(selector: &str, key: &str) -> bool {
     if selector.is_empty() || selector.ends_with('/') { key.starts_with(selector) } else { key == selector }
 }
 
-/// The store.
+/// A key-value store with guarded transactions, watches and leases.
 ///
-/// Guarantees: reads are linearizable; a transaction is applied as a whole or not at all; a watch yields every change
-/// after its start revision, in order, or ends with an error; every request is bounded in time. Cheap to clone by `Arc`.
+/// Guarantees: reads are linearizable. A transaction is applied as a whole or not at all. A watch yields every change
+/// from its start revision on, in order, or ends with an error. Every request has a time limit. An `Arc` makes a store
+/// cheap to clone.
 ///
 /// A *selector* is a prefix that ends in `/`, or one key ([`selects`]).
 pub trait Store: Send + Sync + 'static {
-    /// All keys under any of the selectors, sorted, read at one revision.
+    /// Reads all keys under any of the selectors at one revision, sorted by key.
     fn list_all(&self, selectors: &[String]) -> impl Future<Output = Result<Reading, StoreError>> + Send;
 
-    /// Changes of the keys under any of the selectors, from a revision on (inclusive). Each item is complete up to its
-    /// revision over all selectors: nothing that comes later is older.
+    /// Returns the changes of the keys under any of the selectors, from a revision on (inclusive). Each item is
+    /// complete up to its revision over all selectors: no later item has an older change.
     fn watch_all(
         &self,
         selectors: &[String],
         from: Revision,
     ) -> BoxStream<'static, Result<WatchItem, StoreError>>;
 
-    /// Commits a transaction, with the client's own deadline for one attempt and at most three attempts. Of the attempts at
-    /// most one is applied, if the transaction conflicts with itself ([`Transaction::conflicts_when_repeated`]). A conflict
-    /// seen after an unknown attempt is reported as what is proven of it, else as unknown.
+    /// Commits a transaction, with at most three attempts, each with the client's own time limit.
+    ///
+    /// If the transaction conflicts with itself ([`Transaction::conflicts_when_repeated`]), at most one attempt is
+    /// applied. After a conflict that follows an unknown attempt, the outcome is the proven outcome of that attempt,
+    /// or otherwise unknown.
     fn commit(&self, transaction: Transaction) -> impl Future<Output = Outcome> + Send;
 
-    /// A new lease.
+    /// Grants a lease.
     fn grant_lease(&self, ttl_seconds: i64) -> impl Future<Output = Result<LeaseId, StoreError>> + Send;
 
-    /// Keeps a lease for another period; proves nothing (FENCING, section 3). Returns the time to live, seconds.
+    /// Extends a lease for another period, and returns the time to live in seconds. Proves nothing (FENCING, section
+    /// 3).
     fn keep_alive(&self, lease: LeaseId) -> impl Future<Output = Result<i64, StoreError>> + Send;
 
-    /// Ends a lease; its keys go with it.
+    /// Revokes a lease, and deletes its keys.
     fn revoke_lease(&self, lease: LeaseId) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// One key (`entries` has at most one element).
+    /// Reads one key; `entries` has at most one element.
     fn get(&self, key: &str) -> impl Future<Output = Result<Reading, StoreError>> + Send {
         self.list(key)
     }
 
-    /// All keys under a selector.
+    /// Reads all keys under a selector.
     fn list(&self, selector: &str) -> impl Future<Output = Result<Reading, StoreError>> + Send {
         let selectors = vec![selector.to_owned()];
         async move { self.list_all(&selectors).await }
     }
 
-    /// Changes of the keys under a selector, from a revision on (inclusive).
+    /// Returns the changes of the keys under a selector, from a revision on (inclusive).
     fn watch(&self, selector: &str, from: Revision) -> BoxStream<'static, Result<WatchItem, StoreError>> {
         self.watch_all(&[selector.to_owned()], from)
     }

@@ -5,91 +5,91 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A lease's id.
+/// Id of a lease; 0 means no lease.
 pub type LeaseId = i64;
 
 /// A key with its value, as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The key.
+    /// Name of the key.
     pub key: String,
-    /// Its value; shared, since an entry goes to everybody who watches.
+    /// Value; shared, because each watch gets the entry.
     pub value: Arc<[u8]>,
-    /// When the key was created (0 never occurs).
+    /// Revision at which the key was created; always positive.
     pub create_revision: Revision,
-    /// When it was last written.
+    /// Revision of the last write.
     pub mod_revision: Revision,
-    /// The lease that it goes with; 0: none.
+    /// Lease of the key; 0 means none.
     pub lease: LeaseId,
 }
 
-/// What must hold of a key for a transaction to be applied. A value, so that tests can read it.
+/// Condition on a key for a transaction to be applied. A plain value, so that tests can inspect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Guard {
     /// The key does not exist.
     Absent,
-    /// The key was last written at this revision.
+    /// The last write of the key was at this revision.
     Unchanged(Revision),
-    /// The key still is the one that was created at this revision, whatever was written to it since.
+    /// The key was created at this revision, and not deleted since; later writes do not matter.
     Created(Revision),
 }
 
-/// What to do with a key.
+/// Write of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Write a value; a leased key names its lease each time, since the store detaches it otherwise.
+    /// Writes a value. A put of a leased key must name the lease each time, or the store detaches the key from it.
     Put {
-        /// The value.
+        /// New value.
         value: Arc<[u8]>,
-        /// The lease; 0: none.
+        /// Lease of the key; 0 means none.
         lease: LeaseId,
     },
-    /// Remove the key.
+    /// Deletes the key.
     Delete,
 }
 
-/// A guarded transaction: all of it is applied, at one revision, or nothing.
+/// A guarded transaction: it is applied as a whole at one revision, or not at all.
 ///
-/// Guarantees: every key that is written is guarded too (FENCING, section 1), so a write that arrives late conflicts
-/// instead of overwriting; no key is written twice. Both hold by construction: there is no other way to add a write.
+/// Guarantees: every written key is also guarded (FENCING, section 1), so a late write conflicts instead of
+/// overwriting. No key is written twice. Both hold by construction: every method that adds a write takes a guard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     guards: BTreeMap<String, Guard>,
     writes: BTreeMap<String, Write>,
 }
 
-/// etcd's default limit of the size of a request, bytes (`--max-request-bytes`).
+/// etcd's default limit of the size of a request in bytes (`--max-request-bytes`).
 pub const MAX_REQUEST_BYTES: usize = 1536 * 1024;
 
 /// A guard that never holds: no key was ever written at this revision.
 const NEVER: Guard = Guard::Unchanged(-1);
 
-/// etcd's default limit of operations in a transaction (`--max-txn-ops`); it holds for guards and writes each.
+/// etcd's default limit of operations in a transaction (`--max-txn-ops`), for guards and for writes separately.
 pub const MAX_OPERATIONS: usize = 128;
 
 impl Transaction {
-    /// An empty transaction.
+    /// Returns an empty transaction.
     pub fn new() -> Transaction {
         Transaction::default()
     }
 
-    /// Adds a condition on a key that is not written.
+    /// Adds a guard for a key that is not written.
     ///
-    /// A key has one guard: the stricter wins (`Unchanged` and `Absent` over `Created`); two that contradict each other
-    /// make a transaction that conflicts, which is what they mean.
+    /// A key has one guard, and the stricter one is kept (`Unchanged` and `Absent` over `Created`). Two guards that
+    /// contradict each other result in a transaction that always conflicts.
     #[must_use]
     pub fn guard(mut self, key: impl Into<String>, guard: Guard) -> Transaction {
         self.add_guard(key.into(), guard);
         self
     }
 
-    /// Writes a value under a guard, without a lease.
+    /// Adds a put with a guard and without a lease.
     #[must_use]
     pub fn put(self, key: impl Into<String>, guard: Guard, value: Vec<u8>) -> Transaction {
         self.put_leased(key, guard, value, 0)
     }
 
-    /// Writes a value under a guard and a lease.
+    /// Adds a put with a guard and a lease.
     #[must_use]
     pub fn put_leased(
         mut self,
@@ -104,7 +104,7 @@ impl Transaction {
         self
     }
 
-    /// Removes a key under a guard.
+    /// Adds a deletion with a guard.
     #[must_use]
     pub fn delete(mut self, key: impl Into<String>, guard: Guard) -> Transaction {
         let key = key.into();
@@ -123,32 +123,32 @@ impl Transaction {
         self.guards.insert(key, joined);
     }
 
-    /// The guards, by key.
+    /// Returns the guards by key.
     pub fn guards(&self) -> &BTreeMap<String, Guard> {
         &self.guards
     }
 
-    /// The writes, by key.
+    /// Returns the writes by key.
     pub fn writes(&self) -> &BTreeMap<String, Write> {
         &self.writes
     }
 
-    /// Whether it writes this key.
+    /// Returns `true` if the transaction writes this key.
     pub fn writes_key(&self, key: &str) -> bool {
         self.writes.contains_key(key)
     }
 
-    /// Whether it fits into one transaction of etcd.
+    /// Returns `true` if the number of operations is within etcd's limit for one transaction.
     pub fn fits(&self) -> bool {
         self.guards.len() <= MAX_OPERATIONS && self.writes.len() <= MAX_OPERATIONS
     }
 
-    /// Whether a second application of this transaction is impossible while the first one stands: some write of it breaks
-    /// the guard of its own key.
+    /// Returns `true` if the transaction cannot be applied again after it was applied: at least one of its writes
+    /// violates the guard of its own key.
     ///
-    /// A put under `Created` alone does not break its guard: a copy of it that arrives late writes its value again, over a
-    /// later one of the same owner. Heartbeats are of this kind, and may be: a late one only makes observers wait longer.
-    /// Everything else is to be guarded by `Absent` or `Unchanged` (FENCING, section 1).
+    /// A put under `Created` alone does not violate its guard: a late copy writes its value again, over a later value
+    /// of the same owner. Heartbeats may be of this kind, because a late one only makes observers wait longer. All
+    /// other transactions must have a guard `Absent` or `Unchanged` (FENCING, section 1).
     pub fn conflicts_when_repeated(&self) -> bool {
         self.writes.is_empty()
             || self.writes.iter().any(|(key, write)| match (write, self.guards.get(key)) {
@@ -159,18 +159,19 @@ impl Transaction {
             })
     }
 
-    /// Whether a copy of it that arrives late is harmless, whatever happened meanwhile: it writes nothing, or guards at
-    /// least one revision, which never returns.
+    /// Returns `true` if a late copy of the transaction is always harmless: the transaction writes nothing, or guards
+    /// at least one revision, which never returns.
     ///
-    /// A transaction that only creates keys is applied once more by such a copy after somebody has deleted them: what a
-    /// user has deleted would be back. It is sent once, and is unknown without an answer.
+    /// A late copy of a transaction that only creates keys could be applied after a user has deleted them, and would
+    /// restore them. So such a transaction is sent once, and its outcome without an answer is unknown.
     pub fn may_be_sent_again(&self) -> bool {
         self.writes.is_empty()
             || self.guards.values().any(|guard| matches!(guard, Guard::Unchanged(_) | Guard::Created(_)))
     }
 
-    /// Whether a key that it writes is still at the revision of its `Unchanged` guard: it was not applied so far. `modified` gives
-    /// the revision at which a key was last written; `None`: the key does not exist.
+    /// Returns `true` if a key that the transaction writes is still at the revision of its `Unchanged` guard. Then the
+    /// transaction was not applied so far. `modified` returns the revision of a key's last write, or `None` if the key
+    /// does not exist.
     pub fn leaves_untouched(&self, modified: impl Fn(&str) -> Option<Revision>) -> bool {
         self.writes.keys().any(|key| match self.guards.get(key) {
             Some(Guard::Unchanged(revision)) => modified(key) == Some(*revision),
@@ -178,7 +179,7 @@ impl Transaction {
         })
     }
 
-    /// The bytes of its keys and values.
+    /// Returns the size of the written keys and values in bytes.
     pub fn size(&self) -> usize {
         let of_write = |write: &Write| match write {
             Write::Put { value, .. } => value.len(),
@@ -187,8 +188,8 @@ impl Transaction {
         self.writes.iter().map(|(key, write)| key.len() + of_write(write)).sum()
     }
 
-    /// Joins two transactions into one that is applied as a whole; `None` when both write the same key, when they guard a
-    /// key differently, or when the result would be too large.
+    /// Joins two transactions into one that is applied as a whole. Returns `None` if both write the same key, if their
+    /// guards of a key differ, or if the result has too many operations.
     pub fn join(&self, other: &Transaction) -> Option<Transaction> {
         let clash = other.writes.keys().any(|key| self.writes.contains_key(key))
             || other.guards.iter().any(|(key, guard)| self.guards.get(key).is_some_and(|own| own != guard));
@@ -202,24 +203,25 @@ impl Transaction {
     }
 }
 
-/// What became of a transaction. A conflict is an outcome, not an error, and *unknown* is its own outcome.
+/// Outcome of a transaction. A conflict is an outcome, not an error, and *unknown* is an outcome of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Applied at this revision.
+    /// The transaction was applied at this revision.
     Applied(Revision),
-    /// A guard did not hold; nothing was applied. The store's revision then.
+    /// A guard did not hold, and nothing was applied. With the store's revision at that time.
     Conflict(Revision),
-    /// A lease named in it is gone; nothing was applied.
+    /// A lease of the transaction does not exist; nothing was applied.
     LeaseNotFound,
-    /// The store refused it (no permission, too large), or had no space for it and a reading has shown that it was not applied;
-    /// nothing was applied, and nothing will be.
+    /// The store refused the transaction (no permission, too large), or had no space for it and a reading has shown
+    /// that it was not applied. Nothing was applied, and nothing will be.
     Refused(String),
-    /// No answer: it may have been applied, or may still be. The only legal next step is to read again.
+    /// There was no answer: the transaction may have been applied, or may still be. The only legal next step is
+    /// another reading.
     Unknown(String),
 }
 
 impl Outcome {
-    /// The revision, if it was applied.
+    /// Returns the revision at which the transaction was applied; `None` for other outcomes.
     pub fn applied(&self) -> Option<Revision> {
         match self {
             Outcome::Applied(revision) => Some(*revision),

@@ -1,4 +1,4 @@
-//! The conformance suite on real etcd, one member and three.
+//! The conformance suite on real etcd, with one member and with three.
 
 #[path = "support/etcd.rs"]
 #[allow(dead_code, reason = "each test file uses a part of it")]

@@ -27,7 +27,8 @@ async fn the_memory_store_conforms() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// A full store answers alike whether or not it has applied the write; only what is read afterwards tells (FENCING, R1.10).
+/// A full store gives the same answer whether or not it has applied the write; only a reading afterwards shows it
+/// (FENCING, R1.10).
 #[tokio::test(start_paused = true)]
 async fn a_full_store_may_have_applied_what_it_answers_with_no_space() {
     let check = async |applies_next: bool| {
@@ -45,7 +46,7 @@ async fn a_full_store_may_have_applied_what_it_answers_with_no_space() {
             assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
             assert_eq!(found, [1]);
         }
-        // From then on nothing is put, and deletes go on.
+        // From then on no put is applied, and deletes still work.
         let outcome = store.commit(Transaction::new().put("b", Guard::Absent, vec![1])).await;
         assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
         assert!(store.get("b").await.expect("reading goes on").entries.is_empty());

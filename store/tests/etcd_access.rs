@@ -1,4 +1,4 @@
-//! Who may do what: client certificates and their rotation, users and the rights of FENCING, section 11.
+//! Access control: client certificates and their rotation, users and the permissions of FENCING, section 11.
 
 #[path = "support/certificates.rs"]
 mod certificates;
@@ -44,14 +44,14 @@ async fn client_certificates_are_shown_checked_and_read_again() {
     let outcome = store.commit(put("/tls/1")).await;
     assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
 
-    // 3.5 tells its quota on its metrics page only, which is behind the same certificates.
+    // Version 3.5 reports its quota only on the metrics page, which requires the same certificates.
     let status = store.status().await;
     assert!(
         status[0].leader && status[0].quota_bytes.is_some() && status[0].problem.is_none(),
         "{status:#?}"
     );
 
-    // Without a certificate of one's own, or with a member that another authority vouches for: nothing is read.
+    // Without a client certificate, or with a member whose certificate another authority has signed, no read succeeds.
     let without = Config { cert: None, key: None, ..tls_config(&cluster, folder.path()) };
     let stranger = EtcdStore::connect(without).await.expect("good settings");
     assert!(matches!(stranger.get("/tls/1").await, Err(StoreError::Unreachable(_))));
@@ -62,7 +62,7 @@ async fn client_certificates_are_shown_checked_and_read_again() {
     let misled = EtcdStore::connect(tls_config(&cluster, elsewhere.path())).await.expect("good settings");
     assert!(matches!(misled.get("/tls/1").await, Err(StoreError::Unreachable(_))));
 
-    // The right files are put in place while the client runs: it reads them and gets through.
+    // The right files are installed while the client runs: the client reads them and connects.
     authority.write(&elsewhere.path().join("ca.pem"));
     authority.issue(elsewhere.path(), "client", &[]);
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -70,7 +70,7 @@ async fn client_certificates_are_shown_checked_and_read_again() {
         assert!(Instant::now() < deadline, "the new certificates are not used");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // And files that make no sense leave the known ones in force.
+    // Invalid files do not replace the known certificates.
     std::fs::write(elsewhere.path().join("client.pem"), "half of a").expect("a file");
     let watching = Instant::now();
     while watching.elapsed() < Duration::from_millis(2500) {
@@ -101,7 +101,7 @@ async fn unusable_certificates_are_said_at_once() {
     check(user, "missing").await;
 }
 
-/// The rights of one node's agent, as docs/etcd.md gives them.
+/// Grants the permissions of one node's agent, as listed in docs/etcd.md.
 fn grant_agent(endpoint: &str, keys: &Keys, node: &str) {
     let run = |arguments: &[&str]| etcdctl(endpoint, arguments).expect("etcdctl");
     run(&["role", "add", node]);
@@ -160,11 +160,11 @@ async fn an_agent_writes_only_what_is_its_own() {
     };
     let root = connect("root", "root").await;
     let agent = connect("node1", "secret-node1").await;
-    // A controller needs no more than its cluster's keys.
+    // A controller needs only the keys of its cluster.
     let controller = connect("controller", "secret-controller").await;
     let fence = controller.commit(put(&keys.fence("node1"))).await.applied().expect("applied");
 
-    // Its own, with guards on what it may only read.
+    // An agent writes its own keys, with guards on keys that it may only read.
     let lease = agent.grant_lease(60).await.expect("a lease");
     let heartbeat = Transaction::new()
         .put_leased(keys.alive("node1"), Guard::Absent, vec![1], lease)
@@ -180,7 +180,7 @@ async fn an_agent_writes_only_what_is_its_own() {
     }
     assert!(agent.keep_alive(lease).await.is_ok());
 
-    // Nobody else's: not even of a node whose name begins like its own.
+    // It must not write keys of other nodes, not even of a node whose name has its own name as a prefix.
     for foreign in [
         keys.alive("node10"),
         keys.alive("node2"),
@@ -199,7 +199,8 @@ async fn an_agent_writes_only_what_is_its_own() {
     }
     assert!(matches!(agent.get(&keys.alive("node2")).await, Err(StoreError::Refused(_))));
 
-    // What an agent follows, as one watch; and a watch of what it may not read is refused, not silent.
+    // All keys that an agent follows fit into one watch; a watch of a forbidden key is refused, and does not stay
+    // silent.
     let selectors: Vec<String> = [
         keys.specs_of(Kind::Cluster),
         keys.specs_of(Kind::Resource),
@@ -225,17 +226,17 @@ async fn an_agent_writes_only_what_is_its_own() {
     let forbidden = agent.watch(&keys.alive("node2"), 1).next().await;
     assert!(matches!(forbidden, Some(Err(StoreError::Refused(_)))), "{forbidden:?}");
 
-    // A token that has expired is replaced unseen, for requests and for watches.
+    // An expired token is replaced automatically, for requests and for watches.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let outcome = agent.commit(put(&keys.event("agent-node1", "2"))).await;
     assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
 
-    // Its own user is told the state of the store too, as far as etcd tells it.
+    // A user without root permissions also gets the member's status, as far as etcd reports it.
     let status = agent.status().await;
     assert!(status[0].reachable && status[0].leader && status[0].version.is_some(), "{status:#?}");
     assert!(status[0].problem.is_none() && status[0].database_size_bytes > 0, "{status:#?}");
 
-    // A wrong password, and none: refused, with the reason.
+    // A wrong password and a missing one are refused, with the reason.
     let wrong = connect("nobody", "guess").await;
     let refused = wrong.get(&keys.fence("node1")).await;
     assert!(matches!(&refused, Err(StoreError::Refused(text)) if text.contains("password")), "{refused:?}");

@@ -1,4 +1,4 @@
-//! Members that are killed, paused and slow: commits stay what they say they are, and everything comes back by itself.
+//! Killed, paused and slow members: reported outcomes stay correct, and clients recover automatically.
 
 #[path = "support/etcd.rs"]
 #[allow(dead_code, reason = "each test file uses a part of it")]
@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What only a request that never ends takes: three attempts of half a second each, and all that a busy machine may add.
+/// Only a request that never ends takes longer: three attempts of 0.5 s each, plus a margin for a busy machine.
 const BOUND: Duration = Duration::from_secs(60);
 
 async fn connect(cluster: &Cluster) -> EtcdStore {
@@ -25,7 +25,7 @@ async fn connect(cluster: &Cluster) -> EtcdStore {
     EtcdStore::connect(config).await.expect("good settings")
 }
 
-/// The index of the member that says it leads.
+/// Returns the index of the member that reports that it is the leader.
 async fn leader(store: &EtcdStore) -> usize {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -38,7 +38,7 @@ async fn leader(store: &EtcdStore) -> usize {
     }
 }
 
-/// Commits until one is applied.
+/// Commits until one transaction is applied.
 async fn put_eventually(store: &EtcdStore, key: &str) -> Revision {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -56,18 +56,18 @@ async fn put_eventually(store: &EtcdStore, key: &str) -> Revision {
     }
 }
 
-/// What one worker was told.
+/// Outcomes that one worker received.
 #[derive(Default)]
 struct Told {
     applied: BTreeMap<Vec<u8>, Revision>,
     conflict: BTreeSet<Vec<u8>>,
     unknown: BTreeSet<Vec<u8>>,
-    /// What these faults never justify.
+    /// Outcomes that these faults cannot cause.
     impossible: Vec<Outcome>,
 }
 
-/// Writes values that nobody else writes, now to a key of its own, now to one that all share, now leased, until told to
-/// stop; every other time at a revision that may be stale.
+/// Writes unique values until told to stop: to a key of its own, to a shared key, and with a lease. Every second write
+/// uses a revision that may be stale.
 async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> Told {
     let mut told = Told::default();
     let lease = loop {
@@ -115,7 +115,7 @@ async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> Told {
     told
 }
 
-/// Every value that was ever written, with the revisions at which it was.
+/// Returns every value that was written, with the revisions of its writes.
 async fn history(store: &EtcdStore, from: Revision) -> BTreeMap<Vec<u8>, Vec<Revision>> {
     let until = put_eventually(store, "/marks/end").await;
     let mut written: BTreeMap<Vec<u8>, Vec<Revision>> = BTreeMap::new();
@@ -148,7 +148,7 @@ async fn outcomes_are_true_whatever_happens_to_the_members() {
     let stop = Arc::new(AtomicBool::new(false));
     let mut workers = Vec::new();
     for worker in 0..6 {
-        // Half of them have channels of their own.
+        // Half of the workers have their own channels.
         let store = if worker % 2 == 0 { store.clone() } else { connect(&cluster).await };
         workers.push(tokio::spawn(work(store, worker, stop.clone())));
     }
@@ -171,7 +171,7 @@ async fn outcomes_are_true_whatever_happens_to_the_members() {
     assert!(summary.applied > 100 && summary.conflicts > 0, "too little happened: {summary:?}");
 }
 
-/// What all workers were told, in numbers.
+/// Number of outcomes of all workers.
 #[derive(Debug, Default)]
 struct Summary {
     applied: usize,
@@ -180,13 +180,13 @@ struct Summary {
     unknown_but_applied: usize,
 }
 
-/// Compares what the workers were told with what was written.
+/// Compares the reported outcomes with the written values.
 async fn judge(store: &EtcdStore, from: Revision, workers: Vec<JoinHandle<Told>>) -> Summary {
     let mut told = Vec::new();
     for worker in workers {
         told.push(worker.await.expect("the worker's assertions hold"));
     }
-    // A copy that is still under way arrives before this is applied, or conflicts.
+    // A copy that is still in progress is applied before this write, or conflicts.
     let written = history(store, from).await;
     for (value, revisions) in &written {
         let value = String::from_utf8_lossy(value);
@@ -215,7 +215,8 @@ async fn judge(store: &EtcdStore, from: Revision, workers: Vec<JoinHandle<Told>>
     summary
 }
 
-/// A way to a member that loses answers: after some of them the next one is dropped, and the connection with it.
+/// Starts a proxy for a member that loses answers: after some answers, it drops the next one and closes the
+/// connection.
 async fn lose_answers(to: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -241,7 +242,7 @@ async fn forward(client: TcpStream, to: String, answers: usize) {
             Ok(_) | Err(_) => break,
         }
     }
-    // The next answer is read, so that its request was carried out, and goes nowhere.
+    // The next answer is read, so that its request was executed, and is then dropped.
     let _ = from_server.read(&mut buffer).await;
     requests.abort();
 }
@@ -273,7 +274,7 @@ async fn a_killed_member_costs_nothing() {
     let mut cluster = Cluster::start(3, &Flags::default());
     let store = connect(&cluster).await;
     put_eventually(&store, "/failover/key").await;
-    // One that does not lead, so that there is no election to wait for.
+    // A member that is not the leader, so that no election is necessary.
     let follower = (leader(&store).await + 1) % 3;
     let rotated: Vec<String> =
         (0..3).map(|offset| cluster.endpoints()[(follower + offset) % 3].clone()).collect();
@@ -284,7 +285,7 @@ async fn a_killed_member_costs_nothing() {
     for index in 0..20 {
         let key = format!("/failover/{index}");
         let outcome = store.commit(Transaction::new().put(key, Guard::Absent, vec![])).await;
-        // The first may have been under way on the broken connection.
+        // The first request may have been in progress on the broken connection.
         assert!(index == 0 || matches!(outcome, Outcome::Applied(_)), "{index}: {outcome:?}");
     }
     let status = store.status().await;
@@ -309,7 +310,7 @@ async fn a_commit_to_a_paused_leader_ends_in_time() {
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     assert!(matches!(bound_to_leader.get("/paused/new").await, Err(StoreError::Unreachable(_))));
     assert!(started.elapsed() < 2 * BOUND, "{:?}", started.elapsed());
-    // The others elect a new leader, and a client that knows them gets through.
+    // The other members elect a new leader, and a client that knows them can connect.
     put_eventually(&store, "/paused/key").await;
     cluster.resume(index);
     put_eventually(&bound_to_leader, "/paused/key").await;
@@ -353,7 +354,7 @@ async fn a_watch_on_a_paused_member_moves_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_comes_up_without_a_store_and_finds_it_later() {
     let mut cluster = Cluster::start(1, &Flags::default());
-    // A member that is killed before it has committed its own membership never comes back.
+    // A member that is killed before it has committed its own membership never recovers.
     put_eventually(&connect(&cluster).await, "/early/key").await;
     cluster.kill(0);
     let store = connect(&cluster).await;
@@ -390,7 +391,7 @@ async fn a_full_store_says_so_and_one_reading_settles_what_was_applied() {
             Transaction::new().put(format!("/full/{index}"), Guard::Absent, vec![b'x'; 100_000]);
         match store.commit(transaction).await {
             Outcome::Applied(_) => {}
-            // Created or not: that the key is absent would not prove it, so the outcome stays unknown.
+            // The outcome stays unknown, because an absent key does not prove that the transaction was not applied.
             Outcome::Unknown(reason) => {
                 doubtful = Some(reason);
                 break;
@@ -406,7 +407,7 @@ async fn a_full_store_says_so_and_one_reading_settles_what_was_applied() {
     assert!(status[0].alarms.iter().any(|alarm| alarm.contains("NOSPACE")), "{status:#?}");
     assert!(status[0].database_size_bytes > 1_000_000, "{status:#?}");
     let first = store.get("/full/0").await.expect("reading goes on").entries.remove(0);
-    // A key that is still as its guard names it was not written.
+    // A key that is still at the revision of its guard was not written.
     let guard = Guard::Unchanged(first.mod_revision);
     for _ in 0..3 {
         let outcome = store.commit(Transaction::new().put("/full/0", guard, vec![b'y'; 100_000])).await;
@@ -424,7 +425,7 @@ async fn a_full_store_says_so_and_one_reading_settles_what_was_applied() {
     }
 }
 
-/// A way to a member that can be closed: what is under way then stays in it until it is opened again.
+/// Starts a proxy for a member that can be closed: it then holds all data until it is opened again.
 async fn valve(to: String, open: Arc<AtomicBool>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -451,7 +452,7 @@ async fn valve(to: String, open: Arc<AtomicBool>) -> String {
     format!("http://{address}")
 }
 
-/// Else a copy that is stuck on its way would bring back what somebody deletes meanwhile.
+/// Otherwise a delayed copy could restore a key that was deleted in the meantime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_only_creates_is_sent_once() {
     let cluster = Cluster::start(1, &Flags::default());
@@ -468,7 +469,7 @@ async fn what_only_creates_is_sent_once() {
     let outcome = store.commit(create()).await;
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     assert!(direct.get("/once/new").await.expect("a reading").entries.is_empty());
-    // What guards a revision may take the other way: a copy that arrives late conflicts.
+    // A transaction that guards a revision may be sent to another member too: a late copy conflicts.
     let guarded = create().guard("/once/known", Guard::Unchanged(known));
     let outcome = store.commit(guarded).await;
     assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");

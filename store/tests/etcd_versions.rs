@@ -1,4 +1,4 @@
-//! Members that are too old are refused by name, unless the operator accepts them.
+//! Members with an old version are refused by name, unless the operator accepts them.
 
 #[path = "support/etcd.rs"]
 #[allow(dead_code, reason = "each test file uses a part of it")]
@@ -18,8 +18,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// A member that answers a status request with a version, and nothing else: enough to be asked and refused. Ends with the
-/// runtime of its test. Returns its URL.
+/// Starts a server that answers a status request with a version and nothing else, which is enough to be refused. It
+/// ends with the runtime of the test. Returns its URL.
 async fn pretend(version: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -63,7 +63,7 @@ fn put() -> Transaction {
     Transaction::new().put("/version/key", Guard::Absent, vec![1])
 }
 
-/// What the members say of their versions, once one answers at all.
+/// Checks the members' versions, once any member answers.
 async fn first_answer(store: &EtcdStore) -> Result<(), StoreError> {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     loop {
@@ -121,13 +121,13 @@ async fn an_old_member_that_comes_later_is_never_used() {
     let store = EtcdStore::connect(Config::new(cluster.endpoints())).await.expect("good settings");
     first_answer(&store).await.expect("new enough");
     cluster.kill(0);
-    // Behind the same address, once the connection is lost.
+    // At the same address, after the connection is lost.
     let address = cluster.endpoints()[0].trim_start_matches("http://").to_owned();
     let listener = TcpListener::bind(&address).await.expect("the address is free again");
     tokio::spawn(serve(listener, "3.5.16"));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     let mut outcome = store.commit(put()).await;
-    // One that was under way when the connection broke, or that a slow machine did not answer in time.
+    // The request was in progress when the connection broke, or a slow machine did not answer in time.
     while matches!(outcome, Outcome::Unknown(_)) && tokio::time::Instant::now() < deadline {
         outcome = store.commit(put()).await;
     }

@@ -1,66 +1,66 @@
-//! What is seen of a machine, unjudged.
+//! Facts about a machine, without judgment.
 
 use super::manager::ManagerSettings;
 
-/// What is seen of a machine. What cannot be read is left out, never guessed.
+/// Facts about a machine. Facts that cannot be read are omitted, never guessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineFacts {
-    /// systemd's own watchdogs; `None` where systemd does not run.
+    /// systemd's own watchdog settings; `None` if systemd does not run.
     pub manager: Option<ManagerSettings>,
-    /// The process that has a watchdog device open.
+    /// Process that has a watchdog device open; `None` if there is none.
     pub watchdog_owner: Option<Owner>,
-    /// The time daemons that run.
+    /// Running time daemons.
     pub time_daemons: Vec<TimeDaemon>,
-    /// Whether the machine can be put to sleep.
+    /// Ways in which the machine can be put to sleep.
     pub sleep: Sleep,
-    /// What the kernel does in trouble.
+    /// Panic settings of the kernel.
     pub panic: PanicSettings,
-    /// Records that a kernel left when it died (`/sys/fs/pstore`).
+    /// Names of crash records that an earlier kernel left in `/sys/fs/pstore`.
     pub crash_records: Vec<String>,
-    /// A watchdog says that it was what reset the machine last.
+    /// `true` if a watchdog reports that it caused the last reset of the machine.
     pub was_reset_by_watchdog: bool,
 }
 
-/// A process.
+/// A process that has a watchdog device open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its name.
+    /// Process name.
     pub name: String,
 }
 
-/// A time daemon that runs.
+/// A running time daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeDaemon {
-    /// Its process's name.
+    /// Name of its process.
     pub name: String,
-    /// How much faster or slower it may make the clock, parts per million.
+    /// Maximum rate by which the daemon may slew the clock, in parts per million.
     pub slew_ppm: u64,
-    /// What to set to lower that; empty where it cannot be set.
+    /// Setting that lowers this rate; empty if the rate cannot be set.
     pub mend: &'static str,
 }
 
-/// Ways to sleep.
+/// Ways in which the machine can be put to sleep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sleep {
-    /// What the kernel offers (`/sys/power/state`).
+    /// Sleep states of the kernel (`/sys/power/state`).
     pub states: Vec<String>,
-    /// systemd's targets that are not masked.
+    /// systemd's sleep targets that are not masked.
     pub open_targets: Vec<String>,
 }
 
-/// What the kernel does in trouble (`/proc/sys/kernel`); `None` where the kernel has no such setting.
+/// Panic settings of the kernel (`/proc/sys/kernel`); `None` if the kernel does not have the setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PanicSettings {
-    /// Seconds until it reboots after a panic; 0: it stays dead.
+    /// Seconds from a panic to the reboot; 0 means no reboot.
     pub panic: Option<i64>,
-    /// Whether an oops is a panic.
+    /// 1 if an oops causes a panic.
     pub panic_on_oops: Option<i64>,
-    /// Whether a task that hangs is a panic.
+    /// 1 if a hung task causes a panic.
     pub hung_task_panic: Option<i64>,
-    /// Whether a processor that hangs is a panic.
+    /// 1 if a CPU that hangs in the kernel causes a panic.
     pub softlockup_panic: Option<i64>,
-    /// Whether a processor that takes no interrupts is a panic.
+    /// 1 if a CPU that handles no interrupts causes a panic.
     pub hardlockup_panic: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! Judges the facts of a machine: pure, so that a table of machines tests it.
+//! Checks of a machine's facts; pure, so that a table of machines can test them.
 
 use super::facts::{MachineFacts, PanicSettings, Sleep};
 use super::manager::ManagerSettings;
@@ -7,24 +7,25 @@ use ha_api_types::check::Check;
 use ha_api_types::record::{SOFTDOG_IDENTITY, SleepProtection, WatchdogKind, WatchdogReport};
 use ha_api_types::timing::Timings;
 
-/// What else decides about a machine.
+/// Facts from outside the machine that affect the checks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Circumstances {
-    /// The node's name.
+    /// Name of the node.
     pub node: String,
-    /// The machine is itself virtual.
+    /// `true` if the machine is a virtual machine.
     pub is_virtual: bool,
-    /// What keeps the machine awake; `None`: the agent does not say.
+    /// Protection that keeps the machine awake; `None` if the agent does not report it.
     pub sleep_protection: Option<SleepProtection>,
-    /// A fence device, or an operator who takes the risk, proves it dead (`Node.spec.fencing`).
+    /// `true` if fencing can be confirmed without the watchdog: by a fence device, or by an operator who accepts the
+    /// risk (`Node.spec.fencing`).
     pub has_other_proof: bool,
-    /// `Cluster.spec.fencing.requireTested`.
+    /// Value of `Cluster.spec.fencing.requireTested`.
     pub require_tested: bool,
-    /// The timings in force.
+    /// Active timings of the cluster.
     pub timings: Timings,
 }
 
-/// Every check of one machine, always in the same order.
+/// Returns all checks of a machine, always in the same order.
 pub fn judge(
     facts: &MachineFacts,
     watchdog: &WatchdogReport,
@@ -115,7 +116,7 @@ fn nowayout(daemon: &Status) -> Check {
     }
 }
 
-/// Whether systemd leaves the watchdog to us at such a time.
+/// Checks that systemd does not use the watchdog in the phase `when`.
 fn left_alone(
     facts: &MachineFacts,
     name: &str,

@@ -1,19 +1,19 @@
-//! systemd's own watchdog settings, and what is wrong with them.
+//! systemd's own watchdog settings, and problems with them.
 
-/// Where our drop-in lies, and how a change takes effect.
+/// Location of the drop-in, and the command that applies a change.
 const MEND: &str = "in /etc/systemd/system.conf.d/50-ha-watchdogd.conf, then systemctl daemon-reexec";
 
-/// What systemd does with the watchdog, as its files say.
+/// systemd's watchdog settings from its configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerSettings {
-    /// RuntimeWatchdogSec: it pets the watchdog itself while the machine runs.
+    /// `RuntimeWatchdogSec`: if on, systemd itself pets the watchdog while the machine runs.
     pub runtime: String,
-    /// RebootWatchdogSec: it arms the watchdog anew at reboot.
+    /// `RebootWatchdogSec`: if on, systemd arms the watchdog again at reboot.
     pub reboot: String,
 }
 
 impl ManagerSettings {
-    /// What is wrong with RuntimeWatchdogSec: (what was seen, the line that mends it).
+    /// Returns the problem with `RuntimeWatchdogSec`, if any: the observation, and the suggested fix.
     pub fn runtime_problem(&self) -> Option<(String, String)> {
         (!is_off(&self.runtime)).then(|| {
             (
@@ -23,7 +23,7 @@ impl ManagerSettings {
         })
     }
 
-    /// The same of RebootWatchdogSec.
+    /// Returns the problem with `RebootWatchdogSec`, if any: the observation, and the suggested fix.
     pub fn reboot_problem(&self) -> Option<(String, String)> {
         (!is_off(&self.reboot)).then(|| {
             (

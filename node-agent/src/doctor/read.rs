@@ -1,26 +1,26 @@
-//! Reads the facts of a machine below a root folder: `/`, or a made-up tree in a test.
+//! Reader of a machine's facts below a root directory: `/`, or an artificial tree in a test.
 //!
-//! It asks no program and no service manager, so that it never waits for one that hangs.
+//! The reader runs no programs and does not call the service manager, so it never waits for one that hangs.
 
 use super::facts::{MachineFacts, Owner, PanicSettings, Sleep, TimeDaemon};
 use crate::watchdog::system_conf;
 use std::path::{Path, PathBuf};
 
-/// chronyd's limit where none is set, parts per million.
+/// Default limit of chronyd, in parts per million.
 const CHRONY_SLEW_PPM: f64 = 83_333.333;
 
-/// The most that the kernel's own clock discipline does, which every other daemon uses, parts per million.
+/// Limit of the kernel's clock discipline, which all other daemons use, in parts per million.
 const KERNEL_SLEW_PPM: u64 = 500;
 
-/// Bit of `bootstatus`: the watchdog reset the machine (`WDIOF_CARDRESET`).
+/// Bit of `bootstatus` for a reset by the watchdog (`WDIOF_CARDRESET`).
 const CARD_RESET: u32 = 0x20;
 
-/// systemd's ways to sleep.
+/// systemd's targets for sleep.
 const SLEEP_TARGETS: [&str; 4] =
     ["sleep.target", "suspend.target", "hibernate.target", "hybrid-sleep.target"];
 
-/// Everything that can be read. `known` is who had the watchdog device open when it was last read: while that stands, not
-/// every process's descriptors are looked at.
+/// Reads all facts of the machine. `known` is the owner of the watchdog device in the last reading. As long as it is
+/// still the owner, the descriptors of other processes are not searched.
 pub fn machine(root: &Path, known: Option<&Owner>) -> MachineFacts {
     let processes = processes(root);
     MachineFacts {
@@ -74,14 +74,17 @@ impl Process {
     }
 }
 
-/// The first process that has a watchdog device open; ours last, as it is the one that should.
+/// Returns the first process that has a watchdog device open, and `ha-watchdogd` only if no other process has one.
 ///
-/// A large machine has a hundred thousand descriptors, so they are searched only when sysfs and what is known leave it open.
+/// A large machine has a hundred thousand descriptors. So they are searched only if sysfs and `known` do not determine
+/// the owner.
 fn watchdog_owner(root: &Path, processes: &[Process], known: Option<&Owner>) -> Option<Owner> {
     match active_devices(root) {
-        // Opening a device starts it. One that its owner stopped and holds on to is told of by the daemon, which finds it busy.
+        // Opening a device starts it. The daemon reports a device that its owner has stopped but keeps open: it finds
+        // it busy.
         Some(0) => return None,
-        // A device has one owner. The service manager only keeps a copy: what is known of it may have changed.
+        // A device has one owner. Process 1 is excluded, because the service manager only keeps a copy of the
+        // descriptor, and the owner may have changed.
         Some(1) => {
             let stands = known.filter(|known| {
                 known.pid != 1
@@ -94,7 +97,7 @@ fn watchdog_owner(root: &Path, processes: &[Process], known: Option<&Owner>) -> 
         Some(_) | None => {}
     }
     let mut owners: Vec<&Process> = processes.iter().filter(|process| process.holds_watchdog()).collect();
-    // The service manager keeps a copy of our descriptor in its store: it is not the one that pets.
+    // The service manager keeps a copy of our descriptor in its store, but does not pet the watchdog.
     let ours = |process: &Process| process.name == "ha-watchdogd";
     if owners.iter().any(|process| ours(process)) {
         owners.retain(|process| process.pid != 1);
@@ -103,13 +106,13 @@ fn watchdog_owner(root: &Path, processes: &[Process], known: Option<&Owner>) -> 
     owners.first().map(|process| Owner { pid: process.pid, name: process.name.clone() })
 }
 
-/// How many watchdog devices run; `None` where the kernel does not say it of each.
+/// Returns the number of running watchdog devices; `None` if the kernel does not report the state of each.
 fn active_devices(root: &Path) -> Option<usize> {
     let folder = root.join("sys/class/watchdog");
     let devices = names(&folder);
     let states: Vec<String> =
         devices.iter().map(|name| text(&folder.join(name).join("state"))).collect::<Option<_>>()?;
-    // A device of a driver that is not on the kernel's watchdog core is not listed.
+    // A device whose driver does not use the kernel's watchdog core is not listed.
     (!states.is_empty()).then(|| states.iter().filter(|state| *state != "inactive").count())
 }
 
@@ -120,7 +123,7 @@ fn time_daemons(root: &Path, processes: &[Process]) -> Vec<TimeDaemon> {
             slew_ppm: chrony_slew_ppm(root),
             mend: "add maxslewrate 500 to /etc/chrony/chrony.conf, then systemctl restart chrony",
         }),
-        // Names of processes have fifteen characters.
+        // The kernel cuts process names to 15 characters.
         "ntpd" | "systemd-timesyn" => {
             Some(TimeDaemon { name: process.name.clone(), slew_ppm: KERNEL_SLEW_PPM, mend: "" })
         }
@@ -248,7 +251,8 @@ mod tests {
         check(&["inactive\n"], Some((9, "wd")), None);
         check(&["active\n"], Some((9, "wd")), Some(9));
         check(&["inactive\n", "active\n"], Some((9, "wd")), Some(9));
-        // It holds nothing any more, is another process under its number, keeps a copy, or may not be the only one.
+        // The known process has closed the device, is another process with the same pid, keeps only a copy, or may not
+        // be the only owner.
         check(&["active\n"], None, Some(1));
         check(&["active\n"], Some((8, "cat")), Some(1));
         check(&["active\n"], Some((9, "other")), Some(1));

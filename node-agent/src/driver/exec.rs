@@ -1,8 +1,9 @@
-//! Driver `exec`: programs; either a supervised foreground process, or start, stop and monitor commands.
+//! Driver `exec`: services that are programs, either one supervised foreground process, or start, stop and monitor
+//! commands.
 //!
-//! Between the agent and a supervised process stands a supervisor (`ha-exec-shim`), so that the agent may end and the
-//! service goes on: the next agent finds it by the record in the service's folder. The supervisor adopts whatever the
-//! service's processes leave behind, and ends only when nothing is left.
+//! A supervisor (`ha-exec-shim`) runs between the agent and a supervised process, so that the service keeps running
+//! when the agent ends. The next agent finds the service by the record in the service's directory. The supervisor
+//! adopts orphaned processes of the service, and ends only when none is left.
 
 mod order;
 mod replace;
@@ -26,19 +27,19 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use watch::Watches;
 
-/// Where and how the driver works.
+/// Settings of driver `exec`.
 #[derive(Clone, Debug)]
 pub struct ExecSettings {
-    /// Where and how its programs run.
+    /// Settings of the programs that the driver runs.
     pub programs: ProgramSettings,
-    /// How often a running service's monitor command is asked.
+    /// Interval between runs of a running service's monitor command.
     pub monitor_interval: Duration,
-    /// Whether the services' output also goes to the journal of systemd.
+    /// `true` if the services' output is also sent to the systemd journal.
     pub journal: bool,
 }
 
 impl ExecSettings {
-    /// The usual settings.
+    /// Returns the default settings; the services' output goes to the journal if the agent's standard error does.
     pub fn new(programs: ProgramSettings) -> ExecSettings {
         ExecSettings {
             programs,
@@ -48,13 +49,13 @@ impl ExecSettings {
     }
 }
 
-/// The driver. Dropping it stops watching; services go on.
+/// Driver `exec`. Dropping it ends the monitoring; services keep running.
 #[derive(Debug)]
 pub struct ExecDriver {
     context: Arc<Context>,
 }
 
-/// What every part of the driver needs.
+/// State that all parts of the driver share.
 #[derive(Debug)]
 struct Context {
     programs: Programs,
@@ -65,10 +66,10 @@ struct Context {
 }
 
 impl ExecDriver {
-    /// Makes the driver; what it notices by itself goes to `events`.
+    /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// When its folder in the state directory cannot be made.
+    /// If the driver's directory in the state directory cannot be created.
     pub fn new(settings: ExecSettings, events: UnboundedSender<DriverEvent>) -> io::Result<ExecDriver> {
         Ok(ExecDriver {
             context: Arc::new(Context {
@@ -81,13 +82,13 @@ impl ExecDriver {
         })
     }
 
-    /// The file with what the service printed.
+    /// Returns the path of the service's log file.
     pub fn log(&self, resource: &str) -> PathBuf {
         self.context.programs.folder_of(resource).log()
     }
 
-    /// How the service's main process ended last, as its supervisor noted it, also while no agent ran; `None`: it never
-    /// did, or it runs.
+    /// Returns how the service's main process last ended, as recorded by its supervisor, also while no agent ran.
+    /// `None`: the process is running, or has never ended.
     pub fn last_ending(&self, resource: &str) -> Option<String> {
         let folder = self.context.programs.folder_of(resource);
         let record = folder.record().ok()??;
@@ -95,11 +96,11 @@ impl ExecDriver {
     }
 }
 
-/// What a definition asks for.
+/// The two ways in which a definition can describe a service.
 enum Mode<'a> {
     Supervised(&'a ExecSpec),
     Scripts(&'a ExecSpec),
-    /// Nothing that could be started; what runs of an earlier definition is found and stopped all the same.
+    /// No command to start. Processes of an earlier definition are still found and stopped.
     Neither,
 }
 
@@ -111,7 +112,6 @@ fn mode(service: &ServiceDefinition) -> Mode<'_> {
     }
 }
 
-/// Nothing to start.
 fn nothing_given() -> DriverFailure {
     DriverFailure {
         class: FailureClass::ConfigurationWrong,
@@ -179,7 +179,7 @@ impl Driver for ExecDriver {
     }
 
     fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        // The migrate command of the source brings the service; nothing is prepared here.
+        // The source's migrate command transfers the service; this node has nothing to prepare.
         Box::pin(async move {
             match mode(service) {
                 Mode::Supervised(_) | Mode::Scripts(_) => Ok(()),
@@ -241,13 +241,13 @@ impl Driver for ExecDriver {
     }
 }
 
-/// The first argument that makes the shim a supervisor.
+/// First argument of `ha-exec-shim` that makes it a supervisor.
 const SUPERVISE: &str = "supervise";
 
-/// What `ha-exec-shim` does: it is this driver's half that outlives the agent.
+/// Runs `ha-exec-shim`, the part of this driver that outlives the agent.
 ///
 /// # Errors
-/// When it was not started by the driver, or the kernel refuses what it needs.
+/// If the program was not started by the driver, or if a system call fails.
 pub fn shim(role: Option<&str>) -> io::Result<()> {
     match role {
         Some(SUPERVISE) => supervisor::run(),

@@ -1,7 +1,7 @@
-//! Driver `external`: executables of third parties that speak a small JSON protocol (docs/external.md).
+//! Driver `external`: executables of other projects that use a small JSON protocol (docs/external.md).
 //!
-//! One is run once for everything that it is asked. What it leaves running is found again by its control group and by a mark in
-//! its environment, as with driver `exec`.
+//! Each request runs the executable once. As with driver `exec`, the processes that it leaves running are found by
+//! their control group and by a mark in their environment.
 
 mod drivers;
 mod protocol;
@@ -23,27 +23,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Where and how the driver works.
+/// Settings of driver `external`.
 #[derive(Clone, Debug)]
 pub struct ExternalSettings {
-    /// Where and how the drivers run.
+    /// Settings of the programs that the driver runs.
     pub programs: ProgramSettings,
-    /// Where they lie; the first folder that has one of a name wins.
+    /// Directories of external drivers; for each name, the first directory that contains it is used.
     pub folders: Vec<PathBuf>,
-    /// How often a running service is asked for, beside what its driver tells by itself.
+    /// Interval between probes of a running service, in addition to the events that its driver reports.
     pub monitor_interval: Duration,
 }
 
-/// Where drivers lie by default.
+/// Default directories of external drivers, separated by colons.
 pub const DEFAULT_FOLDERS: &str = "/usr/local/lib/hactl/drivers:/usr/lib/hactl/drivers";
 
-/// The driver. Dropping it stops watching; services go on.
+/// Driver `external`. Dropping it ends the monitoring; services keep running.
 #[derive(Debug)]
 pub struct ExternalDriver {
     context: Arc<Context>,
 }
 
-/// What every part of the driver needs.
+/// State that all parts of the driver share.
 #[derive(Debug)]
 struct Context {
     programs: Programs,
@@ -54,10 +54,10 @@ struct Context {
 }
 
 impl ExternalDriver {
-    /// Makes the driver; what it notices by itself goes to `events`.
+    /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// When its folder in the state directory cannot be made.
+    /// If the driver's directory in the state directory cannot be created.
     pub fn new(
         settings: ExternalSettings,
         events: UnboundedSender<DriverEvent>,
@@ -72,7 +72,7 @@ impl ExternalDriver {
         Ok(ExternalDriver { context: Arc::new(context) })
     }
 
-    /// The file with what the service's driver printed on its standard error.
+    /// Returns the path of the file with the standard error output of the service's driver.
     pub fn log(&self, resource: &str) -> PathBuf {
         self.context.programs.folder_of(resource).log()
     }

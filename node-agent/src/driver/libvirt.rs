@@ -1,8 +1,8 @@
-//! Driver `libvirt`: virtual machines, by libvirt's own client `virsh`.
+//! Driver `libvirt`: virtual machines, managed through libvirt's client `virsh`.
 //!
-//! Domains are created without being defined wherever the definition is the resource's: nothing stays behind on a node that libvirt
-//! could start by itself. What a domain is and does is always asked of libvirt; this driver keeps one fact, that a domain is
-//! being received.
+//! If the definition comes from the resource or from a file, the domain is created without being defined. So no node
+//! keeps a definition that libvirt could start on its own. The driver always asks libvirt for a domain's state. The
+//! driver itself stores one fact: that a domain is being received.
 
 mod answers;
 mod definition;
@@ -32,24 +32,25 @@ use tokio::sync::mpsc::UnboundedSender;
 use virsh::Virsh;
 use watch::Watches;
 
-/// The driver. Dropping it stops watching; domains go on.
+/// Driver `libvirt`. Dropping it ends the monitoring; domains keep running.
 #[derive(Debug)]
 pub struct LibvirtDriver {
     context: Arc<Context>,
 }
 
-/// Whoever has it may make a domain run.
+/// Lock that permits its holder to make a domain run.
 type Hand = Arc<tokio::sync::Mutex<()>>;
 
-/// What every part of the driver needs.
+/// State that all parts of the driver share.
 #[derive(Debug)]
 struct Context {
     folder: PathBuf,
     events: UnboundedSender<DriverEvent>,
     watches: Watches,
-    /// By libvirt and domain: who may make it run.
+    /// Lock of each libvirt connection and domain, held while a command may make the domain run.
     hands: Mutex<BTreeMap<(Virsh, String), Hand>>,
-    /// By resource: the definition, elsewhere than in the resource, of which was told what it asks for.
+    /// Last driver settings for which the definition's requests were reported, by resource. Only for definitions that
+    /// are not in the resource.
     told: Mutex<BTreeMap<String, LibvirtSpec>>,
 }
 
@@ -61,14 +62,16 @@ impl Context {
 }
 
 impl LibvirtDriver {
-    /// Makes the driver; what it notices by itself goes to `events`. It keeps a folder in the agent's state directory.
+    /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// When that cannot be made.
+    /// If the driver's directory in the agent's state directory cannot be created, or virsh processes of an earlier
+    /// agent cannot be ended.
     pub fn new(state_directory: &Path, events: UnboundedSender<DriverEvent>) -> io::Result<LibvirtDriver> {
         let folder = state_directory.join("libvirt");
         std::fs::create_dir_all(&folder)?;
-        // The mark in the environment of each virsh must be the same for the next agent, however it names the folder.
+        // The mark in the environment of each virsh must stay the same for the next agent, even if it is given another
+        // path to the directory.
         let folder = folder.canonicalize()?;
         virsh::end_left_behind(&folder)?;
         let watches = Watches::new(events.clone());
@@ -80,8 +83,8 @@ impl LibvirtDriver {
         Domain::of(&self.context, service).map(Arc::new)
     }
 
-    /// Once for each definition that the leader cannot read: what it asks for, so that it is placed by that also before it was ever
-    /// started.
+    /// Reports the requests of a definition that the leader cannot read, once for each definition. So the leader can
+    /// schedule the service by them before its first start.
     fn tell_asked(&self, domain: &Arc<Domain>) {
         let source = Source::of(&domain.spec);
         if matches!(source, Source::Resource(_)) {
@@ -93,7 +96,7 @@ impl LibvirtDriver {
         }
         told.insert(domain.service.name.clone(), domain.spec.clone());
         let domain = Arc::clone(domain);
-        // Storage that hangs must not keep a probe from its answer.
+        // In a separate task, so that storage that hangs does not delay a probe.
         tokio::spawn(async move {
             let amounts = match Source::of(&domain.spec) {
                 Source::Resource(_) => return,

@@ -1,7 +1,8 @@
-//! Driver `ocf`: resource agents in the manner of the Open Cluster Framework, as ClusterLabs' `resource-agents` has them.
+//! Driver `ocf`: resource agents of the Open Cluster Framework, such as those of ClusterLabs' `resource-agents`.
 //!
-//! An agent is a program that is run once for everything it is asked, and answers by its exit status. What its start leaves
-//! running is found again by its control group and by a mark in its environment, as with driver `exec`.
+//! A resource agent is a program that is run once for each action and answers by its exit status. The processes that
+//! its start leaves running are found by their control group and by a mark in their environment, as with driver
+//! `exec`.
 
 mod agents;
 mod outcome;
@@ -23,24 +24,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Where and how the driver works.
+/// Settings of driver `ocf`.
 #[derive(Clone, Debug)]
 pub struct OcfSettings {
-    /// Where and how the agents run.
+    /// Settings of the programs that the driver runs.
     pub programs: ProgramSettings,
-    /// Where they lie (`OCF_ROOT`).
+    /// Root directory of the resource agents (`OCF_ROOT`).
     pub root: PathBuf,
-    /// Where they keep what does not outlive a boot (`HA_VARRUN`); nodes that share a machine must not share it.
+    /// Directory for the resource agents' state that does not outlive a boot (`HA_VARRUN`). Nodes on the same machine
+    /// must not share it.
     pub run: PathBuf,
 }
 
-/// The driver. Dropping it stops watching; services go on.
+/// Driver `ocf`. Dropping it ends the monitoring; services keep running.
 #[derive(Debug)]
 pub struct OcfDriver {
     context: Arc<Context>,
 }
 
-/// What every part of the driver needs.
+/// State that all parts of the driver share.
 #[derive(Debug)]
 struct Context {
     programs: Programs,
@@ -50,10 +52,10 @@ struct Context {
 }
 
 impl OcfDriver {
-    /// Makes the driver; what it notices by itself goes to `events`.
+    /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// When its folder in the state directory cannot be made.
+    /// If the driver's directory in the state directory cannot be created.
     pub fn new(settings: OcfSettings, events: UnboundedSender<DriverEvent>) -> io::Result<OcfDriver> {
         let context = Context {
             programs: Programs::new(settings.programs, "ocf")?,
@@ -64,7 +66,7 @@ impl OcfDriver {
         Ok(OcfDriver { context: Arc::new(context) })
     }
 
-    /// The file with what the service's agent printed.
+    /// Returns the path of the file with the output of the service's resource agent.
     pub fn log(&self, resource: &str) -> PathBuf {
         self.context.programs.folder_of(resource).log()
     }

@@ -1,7 +1,7 @@
-//! Driver `podman`: containers, over the API socket of podman's service.
+//! Driver `podman`: containers, managed through the API socket of podman's service.
 //!
-//! A container outlives the agent and podman's service: conmon stands between it and both. Podman keeps what there is, so this driver
-//! keeps nothing: labels tell which containers it made.
+//! A container outlives the agent and podman's service, because conmon supervises it independently of both. The driver
+//! stores nothing itself: podman stores the containers, and labels identify those that the driver created.
 
 mod client;
 mod connection;
@@ -31,38 +31,38 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 use watch::Watches;
 
-/// Where podman's own unit has its socket.
+/// Default path of the socket of podman's own systemd unit.
 pub const DEFAULT_SOCKET: &str = "/run/podman/podman.sock";
 
-/// Where the program may be.
+/// Possible paths of the podman program.
 const PROGRAMS: [&str; 3] = ["/usr/bin/podman", "/usr/local/bin/podman", "/bin/podman"];
 
-/// Where and how the driver works.
+/// Settings of driver `podman`.
 #[derive(Clone, Debug)]
 pub struct PodmanSettings {
-    /// This node's name: `HA_NODE`.
+    /// Name of this node, passed to containers as `HA_NODE`.
     pub node: String,
-    /// The socket of podman's service.
+    /// Path of the socket of podman's service.
     pub socket: PathBuf,
-    /// How often running containers are looked at, in case an event is missed.
+    /// Interval between polls of the running containers, in case an event is missed.
     pub poll_interval: Duration,
 }
 
 impl PodmanSettings {
-    /// The usual settings.
+    /// Returns the default settings.
     pub fn new(node: String, socket: PathBuf) -> PodmanSettings {
         PodmanSettings { node, socket, poll_interval: Duration::from_secs(10) }
     }
 }
 
-/// The driver. Dropping it stops watching; containers go on.
+/// Driver `podman`. Dropping it ends the monitoring; containers keep running.
 #[derive(Debug)]
 pub struct PodmanDriver {
     context: Arc<Context>,
     watch: AbortHandle,
 }
 
-/// What every part of the driver needs.
+/// State that all parts of the driver share.
 #[derive(Debug)]
 struct Context {
     settings: PodmanSettings,
@@ -72,11 +72,11 @@ struct Context {
 }
 
 impl PodmanDriver {
-    /// Makes the driver, in a tokio runtime; what it notices by itself goes to `events`.
+    /// Creates the driver, which sends changes that it detects to `events`. Must be called in a tokio runtime.
     pub fn new(settings: PodmanSettings, events: UnboundedSender<DriverEvent>) -> PodmanDriver {
         let client = Client::new(settings.socket.clone());
         let context = Arc::new(Context { settings, client, events, watches: Watches::default() });
-        // The task must not keep the driver alive: it ends with it.
+        // A strong reference in the task would keep the driver alive.
         let watch = tokio::spawn(watch::run(Arc::downgrade(&context))).abort_handle();
         PodmanDriver { context, watch }
     }
@@ -89,7 +89,7 @@ impl Drop for PodmanDriver {
 }
 
 impl Context {
-    /// Whether podman is certainly not on this machine, so that nothing of it runs.
+    /// Returns `true` if podman is certainly not on this machine, so that no container of it runs.
     fn is_absent(&self) -> bool {
         !self.client.socket().exists() && !is_installed()
     }
@@ -99,7 +99,7 @@ fn is_installed() -> bool {
     PROGRAMS.iter().any(|program| Path::new(program).exists())
 }
 
-/// Why the socket is not there.
+/// Returns the reason for a missing socket as text for a message.
 fn no_socket(socket: &Path, is_installed: bool) -> String {
     if is_installed {
         format!("podman's API socket {} is missing: systemctl enable --now podman.socket", socket.display())

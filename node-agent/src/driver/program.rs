@@ -1,5 +1,5 @@
-//! Programs that a driver runs on this node: where their services' folders and control groups are, what they find in their
-//! environment, and what is left of them.
+//! Programs that a driver runs on this node: the directories and control groups of their services, their environment,
+//! and the search for their processes.
 
 mod begun;
 pub(in crate::driver) mod cgroup;
@@ -26,25 +26,26 @@ use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
 
-/// Where and how programs run; the same for every driver that runs some.
+/// Settings of the programs that drivers run; the same for every driver.
 #[derive(Clone, Debug)]
 pub struct ProgramSettings {
-    /// This node's name: `HA_NODE`.
+    /// Name of this node, passed to programs as `HA_NODE`.
     pub node: String,
-    /// The boot, from `bootIdFile`: what an earlier one left in the folders runs no more.
+    /// Boot id, read from `bootIdFile`. Records of an earlier boot are about processes that no longer exist.
     pub boot_id: String,
-    /// The agent's state directory, on a local disk; a driver keeps a folder per service in a folder with its own name.
+    /// The agent's state directory, on a local disk. Each driver has a directory in it, with one directory for each
+    /// service.
     pub state_directory: PathBuf,
-    /// The program `ha-exec-shim`; [`ProgramSettings::shim_beside_this_program`] by default.
+    /// Path of the program `ha-exec-shim`; [`ProgramSettings::shim_beside_this_program`] by default.
     pub shim: PathBuf,
-    /// Whether to use control groups where this machine has writable ones.
+    /// `true` to use control groups if the agent can create them on this machine.
     pub cgroups: bool,
-    /// A service's log is rotated when it is longer; one older file is kept.
+    /// Size in bytes above which a service's log is rotated; one older file is kept.
     pub log_bytes_max: u64,
 }
 
 impl ProgramSettings {
-    /// The usual settings.
+    /// Returns the default settings.
     pub fn new(node: String, boot_id: String, state_directory: PathBuf) -> io::Result<ProgramSettings> {
         Ok(ProgramSettings {
             node,
@@ -56,7 +57,8 @@ impl ProgramSettings {
         })
     }
 
-    /// The shim in the folder of the running program; or, as packages install it, below `libexec` beside that folder.
+    /// Returns the shim's path: in the directory of the running program or, as packages install it, in `libexec/hactl`
+    /// next to that directory.
     pub fn shim_beside_this_program() -> io::Result<PathBuf> {
         let beside = std::env::current_exe()?.with_file_name("ha-exec-shim");
         let installed = beside.ancestors().nth(2).map(|folder| folder.join("libexec/hactl/ha-exec-shim"));
@@ -68,20 +70,21 @@ impl ProgramSettings {
 #[derive(Debug)]
 pub(in crate::driver) struct Programs {
     pub(in crate::driver) settings: ProgramSettings,
-    /// The folder of all services.
+    /// Directory that contains the directories of all services.
     folder: PathBuf,
     cgroups: Option<CgroupRoot>,
 }
 
 impl Programs {
-    /// For the driver of this name.
+    /// Prepares the directory and the control groups of a driver.
     ///
     /// # Errors
-    /// When its folder in the state directory cannot be made.
+    /// If the driver's directory in the state directory cannot be created.
     pub(in crate::driver) fn new(settings: ProgramSettings, driver: &str) -> io::Result<Programs> {
         let folder = settings.state_directory.join(driver);
         std::fs::create_dir_all(&folder)?;
-        // The marks in the services' environments must be the same for the next agent, however it names the folder.
+        // The marks in the services' environments must stay the same for the next agent, even if it is given another
+        // path to the directory.
         let folder = folder.canonicalize()?;
         let owner = format!("{}\n{}", settings.node, folder.display());
         let cgroups = settings.cgroups.then(|| CgroupRoot::make(&owner)).flatten();
@@ -89,17 +92,17 @@ impl Programs {
         Ok(Programs { settings, folder, cgroups })
     }
 
-    /// The folder of a service.
+    /// Returns the directory of a service.
     pub(in crate::driver) fn folder_of(&self, resource: &str) -> ServiceFolder {
         ServiceFolder::at(self.folder.join(file_name(resource)))
     }
 
-    /// The group of a service, where this machine has groups.
+    /// Returns the control group of a service; `None` if this machine has no usable control groups.
     pub(in crate::driver) fn cgroup_of(&self, resource: &str) -> Option<ServiceCgroup> {
         self.cgroups.as_ref().map(|root| root.service(&file_name(resource)))
     }
 
-    /// Makes the group of a service, where this machine has groups.
+    /// Creates the control group of a service; `None` if this machine has no usable control groups.
     pub(in crate::driver) fn make_cgroup(&self, resource: &str) -> io::Result<Option<ServiceCgroup>> {
         let cgroup = self.cgroup_of(resource);
         if let Some(cgroup) = &cgroup {
@@ -108,7 +111,7 @@ impl Programs {
         Ok(cgroup)
     }
 
-    /// Whether programs can be run at all, and found again.
+    /// Checks that programs can be run and found again. The error is the reason why not.
     pub(in crate::driver) fn able(&self) -> Result<(), String> {
         let shim = &self.settings.shim;
         nix::unistd::access(shim, nix::unistd::AccessFlags::X_OK)
@@ -123,7 +126,7 @@ impl Programs {
         Ok(())
     }
 
-    /// What a program of the service sees, and nothing else: these variables, and those that hactl sets.
+    /// Returns the whole environment of a service's program: the given variables, and those that hactl sets.
     pub(in crate::driver) fn environment(
         &self,
         service: &ServiceDefinition,
@@ -144,13 +147,13 @@ impl Programs {
         variables.into_iter().collect()
     }
 
-    /// What a program that belongs to no service sees.
+    /// Returns the environment of a program that does not belong to a service.
     pub(in crate::driver) fn plain_environment(&self) -> Vec<(String, String)> {
         let own = [("PATH", PATH), ("HA_NODE", &self.settings.node)];
         own.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
     }
 
-    /// What runs or ran last in this boot under a supervisor.
+    /// Returns the record of the service's supervised process of this boot, running or ended.
     pub(in crate::driver) fn record(&self, service: &ServiceDefinition) -> Option<Record> {
         let record = self.folder_of(&service.name).record();
         let record =
@@ -158,7 +161,7 @@ impl Programs {
         record.ok().flatten().filter(|record| record.boot_id == self.settings.boot_id)
     }
 
-    /// How the service's processes are recognised.
+    /// Returns the criteria by which the service's processes are found.
     pub(in crate::driver) fn search(&self, service: &ServiceDefinition) -> Search {
         let record = self.record(service);
         let mut cgroups: Vec<ServiceCgroup> = self.cgroup_of(&service.name).into_iter().collect();
@@ -181,19 +184,20 @@ impl Drop for Programs {
     }
 }
 
-/// For a program that only asks: it is nothing of the service, should it be found.
+/// Removes the mark from the environment of a program that only queries: it does not count as a process of the
+/// service.
 pub(in crate::driver) fn unmarked(mut environment: Vec<(String, String)>) -> Vec<(String, String)> {
     environment.retain(|(name, _)| name != MARK);
     environment
 }
 
-/// Where programs are looked for unless the resource says otherwise.
+/// Default search path for programs; the resource can set another one.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The first argument that makes the shim a launcher.
+/// First argument of `ha-exec-shim` that makes it a launcher.
 pub(in crate::driver) const LAUNCH: &str = "launch";
 
-/// A file name for a resource; names that are fit stay as they are.
+/// Returns a file name for a resource. A name that is a valid file name is not changed.
 fn file_name(resource: &str) -> String {
     let mut name = String::new();
     for (index, byte) in resource.bytes().enumerate() {
@@ -202,19 +206,19 @@ fn file_name(resource: &str) -> String {
         if plain {
             name.push(char::from(byte));
         } else {
-            // Writing into a string does not fail.
+            // Writing to a string does not fail.
             let _ = write!(name, "%{byte:02x}");
         }
     }
     name
 }
 
-/// A failure of the machine rather than of the service: it may pass.
+/// Returns a failure of the machine rather than of the service; a retry on this node may resolve it.
 pub(in crate::driver) fn broken(what: &str, error: &io::Error) -> DriverFailure {
     failed(Reason::StartFailed, &format!("{what}: {error}"))
 }
 
-/// A failure that may pass.
+/// Returns a failure that a retry on this node may resolve.
 pub(in crate::driver) fn failed(reason: Reason, message: &str) -> DriverFailure {
     DriverFailure { class: FailureClass::RetryHere, reason, message: message.to_owned() }
 }

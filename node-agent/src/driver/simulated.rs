@@ -1,4 +1,4 @@
-//! Driver `simulated`: a service that only pretends, with timers and files, for trying out and for tests.
+//! Driver `simulated`: simulated services made of timers and files, for trials and tests.
 
 use super::{Driver, DriverFailure, Sample};
 use futures::future::BoxFuture;
@@ -14,9 +14,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The driver. What "runs" is a file, so it survives the agent, and a new boot id ends it.
+/// Driver `simulated`. A running service is a file, so that it survives the agent, and a new boot id ends it.
 ///
-/// All nodes must see the same folder for live migrations, and for failures to be counted over the cluster.
+/// Live migrations, and failures that are counted for the whole cluster, require a directory that all nodes share.
 #[derive(Debug)]
 pub struct SimulatedDriver {
     node: String,
@@ -24,7 +24,7 @@ pub struct SimulatedDriver {
     shared: PathBuf,
 }
 
-/// What a node pretends about a service.
+/// Simulated state of a service on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct State {
@@ -34,20 +34,20 @@ struct State {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum What {
-    /// Nothing.
+    /// Nothing runs.
     #[default]
     Stopped,
-    /// It is being started: a crash of the agent leaves it like this, and it does not run.
+    /// A start is in progress. A crash of the agent leaves this state, in which the service does not run.
     Starting,
-    /// It runs.
+    /// The service runs.
     Running,
-    /// It waits for the other node to hand it over.
+    /// The service is expected from the other node.
     Receiving,
-    /// The other node has handed it over, and it is paused until it is started.
+    /// The other node has handed the service over; it is paused until it is started.
     Arrived,
 }
 
-/// How often something failed already, over the cluster.
+/// Number of simulated failures so far, in the whole cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Failures {
@@ -57,13 +57,13 @@ struct Failures {
 }
 
 impl SimulatedDriver {
-    /// Makes the driver of a node; `shared` is a folder that all nodes see, made if need be.
+    /// Creates the driver of a node. `shared` is a directory that all nodes share; it is created if it does not exist.
     pub fn new(node: String, boot_id: String, shared: PathBuf) -> io::Result<SimulatedDriver> {
         fs::create_dir_all(shared.join(&node))?;
         Ok(SimulatedDriver { node, boot_id, shared })
     }
 
-    /// The file with what a node pretends about a resource; tests may remove it: then it does not run.
+    /// Returns the path of the file with a service's state on a node. A test may remove the file to end the service.
     pub fn state_file(&self, node: &str, resource: &str) -> PathBuf {
         self.shared.join(node).join(format!("{resource}.json"))
     }
@@ -72,7 +72,7 @@ impl SimulatedDriver {
         self.shared.join(format!("{resource}.failures.json"))
     }
 
-    /// What this node pretends; of an earlier boot nothing is left.
+    /// Returns the state on this node; a state of an earlier boot counts as stopped.
     fn state(&self, resource: &str) -> io::Result<What> {
         let state: State = read(&self.state_file(&self.node, resource))?;
         Ok(if state.boot_id == self.boot_id { state.what } else { What::Stopped })
@@ -157,7 +157,7 @@ impl SimulatedDriver {
             return Err(failed(Reason::MoveFailed, message));
         }
         write(&counted, &Failures { migrations: 0, ..failures }).map_err(unreadable)?;
-        // Gone here before it runs there: it never runs on both.
+        // Stop here before the start there, so that the service never runs on both nodes.
         self.set(&service.name, What::Stopped).map_err(unreadable)?;
         let what = if spec.gated { What::Arrived } else { What::Running };
         write(&theirs, &State { what, ..receiver }).map_err(unreadable)
@@ -271,7 +271,7 @@ impl Driver for SimulatedDriver {
         Box::pin(self.replace_it(service))
     }
 
-    /// What only pretends uses nothing that could be measured: it counts by its requests.
+    /// Returns `None`: a simulated service uses no resources, so its requests count.
     fn measure<'a>(&'a self, _: &'a ServiceDefinition, _: Mono) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async { None })
     }
@@ -306,7 +306,7 @@ fn read<T: DeserializeOwned + Default>(path: &PathBuf) -> io::Result<T> {
     }
 }
 
-/// Replaces a file in one step.
+/// Replaces a file atomically.
 fn write(path: &PathBuf, content: &impl Serialize) -> io::Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, serde_json::to_vec(content)?)?;

@@ -1,7 +1,8 @@
-//! Driver `systemd`: units of the node's service manager, spoken to over D-Bus.
+//! Driver `systemd`: units of the node's service manager, managed over D-Bus.
 //!
-//! systemd supervises; the driver asks it by jobs, hears of changes by its signals, and looks into the unit's control group for what is
-//! really left. A unit is either one of the node's or a transient one that is made of a command line.
+//! systemd supervises the units. The driver requests jobs, receives signals about changes, and reads the unit's
+//! control group to find the processes that are really left. A unit is either one of the node's, or a transient one
+//! created from a command.
 
 mod boot;
 mod bus;
@@ -35,50 +36,50 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep};
 use verdict::{Standing, standing};
 
-/// How long a unit may be on its way down before a probe says that it cannot tell.
+/// Time that a unit may spend stopping before a probe reports an unknown state.
 const TRANSITION: Duration = Duration::from_secs(3);
-/// How often to look meanwhile.
+/// Interval between queries during that time.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Where and how the driver works.
+/// Settings of driver `systemd`.
 #[derive(Clone, Debug)]
 pub struct SystemdSettings {
-    /// This node's name: `HA_NODE`.
+    /// Name of this node, passed to units as `HA_NODE`.
     pub node: String,
-    /// The socket of the system bus.
+    /// Path of the socket of the system bus.
     pub system_bus: PathBuf,
 }
 
 impl SystemdSettings {
-    /// The usual settings.
+    /// Returns the default settings.
     pub fn new(node: String) -> SystemdSettings {
         SystemdSettings { node, system_bus: "/run/dbus/system_bus_socket".into() }
     }
 }
 
-/// The driver. Dropping it stops watching; units go on.
+/// Driver `systemd`. Dropping it ends the monitoring; units keep running.
 #[derive(Debug)]
 pub struct SystemdDriver {
     context: Arc<Context>,
 }
 
-/// What every part of the driver needs.
+/// State that all parts of the driver share.
 #[derive(Debug)]
 struct Context {
     settings: SystemdSettings,
     bus: Bus,
     groups: Groups,
-    /// The control group that each unit had last: to kill what is in it while systemd does not answer.
+    /// Last control group of each unit, to kill its processes while systemd does not answer.
     last_groups: Mutex<BTreeMap<String, String>>,
     events: UnboundedSender<DriverEvent>,
     watches: Watches<()>,
 }
 
 impl SystemdDriver {
-    /// Makes the driver; what it notices by itself goes to `events`.
+    /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// When this machine's mounts cannot be read.
+    /// If the mounts of this machine cannot be read.
     pub fn new(settings: SystemdSettings, events: UnboundedSender<DriverEvent>) -> io::Result<SystemdDriver> {
         let bus = Bus::new(settings.system_bus.clone());
         let context = Context {
@@ -110,7 +111,7 @@ impl Driver for SystemdDriver {
     fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed> {
         Box::pin(async move {
             match spec(service) {
-                // Without a systemd of its own this machine has no units; nor has what names none.
+                // Without its own systemd, this machine has no units.
                 Ok(spec) if process_one_is_systemd().is_ok() => self.context.probe(service, spec).await,
                 Ok(_) | Err(_) => Observed::NotRunning,
             }
@@ -220,7 +221,8 @@ impl Context {
         })
     }
 
-    /// A node that is only asked whether the unit runs may start it at its next boot, where nobody could hold it back in time.
+    /// Checks whether the boot starts the unit, and disables that if configured, otherwise warns. A node that is only
+    /// probed could start the unit at its next boot, before any agent can prevent it.
     async fn mind_the_boot(
         &self,
         session: &bus::Session,
@@ -266,8 +268,8 @@ fn spec(service: &ServiceDefinition) -> Result<&SystemdSpec, DriverFailure> {
     })
 }
 
-/// Whether this machine's units are those of a systemd that can be asked. A systemd that only shares the kernel, as that of
-/// the host of a container, is another machine's.
+/// Checks that this machine has its own systemd. A systemd that only shares the kernel, such as that of a container's
+/// host, belongs to another machine.
 fn process_one_is_systemd() -> Result<(), String> {
     let name = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
     if name.trim_end() != "systemd" || !Path::new("/run/systemd/system").is_dir() {

@@ -1,4 +1,4 @@
-//! The tasks that watch a driver's running services, one a service.
+//! The tasks that watch a driver's running services, one for each service.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use tokio::task::AbortHandle;
 
-/// Watches by resource; dropping them ends them. `K` tells one watch of a service from another.
+/// Watches by resource; dropping this ends all of them. `K` identifies a watch among those of the same service.
 pub(super) struct Watches<K> {
     tasks: Mutex<BTreeMap<String, (K, AbortHandle)>>,
 }
@@ -25,7 +25,8 @@ impl<K> fmt::Debug for Watches<K> {
 }
 
 impl<K: PartialEq> Watches<K> {
-    /// Watches a service unless exactly this one is watched already; another watch of it ends.
+    /// Starts to watch a service, unless a watch with the same `watched` is running. A different watch of the service
+    /// ends.
     pub(super) fn ensure<F>(&self, resource: &str, watched: K, watch: impl FnOnce() -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -42,7 +43,7 @@ impl<K: PartialEq> Watches<K> {
 }
 
 impl<K> Watches<K> {
-    /// From here on the service may end without an event: it is told to.
+    /// Ends the watch of a service, before a command may end the service.
     pub(super) fn end(&self, resource: &str) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, task)) = tasks.remove(resource) {

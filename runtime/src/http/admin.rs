@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Named checks of a process. Cheap to clone; every clone is the same set.
+/// Named health checks of a process. Clones are cheap and share the same checks.
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
     results: Arc<RwLock<BTreeMap<&'static str, Result<(), String>>>>,
 }
 
 impl Checks {
-    /// Checks that all begin as failed, so that nothing is ready before it said so.
+    /// Returns checks that have all failed initially, so that the process is not ready before each check succeeds.
     pub fn new(names: &[&'static str]) -> Checks {
         let checks = Checks::default();
         for name in names {
@@ -26,23 +26,23 @@ impl Checks {
         checks
     }
 
-    /// Notes how a check stands; `Err` says in a sentence why it fails.
+    /// Records the result of a check; the error is the reason as a clause.
     pub fn set(&self, name: &'static str, result: Result<(), String>) {
         self.results.write().unwrap_or_else(PoisonError::into_inner).insert(name, result);
     }
 
-    /// Every check with its result, by name.
+    /// Returns all checks with their results, sorted by name.
     pub fn results(&self) -> Vec<(&'static str, Result<(), String>)> {
         let results = self.results.read().unwrap_or_else(PoisonError::into_inner);
         results.iter().map(|(name, result)| (*name, result.clone())).collect()
     }
 
-    /// 200 when all hold, else 503; one line a check either way.
+    /// Returns status 200 if all checks succeed, otherwise 503, with one line for each check.
     fn answer(&self, what: &str) -> Response {
         let results = self.results();
         let mut text = String::new();
         for (name, result) in &results {
-            // Writing into a string does not fail.
+            // Writing to a string does not fail.
             let _ = match result {
                 Ok(()) => writeln!(text, "[+]{name} ok"),
                 Err(why) => writeln!(text, "[-]{name} failed: {why}"),
@@ -63,7 +63,7 @@ struct Admin {
     metrics: Metrics,
 }
 
-/// The routes. `live` should fail only when a restart of the process would help.
+/// Returns the routes. A check in `live` should fail only if a restart of the process would help.
 pub fn router(live: Checks, ready: Checks, metrics: Metrics) -> Router {
     Router::new()
         .route("/livez", get(async |State(admin): State<Admin>| admin.live.answer("livez")))

@@ -1,22 +1,23 @@
-//! The first bytes of a connection: which version of HTTP it speaks, told within a time limit.
+//! Detection of the HTTP version from the first bytes of a connection.
 
 use std::io::{self, Cursor};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
-/// What a client of HTTP/2 says first.
+/// First bytes of an HTTP/2 client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The version that a client speaks.
+/// HTTP version of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     One,
     Two,
 }
 
-/// Reads until the version is clear, and gives back the stream as if nothing had been read.
+/// Reads until the version is known, and returns it with the stream, including the bytes already read.
 ///
-/// It waits for as long as the client says nothing: the caller limits the time. Without it a silent client would keep
-/// its place for ever, since limits on reading a head begin only once the version is known.
+/// The function waits as long as the client sends nothing, so the caller must limit the time. Otherwise a client
+/// without a request would keep its connection indefinitely, because limits on the head of a request begin after the
+/// version is known.
 pub(super) async fn read<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
 ) -> io::Result<(Version, impl AsyncRead + AsyncWrite + Unpin)> {
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt;
 
-    /// Says the parts one after the other and then ends.
+    /// Sends the parts one at a time, and then ends the connection.
     async fn check(parts: &[&[u8]], expected: Option<Version>) {
         let (mut client, server) = tokio::io::duplex(1024);
         let said = parts.concat();

@@ -1,9 +1,10 @@
-//! An event as a log line: the same in every daemon, with what it is about as fields.
+//! Logging of events: the same in every daemon, with the event's objects as fields.
 
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 
-/// Logs an event. A resource and a node are fields of these names; `action` is the uid that `hactl trace` follows.
+/// Logs an event, with its resource and node as fields of these names. The field `action` is the uid that `hactl
+/// trace` follows.
 pub fn event(event: &Event) {
     macro_rules! line {
         ($level:ident) => {{

@@ -1,4 +1,5 @@
-//! Log lines as entries of systemd's journal: each field is one of the entry's, so that `journalctl HACTL_RESOURCE=web` finds it.
+//! Log lines as entries of the systemd journal: each field becomes a field of the entry, for searches such as
+//! `journalctl HACTL_RESOURCE=web`.
 
 use crate::journal::{Entry, Journal};
 use std::fmt::Debug;
@@ -10,7 +11,8 @@ use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::layer::Context;
 
-/// Sends every line to the journal. What it does not take is counted and said once it takes lines again.
+/// Sends every line to the journal. Lines that the journal rejects are counted, and the count is logged once it
+/// accepts lines again.
 #[derive(Debug)]
 pub(super) struct JournalLayer {
     journal: Journal,
@@ -19,7 +21,7 @@ pub(super) struct JournalLayer {
 }
 
 impl JournalLayer {
-    /// `identifier`: the word that `journalctl` shows before each line.
+    /// Creates the layer; `identifier` is the word that `journalctl` shows before each line.
     pub(super) fn new(journal: Journal, identifier: String) -> JournalLayer {
         JournalLayer { journal, identifier, lost: AtomicU64::new(0) }
     }
@@ -48,7 +50,7 @@ impl JournalLayer {
 impl<S: Subscriber> Layer<S> for JournalLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
-        // The message has the fields, too, as the text does: it is all that `journalctl -u` shows.
+        // The message contains the fields too, as in text format, because `journalctl -u` shows only the message.
         let mut message = String::new();
         if DefaultFields::new().format_fields(Writer::new(&mut message), event).is_err() {
             return;
@@ -63,7 +65,7 @@ impl<S: Subscriber> Layer<S> for JournalLayer {
     }
 }
 
-/// As syslog numbers them.
+/// Returns the syslog priority of a level.
 fn priority(level: Level) -> &'static str {
     match level {
         Level::ERROR => "3",
@@ -73,12 +75,12 @@ fn priority(level: Level) -> &'static str {
     }
 }
 
-/// Adds the fields of a line to its entry.
+/// A journal entry that receives the fields of a log line.
 struct Fields(Entry);
 
 impl Fields {
     fn add(&mut self, field: &Field, value: &str) {
-        // Those with `log.` say where a line of a library comes from, once more.
+        // Fields that begin with `log.` only repeat the source of a library's line.
         if field.name() != "message" && !field.name().starts_with("log.") {
             self.0 = std::mem::take(&mut self.0).with(&name(field.name()), value);
         }
@@ -95,7 +97,7 @@ impl Visit for Fields {
     }
 }
 
-/// The name of a field in the journal, which knows capital letters, digits and `_`.
+/// Returns the journal's name of a field, which may contain only capital letters, digits and `_`.
 fn name(field: &str) -> String {
     let letters = field.chars().map(|letter| match letter {
         letter if letter.is_ascii_alphanumeric() => letter.to_ascii_uppercase(),
@@ -111,7 +113,7 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
     use tracing_subscriber::layer::SubscriberExt;
 
-    /// The fields of an entry, read as the journal reads them.
+    /// Receives an entry and parses its fields as the journal does.
     fn received(listener: &UnixDatagram) -> BTreeMap<String, String> {
         let mut bytes = vec![0; 64 * 1024];
         let length = listener.recv(&mut bytes).unwrap();

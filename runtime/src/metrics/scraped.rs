@@ -1,21 +1,21 @@
-//! A collector that asks for its numbers when it is read.
+//! A collector that computes its values at each scrape.
 
 use ha_api_types::metric::{Metric, MetricKind, Sample};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{self, LabelPair, MetricFamily, MetricType};
 use std::collections::{BTreeMap, HashMap};
 
-/// Metrics, and who knows their numbers.
+/// Descriptions of metrics, and the function that returns their values.
 pub(super) struct Scraped<F> {
     descriptions: Vec<Desc>,
     read: F,
 }
 
 impl<F: Fn() -> Vec<Sample> + Send + Sync> Scraped<F> {
-    /// A collector of these metrics.
+    /// Creates a collector of these metrics.
     ///
     /// # Errors
-    /// When a name or label is not valid.
+    /// If a name or label is invalid.
     pub(super) fn new(metrics: &[&'static Metric], read: F) -> prometheus::Result<Scraped<F>> {
         let describe = |metric: &&Metric| {
             let labels = metric.labels.iter().map(|label| (*label).to_owned()).collect();
@@ -73,7 +73,7 @@ fn family(metric: &'static Metric, numbers: Vec<proto::Metric>) -> MetricFamily 
     family
 }
 
-/// A histogram has no single number, so none is scraped.
+/// Returns `true` for a counter. A histogram has no single value, so none is scraped.
 fn is_counter(metric: &Metric) -> bool {
     match metric.kind {
         MetricKind::Counter => true,

@@ -1,6 +1,6 @@
-//! The common names and organizations in the subject of a certificate (X.501 names in DER).
+//! Parser for the common names and organizations in the subject of a certificate (X.501 names in DER).
 
-/// What a subject says about who it is.
+/// The names in a subject that identify a client.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Subject {
     pub(super) common_names: Vec<String>,
@@ -18,10 +18,10 @@ const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// id-at-organizationName, 2.5.4.10.
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
-/// Reads the content of an RDNSequence: a sequence of sets of attributes, each {type, value}.
+/// Parses the content of an RDNSequence: a sequence of sets of attributes, each {type, value}.
 ///
 /// # Errors
-/// When it is not well-formed, or a name that matters is in an encoding without an unambiguous text.
+/// If the content is malformed, or a common name or organization has an encoding that is not unambiguous text.
 pub(super) fn read(names: &[u8]) -> Result<Subject, String> {
     let mut subject = Subject::default();
     let mut names = names;
@@ -62,7 +62,7 @@ fn expect<'a>(rest: &mut &'a [u8], tag: u8) -> Result<&'a [u8], String> {
     }
 }
 
-/// Takes one element off the front: its tag and content.
+/// Removes the first element from `rest`, and returns its tag and content.
 fn element<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), String> {
     let cut = || "the subject ends in the middle".to_owned();
     let (&tag, after) = rest.split_first().ok_or_else(cut)?;

@@ -1,11 +1,10 @@
-//! Certificates made for tests.
+//! Certificates for tests.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
 };
 
-/// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -21,14 +20,14 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for localhost, and its key.
+    /// Returns a certificate for localhost, and its key.
     pub(crate) fn server(&self) -> (String, String) {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(&params)
     }
 
-    /// A client's certificate followed by its key; without a common name when it is empty.
+    /// Returns a client's certificate followed by its key; an empty `name` means no common name.
     pub(crate) fn client(&self, name: &str, groups: &[&str]) -> String {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();

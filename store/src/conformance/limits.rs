@@ -1,4 +1,4 @@
-//! Cases: how large a transaction may be.
+//! Cases: maximum size of a transaction.
 
 use super::{Subject, Verdict, apply, expect, hold};
 use crate::store::Store as _;

@@ -67,7 +67,7 @@ pub(super) async fn a_compacted_revision_is_said(subject: impl Subject, at: Stri
         }
         other => return Err(format!("expected compacted, found {other:?}")),
     }
-    // What is not compacted is still there.
+    // Revisions that are not compacted can still be watched.
     let fourth = create(&store, &format!("{at}d"), "").await?;
     let mut watch = store.watch(&at, fourth);
     expect("changes", &changes_until(&mut watch, fourth).await?.len(), &1)?;

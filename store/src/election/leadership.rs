@@ -1,11 +1,11 @@
-//! What a candidate sees of the election's keys, and what proves that it leads.
+//! A candidate's view of the election's keys, and the evidence that it is leader.
 
 use crate::transaction::{Entry, Guard, Transaction};
 use ha_api_types::record::{Candidate, Leader, Revision};
 use ha_api_types::time::Mono;
 
-/// Proof that this process became leader: only an applied commit of the leader key makes one, and it is the only way to
-/// sign a leader's write.
+/// Evidence that this process became leader. Only an applied commit of the leader key creates one, and only with it
+/// can a leader's write be signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leadership {
     pub(super) key: String,
@@ -13,49 +13,49 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// The create revision of the leader key; every later leader has a larger one.
+    /// Returns the create revision of the leader key; every later leader has a larger one.
     pub fn term(&self) -> Revision {
         self.term
     }
 
-    /// The transaction with `Created(leader)`: a deposed leader's copy of it conflicts, whenever it arrives.
+    /// Adds the guard `Created(leader)` to the transaction, so that a late copy from a deposed leader conflicts.
     #[must_use]
     pub fn sign(&self, transaction: Transaction) -> Transaction {
         transaction.guard(self.key.clone(), Guard::Created(self.term))
     }
 }
 
-/// What one reading or watch says about the election's keys.
+/// Content of the election's keys in a reading or watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElectionView {
-    /// Complete up to here.
+    /// Revision at which the view is complete.
     pub revision: Revision,
-    /// The leader key.
+    /// Leader key; `None` if absent.
     pub leader: Option<Entry>,
-    /// This controller's candidate key.
+    /// Candidate key of this controller; `None` if absent.
     pub candidate: Option<Entry>,
-    /// This controller's refresh key.
+    /// Refresh key of this controller; `None` if absent.
     pub refresh: Option<Entry>,
-    /// A node is held by older controllers only, and one of them was seen until then: this one does not campaign before
-    /// (R9.28).
+    /// Time before which this controller does not campaign (R9.28): only older controllers hold a node, and one of
+    /// them was seen recently. `None` if this does not apply.
     pub yields_until: Option<Mono>,
 }
 
-/// This process's own candidate key.
+/// The candidate key of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// The create revision of the key: the `joinedGeneration`.
+    /// Create revision of the key: the `joinedGeneration`.
     pub joined: Revision,
-    /// The revision at which this very process put the key: what its declarations guard (R9.18).
+    /// Revision at which this process put the key; its declarations guard this revision (R9.18).
     pub revision: Revision,
 }
 
-/// The leader that a key names; an unreadable one is somebody else.
+/// Returns the content of a leader key. An unreadable one counts as that of another process.
 pub(super) fn leader_of(entry: &Entry) -> Leader {
     serde_json::from_slice(&entry.value).unwrap_or_default()
 }
 
-/// The candidate that a key names; an unreadable one is somebody else.
+/// Returns the content of a candidate key. An unreadable one counts as that of another process.
 pub(super) fn candidate_of(entry: &Entry) -> Candidate {
     serde_json::from_slice(&entry.value).unwrap_or_default()
 }

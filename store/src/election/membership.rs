@@ -1,4 +1,5 @@
-//! The own candidate key: kept over restarts, given up to whoever else holds it, refreshed every Ki (R9.10 to R9.19).
+//! The own candidate key: kept over restarts, given up if another process holds it, refreshed every Ki (R9.10 to
+//! R9.19).
 
 use super::leadership::candidate_of;
 use super::{Election, Membership, Readings, Step, Subject};
@@ -6,22 +7,22 @@ use crate::transaction::{Entry, Guard, Outcome, Transaction};
 use ha_api_types::record::{Refresh, Revision};
 use ha_api_types::time::{Mono, Now};
 
-/// The candidate key, as this process sees it.
+/// State of the candidate key from the view of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// etcd must be read (again) first, at least this reading. Until then the key counts as it was.
+    /// The key must be read first, at least by this reading. Until then, `own` is its last known state.
     Unread { reading: u64, own: Option<Membership> },
-    /// The key is to be put: over that of an earlier process that cannot be alive, or where there is none.
+    /// The key is to be put: over that of an earlier process that cannot be alive (`kept`), or because it is absent.
     Unjoined { kept: Option<(Revision, Revision)>, due: Mono },
-    /// The put is under way.
+    /// The put is in progress.
     Joining { kept: Option<(Revision, Revision)> },
-    /// The key is this process's own; its next refresh is due then.
+    /// The key belongs to this process; the next refresh is due at `due`.
     Own { own: Membership, due: Mono },
-    /// A refresh is under way.
+    /// A refresh is in progress.
     Refreshing { own: Membership },
-    /// Another process put the key. It is deleted once no change of it was seen for Th.
+    /// Another process put the key. It is deleted after no change of it was seen for Th.
     Foreign { machine: String, revisions: (Revision, Revision), since: Mono, is_refreshed: bool },
-    /// The keys of that process are being deleted.
+    /// The keys of the other process are being deleted.
     Removing,
 }
 
@@ -50,14 +51,14 @@ impl Presence {
         }
     }
 
-    /// Whether the key is known not to be this process's own.
+    /// Returns `true` if the key is known not to belong to this process.
     pub(super) fn is_lost(&self) -> bool {
         self.own().is_none()
     }
 }
 
 impl Election {
-    /// Looks at the candidate key of a newer view.
+    /// Processes the candidate key of a newer view.
     pub(super) fn observe_membership(&mut self, now: &Now, readings: &Readings) {
         if self.view.revision >= self.refreshed {
             self.refreshed = self.view.refresh.as_ref().map_or(0, |entry| entry.mod_revision);
@@ -97,7 +98,7 @@ impl Election {
         }
     }
 
-    /// What the candidate key is to this process, as the view shows it.
+    /// Returns the state of the candidate key in the view.
     fn settled(&mut self, now: &Now) -> Presence {
         let Some(entry) = &self.view.candidate else {
             return Presence::Unjoined { kept: None, due: now.raw };
@@ -163,7 +164,7 @@ impl Election {
         };
     }
 
-    /// The next write of the candidate or refresh key.
+    /// Returns the next write of the candidate or refresh key.
     pub(super) fn poll_membership(&mut self, now: &Now) -> Option<Step> {
         let candidate = self.keys.candidate(&self.candidate.id);
         let refresh = self.keys.refresh(&self.candidate.id);

@@ -1,6 +1,7 @@
-//! Readings of the store that were asked for, and which of them are in.
+//! Readings of the store: which were requested, and which are complete.
 
-/// Counts readings: after an unknown outcome the only legal next step is to read again, at a revision that is not older.
+/// Counter of readings. After an unknown outcome, the only legal next step is another reading, at a revision that is
+/// not older.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readings {
     asked: u64,
@@ -15,16 +16,16 @@ impl Default for Readings {
 }
 
 impl Readings {
-    /// Asks for a reading that begins after now; returns its number.
+    /// Requests a reading that begins after this call, and returns its number.
     pub fn ask(&mut self) -> u64 {
-        // One that has not begun yet serves everybody who asks before it does.
+        // A reading that has not begun yet serves all earlier requests.
         if self.asked == self.begun {
             self.asked += 1;
         }
         self.asked
     }
 
-    /// The reading to begin now, if one was asked for.
+    /// Returns the number of the reading that must begin now; `None` if none was requested.
     pub fn begin(&mut self) -> Option<u64> {
         if self.asked > self.begun {
             self.begun = self.asked;
@@ -33,12 +34,12 @@ impl Readings {
         None
     }
 
-    /// A reading is in, and with it all before it.
+    /// Records that a reading, and all before it, are complete.
     pub fn answer(&mut self, reading: u64) {
         self.answered = self.answered.max(reading.min(self.begun));
     }
 
-    /// Whether this reading is in.
+    /// Returns `true` if this reading is complete.
     pub fn is_answered(&self, reading: u64) -> bool {
         self.answered >= reading
     }

@@ -1,4 +1,4 @@
-//! Elections over the in-memory store: who wins, who loses, and what an unknown outcome means.
+//! Tests of elections over the in-memory store: winners, losers, and unknown outcomes.
 
 use super::*;
 use crate::memory_state::MemoryState;
@@ -13,9 +13,9 @@ struct World {
     state: MemoryState,
     now: Now,
     keys: Keys,
-    /// The next leader commit is applied or not, but its outcome is lost.
+    /// If set, the outcome of the next leader commit is lost; the value determines whether the commit is applied.
     lose: Option<bool>,
-    /// Until when an older candidate is to lead.
+    /// Time until which an older candidate has precedence.
     yields_until: Option<Mono>,
 }
 
@@ -33,7 +33,7 @@ fn party(world: &World, id: &str, instance: &str) -> Party {
     party_on(world, id, instance, "m1", true)
 }
 
-/// A process on a machine, with the lock of its state directory or without.
+/// Creates a process on a machine, with or without the lock of its state directory.
 fn party_on(world: &World, id: &str, instance: &str, machine: &str, locked: bool) -> Party {
     let candidate = Candidate {
         id: id.to_owned(),
@@ -231,7 +231,7 @@ fn two_processes_of_one_id_do_not_delete_each_others_key() {
     }
     assert!(first.leads());
     assert_eq!((second.joined(), second.election.duplicate()), (None, Some("m1")));
-    // The refresh of a build from before `refresh/<id>` is a put of the candidate key.
+    // A build from before the key `refresh/<id>` refreshes by a put of the candidate key.
     assert_eq!(first.election.duplicate(), None);
 }
 
@@ -262,7 +262,7 @@ fn another_value_in_the_candidate_key_ends_leadership_and_refreshes() {
     let key = world.keys.candidate("a");
     world.state.commit(&Transaction::new().put(&key, Guard::Unchanged(own.revision), b"{}".to_vec()));
     let refresh = world.view("a").refresh.unwrap().mod_revision;
-    // A refresh that is sent before the process sees it conflicts.
+    // A refresh that the process sends before it sees the other value conflicts.
     world.now.raw = world.now.raw + 1_000;
     let Some(Step::Commit(Subject::Refresh, late)) = first.election.poll(&world.now) else { panic!("due") };
     assert!(matches!(world.state.commit(&late), Outcome::Conflict(_)));

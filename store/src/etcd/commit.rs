@@ -1,9 +1,11 @@
-//! Committing a guarded transaction: applied, conflict and unknown kept apart.
+//! Commit of a guarded transaction, with the outcomes applied, conflict and unknown.
 //!
-//! Up to three attempts run, the later ones because an earlier one is slow or failed without an answer. A transaction that
-//! breaks its own guards when it is applied is applied by at most one of them. (A copy that only creates keys could be
-//! applied again after somebody deleted them, so such a transaction is sent once.) A heartbeat, which puts under `Created`, may be applied by several: the
-//! deadline that it proves counts from before the first of them.
+//! Up to three attempts run: a later one starts if an earlier one is slow or failed without an answer. If applying a
+//! transaction breaks its own guards, at most one attempt is applied.
+//!
+//! There are two special cases. A transaction that only creates keys is sent once, because a copy could be applied
+//! again after the keys were deleted. A heartbeat, which puts under `Created`, may be applied several times: the
+//! deadline that it proves counts from before the first attempt.
 
 use super::Inner;
 use super::failure::Failure;
@@ -16,17 +18,17 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// What the store says to one attempt.
+/// Answer of etcd to one attempt.
 enum Answer {
     Applied(Revision),
     Conflict {
         revision: Revision,
-        /// The guarded keys that exist, at that revision.
+        /// Guarded keys that exist at that revision.
         found: BTreeMap<String, Entry>,
     },
 }
 
-/// Commits, or says what is known.
+/// Commits a transaction, and returns its outcome.
 pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outcome {
     if !transaction.fits() {
         return Outcome::Refused("too many operations in one transaction".to_owned());
@@ -68,7 +70,7 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
     }
     match (settled, refused) {
         (Ok(outcome), _) => outcome,
-        // Nothing reached the store, and this is why.
+        // No attempt reached etcd, for this reason.
         (Err(Failure::NotSent(_)), Some(reason)) | (Err(Failure::Unsupported(reason)), _) => {
             Outcome::Refused(reason)
         }
@@ -76,9 +78,10 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
     }
 }
 
-/// What became of a transaction to which the store, as the last word on it, said that it has no space left: that answer also
-/// comes after the transaction was applied. One linearizable reading settles it, since no copy is under way any more. Without
-/// that reading, or where the reading does not tell, the outcome stays unknown.
+/// Determines the outcome of a transaction whose last answer was that etcd has no space left.
+///
+/// etcd may also give this answer after it has applied the transaction. No copy is in progress any more, so one
+/// linearizable reading settles the outcome. Without the reading, or if it is inconclusive, the outcome stays unknown.
 async fn settle_full(inner: &Arc<Inner>, transaction: &Transaction, reason: String) -> Outcome {
     let gets: Vec<TxnOp> =
         transaction.guards().keys().map(|key| TxnOp::get(key.as_str(), Some(GetOptions::new()))).collect();
@@ -100,7 +103,7 @@ async fn settle_full(inner: &Arc<Inner>, transaction: &Transaction, reason: Stri
     }
 }
 
-/// What one more answer settles. `conflict` remembers a conflict that may be due to another attempt of ours.
+/// Processes one more answer. `conflict` stores a conflict that another attempt of this process may have caused.
 fn judge(
     transaction: &Transaction,
     result: Result<Answer, Failure>,
@@ -122,7 +125,7 @@ fn judge(
                 }
             }
         }
-        // The guards held when the lease was missed, so no earlier attempt stands; and no lease ever comes back.
+        // The guards held when the lease was missing, so no earlier attempt was applied; and a lease never returns.
         Err(Failure::LeaseNotFound) if unresolved == 0 || transaction.conflicts_when_repeated() => {
             return ControlFlow::Break(Outcome::LeaseNotFound);
         }
@@ -136,14 +139,14 @@ fn judge(
                 Outcome::Unknown(reason)
             });
         }
-        // Applied or not: only a reading tells.
+        // Only a reading shows whether the transaction was applied.
         Err(Failure::Full(reason)) => return ControlFlow::Break(Outcome::Unknown(reason)),
         Err(Failure::Unsupported(reason)) => *refused = Some(reason),
         Err(Failure::NotSent(_) | Failure::TokenExpired(_) | Failure::Unknown(_) | Failure::Compacted(_)) => {
         }
     }
     match conflict {
-        // Every attempt that may have reached the store has said that it was not applied.
+        // Every attempt that may have reached etcd has reported that it was not applied.
         Some(revision) if unresolved == 0 => ControlFlow::Break(Outcome::Conflict(*revision)),
         Some(_) | None => ControlFlow::Continue(()),
     }
@@ -169,7 +172,7 @@ fn to_request(transaction: &Transaction) -> Txn {
             Write::Delete => TxnOp::delete(key.as_str(), None::<DeleteOptions>),
         })
         .collect();
-    // Read with the failed guards: atomically, so that a conflict can be told from one's own doing.
+    // Read atomically with the failed guards, so that a conflict caused by an earlier attempt can be recognized.
     let reads: Vec<TxnOp> = transaction
         .guards()
         .keys()
@@ -190,7 +193,7 @@ fn to_answer(response: &etcd_client::TxnResponse) -> Answer {
     Answer::Conflict { revision, found: found(response) }
 }
 
-/// The keys that a transaction has read.
+/// Returns the keys that a transaction has read.
 fn found(response: &etcd_client::TxnResponse) -> BTreeMap<String, Entry> {
     let mut found = BTreeMap::new();
     for operation in response.op_responses() {
@@ -221,7 +224,8 @@ mod tests {
         Failure::Unknown("no answer".to_owned())
     }
 
-    /// Attempts that end one after the other, each with the number that are unresolved then; `None`: not settled.
+    /// Checks attempts that end one at a time, each with the number of unresolved ones at that time. `None`: not
+    /// settled.
     fn check(
         transaction: &Transaction,
         ends: impl IntoIterator<Item = (Result<Answer, Failure>, usize)>,
@@ -239,11 +243,11 @@ mod tests {
         let conflicted = Outcome::Conflict(9);
         check(&write(), [(Ok(conflict()), 0)], Some(&conflicted));
         check(&write(), [(Err(unknown()), 1), (Ok(conflict()), 1)], None);
-        // While another attempt runs, and after it says that it was not applied either.
+        // While another attempt runs, and after that attempt has also reported that it was not applied.
         check(&write(), [(Ok(conflict()), 1), (Ok(conflict()), 0)], Some(&conflicted));
         check(&write(), [(Ok(conflict()), 1), (Err(Failure::NotSent(String::new())), 0)], Some(&conflicted));
         check(&write(), [(Ok(conflict()), 1), (Err(unknown()), 1), (Ok(conflict()), 1)], None);
-        // The other attempt was the applied one.
+        // The other attempt was applied.
         check(&write(), [(Ok(conflict()), 1), (Ok(Answer::Applied(8)), 0)], Some(&Outcome::Applied(8)));
     }
 

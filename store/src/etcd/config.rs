@@ -1,29 +1,29 @@
-//! The settings of the etcd client: members, certificates, user, deadlines.
+//! Settings of the etcd client: members, certificates, user, time limits.
 
 use crate::store::StoreError;
 use ha_api_types::timing::ATTEMPT_MS;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// How to reach etcd. As a section of a daemon's configuration file or from flags.
+/// Connection settings for etcd, from a section of a daemon's configuration file or from flags.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
-    /// The members' client URLs, `http://HOST:PORT` or `https://HOST:PORT`, in the order of preference.
+    /// Client URLs of the members in the order of preference: `http://HOST:PORT` or `https://HOST:PORT`.
     pub endpoints: Vec<String>,
-    /// The certificate authority of the members' certificates, PEM; needed for https. Re-read when it changes.
+    /// File with the certificate authority of the members, PEM; required for https. Read again when it changes.
     pub ca: Option<PathBuf>,
-    /// The client's certificate chain, PEM; with `key`. Re-read when it changes.
+    /// File with the client's certificate chain, PEM; requires `key`. Read again when it changes.
     pub cert: Option<PathBuf>,
-    /// The client's private key, PEM.
+    /// File with the client's private key, PEM.
     pub key: Option<PathBuf>,
-    /// The etcd user; with `password_file`.
+    /// Name of the etcd user; requires `password_file`.
     pub user: Option<String>,
-    /// The file with the user's password; re-read at each authentication.
+    /// File with the user's password; read at each authentication.
     pub password_file: Option<PathBuf>,
-    /// The deadline of one attempt (heartbeatIntervalSeconds), milliseconds; slower than that, another member is tried.
+    /// Time limit of one attempt in milliseconds (heartbeatIntervalSeconds), after which another member is tried.
     pub attempt_timeout_ms: u64,
-    /// Work with an etcd that has known defects all the same.
+    /// `true` to accept an etcd version with known defects.
     pub allow_old_store: bool,
 }
 
@@ -43,12 +43,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Plain connections to these members.
+    /// Returns settings for connections to these members without TLS or authentication.
     pub fn new<S: Into<String>>(endpoints: impl IntoIterator<Item = S>) -> Config {
         Config { endpoints: endpoints.into_iter().map(Into::into).collect(), ..Config::default() }
     }
 
-    /// All that can be said against it without asking anybody.
+    /// Checks everything that can be checked without a connection.
     pub(super) fn validate(&self) -> Result<(), StoreError> {
         let refuse = |text: String| Err(StoreError::Configuration(text));
         if self.endpoints.is_empty() {

@@ -1,4 +1,4 @@
-//! Certificates and password: read from files, and again when the files change.
+//! Certificates and password, read from files again when they change.
 
 use super::config::Config;
 use crate::store::StoreError;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often the files are looked at, at most.
+/// Minimum time between checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The current certificates. `generation` grows whenever they changed.
+/// The current certificates. `generation` increases with every change.
 #[derive(Clone)]
 pub(super) struct Loaded {
     pub(super) generation: u64,
     pub(super) tls: Option<Arc<Pem>>,
 }
 
-/// The contents of the certificate files.
+/// Contents of the certificate files.
 pub(super) struct Pem {
     pub(super) ca: Vec<u8>,
-    /// Certificate chain and key.
+    /// Certificate chain and private key.
     pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Pem {
-    /// For the gRPC channels.
+    /// Returns the options for the gRPC channels.
     pub(super) fn to_options(&self) -> TlsOptions {
         let options = TlsOptions::new().ca_certificate(Certificate::from_pem(&self.ca));
         match &self.identity {
@@ -35,7 +35,7 @@ impl Pem {
     }
 }
 
-/// The files, and what they said last.
+/// Paths of the files, and their last contents.
 pub(super) struct Credentials {
     ca: Option<PathBuf>,
     identity: Option<(PathBuf, PathBuf)>,
@@ -64,8 +64,8 @@ impl Credentials {
         Ok(credentials)
     }
 
-    /// The current certificates. Files that cannot be read just now (they may be half replaced) leave the known ones in
-    /// force.
+    /// Returns the current certificates. Files that cannot be read at present, for example because they are being
+    /// replaced, do not change them.
     pub(super) fn current(&self) -> Loaded {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.loaded.tls.is_some() && state.checked.elapsed() >= CHECK_INTERVAL {
@@ -86,7 +86,7 @@ impl Credentials {
         state.loaded.clone()
     }
 
-    /// The user with the password that the file holds now.
+    /// Returns the user and the password that is currently in the file.
     pub(super) fn user_and_password(&self) -> Result<Option<(String, String)>, StoreError> {
         let Some((user, file)) = &self.user else {
             return Ok(None);

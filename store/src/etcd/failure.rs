@@ -1,4 +1,4 @@
-//! What a failed attempt says: was the request not sent, refused, or is it unknown?
+//! Meaning of a failed attempt: the request was not sent, was refused, or has an unknown outcome.
 
 use crate::store::StoreError;
 use ha_api_types::record::Revision;
@@ -6,32 +6,33 @@ use std::error::Error as _;
 use std::fmt;
 use tonic::Code;
 
-/// Why one attempt on one member brought no answer.
+/// Reason why an attempt on one member had no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The request certainly did not reach the store's log: no connection, or turned away before it was proposed.
+    /// The request certainly did not reach etcd's log: there was no connection, or it was rejected before it was
+    /// proposed.
     NotSent(String),
-    /// It may have been carried out, or may still be.
+    /// The request may have been applied, or may still be.
     Unknown(String),
-    /// The store refused it; it was not carried out.
+    /// etcd refused the request; it was not applied.
     Refused(String),
-    /// The store has no space left. etcd says so before it proposes the request, when it applies the request, and also *after*
-    /// it has applied the request (FENCING, R1.10). The request has ended: no copy of it arrives later.
+    /// etcd has no space left. It reports this before it proposes the request, when it applies the request, and also
+    /// *after* it has applied the request (FENCING, R1.10). The request has ended: no copy of it arrives later.
     Full(String),
-    /// The token has expired, or the user's rights changed: authenticate again. It was not carried out.
+    /// The token has expired, or the user's permissions changed: authenticate again. The request was not applied.
     TokenExpired(String),
-    /// A lease named in it is gone; it was not carried out.
+    /// A lease of the request does not exist; the request was not applied.
     LeaseNotFound,
-    /// History before this revision is gone.
+    /// Revisions before this one were compacted.
     Compacted(Revision),
-    /// The member is too old.
+    /// The member's version is too old.
     Unsupported(String),
-    /// The client's own settings.
+    /// The client's settings are invalid.
     Configuration(String),
 }
 
 impl Failure {
-    /// What an error of the client library means for the request that it answers. When in doubt: unknown.
+    /// Classifies an error of the client library. An ambiguous error is unknown.
     pub(super) fn of(error: &etcd_client::Error) -> Failure {
         if let etcd_client::Error::GRpcStatus(status) = error {
             return Failure::of_status(status);
@@ -65,7 +66,7 @@ impl Failure {
         Failure::of_answer(status.code(), status.message(), text)
     }
 
-    /// By etcd's own codes and messages.
+    /// Classifies an answer by etcd's own codes and messages.
     fn of_answer(code: Code, message: &str, text: String) -> Failure {
         let says = |part: &str| message.contains(part);
         if code == Code::Unauthenticated || says("invalid auth token") || says("auth store is old") {
@@ -82,7 +83,7 @@ impl Failure {
         } else if says("requested lease not found") {
             Failure::LeaseNotFound
         } else if says("too many requests") || says("etcdserver: no leader") || code == Code::Unimplemented {
-            // Turned away before anything was proposed.
+            // Rejected before anything was proposed.
             Failure::NotSent(text)
         } else if says("required revision has been compacted") {
             Failure::Compacted(0)
@@ -91,7 +92,7 @@ impl Failure {
         }
     }
 
-    /// What a cancelled watch says, in words only.
+    /// Classifies the reason of a canceled watch, which has no code.
     pub(super) fn of_cancel_reason(reason: &str) -> Failure {
         let code = if reason.contains("permission denied") { Code::PermissionDenied } else { Code::Unknown };
         Failure::of_answer(code, reason, reason.to_owned())
@@ -110,7 +111,7 @@ impl Failure {
         }
     }
 
-    /// The same, said of a member.
+    /// Adds the endpoint of the member to the message, where it helps.
     pub(super) fn at(self, endpoint: &str) -> Failure {
         match self {
             Failure::NotSent(text) => Failure::NotSent(format!("{endpoint}: {text}")),
@@ -142,7 +143,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The request was still waiting for a connection when it failed.
+/// Returns `true` if the request was still waiting for a connection when it failed.
 fn never_connected(status: &tonic::Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -154,7 +155,7 @@ fn never_connected(status: &tonic::Status) -> bool {
     false
 }
 
-/// The message with its innermost cause, each said once.
+/// Returns the message and its innermost cause, without duplicates.
 fn describe(status: &tonic::Status) -> String {
     let mut text = status.message().trim_start_matches("etcdserver: ").to_owned();
     let mut cause = status.source();

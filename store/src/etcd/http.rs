@@ -1,4 +1,5 @@
-//! The two pages of a member that gRPC does not offer to everybody: `/version` and `/metrics`, over its client URL.
+//! The pages `/version` and `/metrics` of a member, over its client URL: gRPC offers their content only to privileged
+//! users.
 
 use super::credentials::Pem;
 use std::io;
@@ -10,10 +11,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-/// No page is larger than this, bytes.
+/// Maximum size of a page in bytes.
 const MAX_PAGE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The body of a page, or why there is none. The caller bounds the time.
+/// Returns the body of a page. The caller limits the time.
 pub(super) async fn get(endpoint: &str, path: &str, tls: Option<&Pem>) -> Result<String, String> {
     let (is_tls, authority) = match endpoint.split_once("://") {
         Some((scheme, authority)) => (scheme == "https", authority),
@@ -40,13 +41,13 @@ async fn exchange(
     authority: &str,
     path: &str,
 ) -> io::Result<Vec<u8>> {
-    // HTTP/1.0, so that the body comes in one piece and the connection ends with it.
+    // With HTTP/1.0, the body comes in one piece and the connection ends with it.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {authority}\r\nAccept: */*\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;
     let mut answer = Vec::new();
     match stream.take(MAX_PAGE_BYTES).read_to_end(&mut answer).await {
-        // A peer that just hangs up, without ending its TLS session, has sent all that it had.
+        // A server that closes the connection without ending its TLS session has sent all that it had.
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
         Ok(_) | Err(_) => Ok(answer),
     }

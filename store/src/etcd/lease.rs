@@ -1,5 +1,5 @@
-//! Leases. They give presence and clean-up, never proof: a member that was paused and cut off goes on answering
-//! keep-alives of a lease that is gone (FENCING, section 3).
+//! Leases, which provide presence and cleanup, but no proof: a member that was paused and isolated continues to answer
+//! keep-alives of an expired lease (FENCING, section 3).
 
 use super::Inner;
 use super::failure::Failure;
@@ -9,7 +9,7 @@ use crate::transaction::LeaseId;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A new lease. One that was granted to an attempt whose answer got lost ends by itself.
+/// Grants a lease. A lease that was granted to an attempt without an answer expires on its own.
 pub(super) async fn grant(inner: &Arc<Inner>, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
     let accepting = inner.clone();
     let call: Call<LeaseId> = Arc::new(move |mut client| {
@@ -23,11 +23,11 @@ pub(super) async fn grant(inner: &Arc<Inner>, ttl_seconds: i64) -> Result<LeaseI
     super::request(inner, call).await
 }
 
-/// One keep-alive; the time to live, seconds.
+/// Sends one keep-alive, and returns the time to live in seconds.
 pub(super) async fn keep_alive(inner: &Arc<Inner>, lease: LeaseId) -> Result<i64, StoreError> {
     let call: Call<i64> = Arc::new(move |mut client| {
         Box::pin(async move {
-            // The library swallows the first answer, which has the time to live; so it is asked a second time.
+            // The client library discards the first answer, which has the time to live; so a second keep-alive is sent.
             let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
             keeper.keep_alive().await?;
             Ok(answers.message().await?.map_or(0, |answer| answer.ttl()))
@@ -39,7 +39,7 @@ pub(super) async fn keep_alive(inner: &Arc<Inner>, lease: LeaseId) -> Result<i64
     }
 }
 
-/// Ends a lease. Gone after an attempt without an answer counts as ended by it: that is what was asked for.
+/// Revokes a lease. If the lease is gone after an attempt without an answer, that attempt counts as successful.
 pub(super) async fn revoke(inner: &Arc<Inner>, lease: LeaseId) -> Result<(), StoreError> {
     inner.check_versions().await.map_err(Failure::into_store_error)?;
     let call: Call<()> =

@@ -1,4 +1,4 @@
-//! One etcd member: its channel, whether its version is good enough, its token.
+//! One etcd member: its channel, the check of its version, and its token.
 
 use super::Inner;
 use super::credentials::Loaded;
@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// etcd closes a connection that pings more often than every 5 s, or at all while no request is open.
+/// Interval of pings. etcd closes a connection with pings more often than every 5 s, or with pings while no request is
+/// open.
 const PING_INTERVAL: Duration = Duration::from_secs(6);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
-/// Requests that meet an expired token at once authenticate once.
+/// Age up to which a token counts as new, so that simultaneous requests with an expired token authenticate once.
 const TOKEN_FRESH: Duration = Duration::from_secs(1);
 
 pub(super) struct Member {
@@ -23,9 +24,9 @@ pub(super) struct Member {
 #[derive(Default)]
 struct Slot {
     client: Option<Client>,
-    /// Of the certificates; 0: none yet.
+    /// Generation of the certificates; 0 means none yet.
     generation: u64,
-    /// This connection's member was asked for its version and is good enough.
+    /// `true` if the version of this connection's member was checked and accepted.
     verified: bool,
     authenticated: Option<Instant>,
 }
@@ -35,12 +36,12 @@ impl Member {
         Member { endpoint, slot: Mutex::new(Slot::default()) }
     }
 
-    /// Makes the channel if there is none, without waiting for a connection.
+    /// Creates the channel if there is none, without waiting for a connection.
     pub(super) async fn prepare(&self, inner: &Inner) -> Result<(), Failure> {
         self.channel(&mut *self.slot.lock().await, inner).await.map(|_| ())
     }
 
-    /// A client that is authenticated, of a member whose version is good enough.
+    /// Returns an authenticated client of this member, after a check of its version.
     pub(super) async fn client(&self, inner: &Inner) -> Result<Client, Failure> {
         let mut slot = self.slot.lock().await;
         let mut client = self.channel(&mut slot, inner).await?;
@@ -62,7 +63,7 @@ impl Member {
         Ok(client)
     }
 
-    /// The member's own account of itself, whatever its version.
+    /// Returns the status that the member reports, without a check of its version.
     pub(super) async fn status(&self, inner: &Inner) -> Result<StatusResponse, Failure> {
         let mut client = {
             let mut slot = self.slot.lock().await;
@@ -76,7 +77,7 @@ impl Member {
         client.status().await.map_err(|error| Failure::of(&error))
     }
 
-    /// Gets a new token, with the password as it is in its file now.
+    /// Requests a new token, with the password that is currently in the file.
     pub(super) async fn authenticate_again(&self, inner: &Inner) -> Result<Client, Failure> {
         let mut slot = self.slot.lock().await;
         let mut client = self.channel(&mut slot, inner).await?;
@@ -88,9 +89,9 @@ impl Member {
         Ok(client)
     }
 
-    /// The connection was lost: what comes back may be another version.
+    /// Records the loss of the connection: the member may return with another version.
     pub(super) fn connection_lost(&self) {
-        // Whoever holds the lock is about to ask for the version anyway.
+        // If the lock is held, its holder is about to check the version anyway.
         if let Ok(mut slot) = self.slot.try_lock() {
             slot.verified = false;
         }
@@ -123,7 +124,7 @@ impl Member {
         if let (true, Some(tls)) = (self.endpoint.starts_with("https://"), &loaded.tls) {
             options = options.with_tls(tls.to_options());
         }
-        // Without a user this neither connects nor waits.
+        // Without a user, this neither connects nor waits.
         Client::connect([self.endpoint.as_str()], Some(options)).await.map_err(|error| {
             Failure::Configuration(format!(
                 "cannot use store endpoint {}: {}",
@@ -133,7 +134,8 @@ impl Member {
         })
     }
 
-    /// With authentication on, etcd tells its state to root only, but its version to everybody over plain HTTP.
+    /// Returns the member's version. With authentication on, etcd reports its status only to root, but its version to
+    /// every client over plain HTTP.
     async fn version(&self, client: &mut Client, inner: &Inner) -> Result<String, Failure> {
         match client.status().await.map_err(|error| Failure::of(&error)) {
             Ok(status) => Ok(status.version().to_owned()),
@@ -152,7 +154,7 @@ impl Member {
         }
     }
 
-    /// A page of the HTTP server on the member's client URL.
+    /// Returns a page of the HTTP server at the member's client URL.
     pub(super) async fn page(&self, inner: &Inner, path: &str) -> Result<String, String> {
         let tls = inner.credentials.current().tls;
         super::http::get(&self.endpoint, path, tls.as_deref()).await
@@ -175,13 +177,13 @@ async fn authenticate(client: &mut Client, inner: &Inner) -> Result<(), Failure>
     }
 }
 
-/// What `/version` says of the member itself.
+/// Returns the version of the member itself from the page `/version`.
 fn server_version(page: &str) -> Option<String> {
     let versions: BTreeMap<String, String> = serde_json::from_str(page).ok()?;
     versions.get("etcdserver").cloned()
 }
 
-/// A failure before the request itself: whatever became of the preliminary one, ours was not sent.
+/// Converts a failure of a preliminary request to one of the actual request, which was certainly not sent.
 fn not_sent(failure: &Failure) -> Failure {
     match failure {
         Failure::NotSent(text)

@@ -1,4 +1,4 @@
-//! How a daemon is told where its store is: the same flags for all of them.
+//! The command-line flags for the connection to etcd, the same for all daemons.
 
 use super::Config;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// How the store is reached.
+    /// Returns the settings of the etcd client.
     pub fn config(&self) -> Config {
         Config {
             endpoints: self.etcd_endpoints.clone(),

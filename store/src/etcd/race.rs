@@ -1,4 +1,4 @@
-//! One request over several members: the preferred one first, another when it fails or is slow, all of it bounded in time.
+//! A request to several members: the preferred one first, another if it fails or is slow, all within a time limit.
 
 use super::Inner;
 use super::failure::Failure;
@@ -9,28 +9,31 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// How many attempts may reach the store for one request.
+/// Maximum number of attempts of one request that may reach etcd.
 pub(super) const MAX_ATTEMPTS: usize = ha_api_types::timing::ATTEMPTS as usize;
 
 /// A request as it is sent to one member.
 pub(super) type Call<T> =
     Arc<dyn Fn(Client) -> BoxFuture<'static, Result<T, etcd_client::Error>> + Send + Sync>;
 
-/// Whether a request may be under way more than once.
+/// Whether several attempts of a request may reach etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// Another attempt runs beside one that is slow, and after one that failed without an answer.
+    /// Another attempt runs in parallel with a slow one, and after one that failed without an answer.
     Freely,
-    /// Only after attempts that certainly did not reach the store.
+    /// Another attempt runs only after attempts that certainly did not reach etcd.
     Unsent,
 }
 
-/// Runs a request. `judge` sees how each attempt ends, with the number of attempts that are still running or ended without
-/// saying what became of them, and says whether that settles it. The error is the last failure when nothing did; it is
-/// [`Failure::Unknown`] if any attempt may have been carried out.
+/// Runs a request.
 ///
-/// Guarantees: an attempt that is slower than the attempt timeout gets another one beside it on the next member, and may
-/// still answer; at most [`MAX_ATTEMPTS`] attempts that may have reached the store; an end after as many attempt timeouts.
+/// `judge` receives the result of each attempt, and the number of unresolved attempts: those that are running or ended
+/// with an unknown outcome. It returns `Break` if that settles the request. If no attempt settles the request, the
+/// error is the last failure, or [`Failure::Unknown`] if any attempt may have been applied.
+///
+/// Guarantees: if an attempt is slower than the attempt timeout, another one starts in parallel on the next member,
+/// and the slow one may still answer. At most [`MAX_ATTEMPTS`] attempts may have reached etcd. The request ends after
+/// as many attempt timeouts.
 pub(super) async fn race<T: Send + 'static, R>(
     inner: &Arc<Inner>,
     call: Call<T>,
@@ -47,7 +50,7 @@ pub(super) async fn race<T: Send + 'static, R>(
     let mut unknown = 0;
     let mut last = Failure::NotSent("no member was tried".to_owned());
     let mut running = FuturesUnordered::new();
-    // Each member may turn a request away without cost to the others.
+    // Each member may reject a request, at no cost for the attempts on the others.
     let most = MAX_ATTEMPTS + inner.members.len();
     loop {
         let attempts = match repeat {
@@ -102,8 +105,8 @@ pub(super) async fn race<T: Send + 'static, R>(
     }
 }
 
-/// One attempt on one member. A token that has expired is replaced and the attempt made again: it was turned away before
-/// it was proposed.
+/// Makes one attempt on one member. After the error of an expired token, it authenticates and tries again: the request
+/// was rejected before it was proposed.
 fn attempt<T: Send + 'static>(
     inner: Arc<Inner>,
     index: usize,

@@ -1,32 +1,36 @@
-//! What a conflict means when an earlier attempt of the same transaction is unknown: perhaps that attempt is the reason.
+//! Meaning of a conflict after an earlier attempt of the same transaction with an unknown outcome: that attempt may be
+//! the cause of the conflict.
 //!
-//! The conflicting attempt reads, atomically with its guards, the keys that they name. From that:
+//! The conflicting attempt reads the guarded keys atomically with its guards. There are three results:
 //!
-//! - **Applied**: every written key looks exactly as this transaction leaves it, all at one revision that is newer than
-//!   every revision it was built on, and one of them holds a lease. A lease belongs to one process, and a process has one
-//!   write outstanding for a key, so nobody else can have written that. Without a lease somebody else may have written the
-//!   very same (a new leader that came to the same conclusion): that proves nothing of *this* transaction's guards.
-//! - **Not applied, now or ever**: a written key is still at the revision of its `Unchanged` guard, so the transaction was
-//!   not applied so far; and an `Unchanged` or `Created` guard is broken, which no later write can mend because revisions
-//!   only grow, so a copy that arrives late conflicts too. (A broken `Absent` can be mended by a delete: no proof.)
-//! - **Open**: everything else. Reported as unknown; who wrote reads again and knows what it meant to write.
+//! - **Applied**: every written key looks exactly as this transaction leaves it. All are at one revision that is newer
+//!   than every guarded revision, and one of them has a lease. A lease belongs to one process, which has at most one
+//!   write in progress for each key. So no other process can have written that. Without a lease, another process may
+//!   have written the same values, for example a new leader with the same conclusion. That does not prove that *this*
+//!   transaction's guards held.
+//! - **Not applied, now or later**: a written key is still at the revision of its `Unchanged` guard, so the
+//!   transaction was not applied so far. In addition, an `Unchanged` or `Created` guard is violated. Revisions only
+//!   grow, so no later write can make that guard hold again, and a late copy conflicts too. (A violated `Absent` may
+//!   hold again after a delete, so it is no proof.)
+//! - **Open**: everything else. The outcome is reported as unknown; the writer reads again and knows what it wanted to
+//!   write.
 
 use crate::transaction::{Entry, Guard, LeaseId, Transaction, Write};
 use ha_api_types::record::Revision;
 use std::collections::BTreeMap;
 
-/// The verdict on the attempts before the conflict.
+/// Result for the attempts before the conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resolution {
-    /// One was applied, at this revision.
+    /// One attempt was applied, at this revision.
     Applied(Revision),
-    /// None was, and none will be.
+    /// No attempt was applied, and none will be.
     NotApplied,
-    /// No proof of either.
+    /// Neither can be proven.
     Open,
 }
 
-/// Judges by the guarded keys as the conflict found them; a key that is not in `found` does not exist.
+/// Determines the result from the guarded keys that the conflict found; a key that is not in `found` does not exist.
 pub(super) fn resolve(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Resolution {
     if transaction.writes().is_empty() {
         return Resolution::NotApplied;
@@ -43,8 +47,8 @@ pub(super) fn resolve(transaction: &Transaction, found: &BTreeMap<String, Entry>
     if untouched && broken_for_good { Resolution::NotApplied } else { Resolution::Open }
 }
 
-/// The verdict once every attempt has ended, so that no copy arrives later: a written key that is still at the revision of its
-/// `Unchanged` guard is proof enough that the transaction was not applied.
+/// Determines the result after every attempt has ended, so that no copy arrives later. Then a written key that is
+/// still at the revision of its `Unchanged` guard proves that the transaction was not applied.
 pub(super) fn resolve_ended(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Resolution {
     if is_untouched(transaction, found) {
         return Resolution::NotApplied;
@@ -56,7 +60,7 @@ fn is_untouched(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> b
     transaction.leaves_untouched(|key| found.get(key).map(|entry| entry.mod_revision))
 }
 
-/// The revision at which the whole transaction was applied, if that is beyond doubt.
+/// Returns the revision at which the whole transaction was certainly applied.
 fn stands(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Option<Revision> {
     let mut applied_at: Option<Revision> = None;
     let mut leased = false;
@@ -124,7 +128,7 @@ mod tests {
             .guard("fence", Guard::Unchanged(3));
         let fence = entry("fence", 0, 3, 3, 0);
         check(&heartbeat, &[entry("alive", 2, 5, 8, 9), fence.clone()], Resolution::Applied(8));
-        // Another value, another lease, another life of the key: not this write.
+        // Another value, another lease, or a key that was created again: not this write.
         check(&heartbeat, &[entry("alive", 3, 5, 8, 9), fence.clone()], Resolution::Open);
         check(&heartbeat, &[entry("alive", 2, 5, 8, 1), fence.clone()], Resolution::Open);
         check(&heartbeat, &[entry("alive", 2, 8, 8, 9), fence], Resolution::Open);

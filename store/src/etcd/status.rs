@@ -1,4 +1,4 @@
-//! What every member says of itself: for `hactl status`, the metrics and the version check.
+//! The status of every member: for `hactl status`, the metrics and the version check.
 
 use super::Inner;
 use super::failure::Failure;
@@ -8,54 +8,58 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// One member. The settings of automatic compaction (`--auto-compaction-mode`, `--auto-compaction-retention`) cannot be read
-/// from a member at all; what can be is when it was last compacted, and up to where. With authentication on, only root may
-/// ask for the status: then it comes from the metrics page, which has neither raft term nor alarms.
+/// Status of one member.
+///
+/// A member does not report its settings of automatic compaction (`--auto-compaction-mode`,
+/// `--auto-compaction-retention`). It only reports when, and up to which revision, it was last compacted. With
+/// authentication on, only root may request the status. Then the status comes from the metrics page, which has neither
+/// the raft term nor alarms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberStatus {
-    /// Its client URL, as configured.
+    /// Client URL of the member, as configured.
     pub endpoint: String,
-    /// It answered within the attempt timeout.
+    /// `true` if the member answered within the attempt timeout.
     pub reachable: bool,
-    /// Why not, or what is wrong with it (too old, no leader, alarms are listed apart).
+    /// Reason why the member is unreachable, or a problem of the member (too old, no leader). Alarms are in `alarms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Its version.
+    /// etcd version of the member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Its id, hexadecimal, as etcdctl prints it.
+    /// Id of the member, hexadecimal, as printed by etcdctl.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member_id: Option<String>,
-    /// It says that it is the leader.
+    /// `true` if the member reports that it is the leader.
     pub leader: bool,
-    /// It does not vote.
+    /// `true` if the member is a learner, which does not vote.
     pub learner: bool,
-    /// Its raft term: the members agree on it, unless one is cut off.
+    /// Raft term of the member; all members have the same, unless one is isolated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raft_term: Option<u64>,
-    /// The revision up to which it has applied writes.
+    /// Revision up to which the member has applied writes.
     pub revision: i64,
-    /// The size of its database file, bytes.
+    /// Size of the database file in bytes.
     pub database_size_bytes: i64,
-    /// What of it is in use, bytes; a large difference asks for a defragmentation.
+    /// Used part of the database file in bytes; a large difference from the size calls for a defragmentation.
     pub database_used_bytes: i64,
-    /// The size at which it takes no more writes, bytes; `None`: it does not tell.
+    /// Size in bytes at which the member refuses writes; `None` if it does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<i64>,
-    /// When it was last compacted, seconds since 1970; `None`: never since it started, or it does not tell.
+    /// Time of the last compaction in seconds since 1970; `None` if there was none since the start, or it is not
+    /// reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compacted_at_seconds: Option<i64>,
-    /// Up to which revision it was compacted.
+    /// Revision up to which the member was compacted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compacted_revision: Option<i64>,
-    /// Alarms in force, in etcd's words (NOSPACE, CORRUPT).
+    /// Active alarms by their etcd names (NOSPACE, CORRUPT).
     pub alarms: Vec<String>,
-    /// How long it took to answer, milliseconds.
+    /// Time until the answer, in milliseconds.
     pub answer_ms: u64,
 }
 
-/// Asks every member at once.
+/// Requests the status of all members in parallel.
 pub(super) async fn status(inner: &Arc<Inner>) -> Vec<MemberStatus> {
     futures::future::join_all((0..inner.members.len()).map(|index| member_status(inner, index))).await
 }
@@ -69,13 +73,13 @@ async fn member_status(inner: &Arc<Inner>, index: usize) -> MemberStatus {
             Ok(response) => status.take_response(&response),
             Err(failure) => {
                 let problem = failure.to_string();
-                // An answer that says no is an answer.
+                // A refusal is an answer too.
                 status.reachable = matches!(failure, Failure::Refused(_)) || problem.contains("no leader");
                 status.problem = Some(problem);
             }
         }
         status.answer_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // What only the metrics tell, and all that there is when only root may ask for the rest.
+        // Some values are only in the metrics; and if only root may request the status, all values come from there.
         if status.reachable
             && let Ok(page) = member.page(inner, "/metrics").await
         {

@@ -1,7 +1,7 @@
-//! The oldest versions of etcd that are good enough, and the sentence that refuses the others.
+//! The oldest supported versions of etcd, and the error message for older ones.
 
-/// Refuses a member whose version has defects that matter here (leases, stale reads, authorization); the error is the
-/// whole sentence.
+/// Checks that a version does not have the known defects (leases, stale reads, authorization). The error is the whole
+/// message.
 pub(super) fn check_version(endpoint: &str, version: &str) -> Result<(), String> {
     if is_good_enough(version) {
         return Ok(());
@@ -12,13 +12,13 @@ pub(super) fn check_version(endpoint: &str, version: &str) -> Result<(), String>
     ))
 }
 
-/// Whether a member of this version has defects that matter here. One whose version is not known is not judged.
+/// Returns `true` if this version has known defects; `false` for an empty, that is, unknown version.
 pub fn is_too_old(version: &str) -> bool {
     !version.is_empty() && !is_good_enough(version)
 }
 
 fn is_good_enough(version: &str) -> bool {
-    // A pre-release of a version comes before it; what follows a plus comes with it.
+    // A pre-release precedes its version; build metadata after a plus sign is ignored.
     let without_build = version.split('+').next().unwrap_or_default();
     let (numbers, is_prerelease) = match without_build.split_once('-') {
         Some((numbers, _)) => (numbers, true),

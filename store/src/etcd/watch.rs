@@ -1,9 +1,9 @@
-//! Watching: several selectors on one stream, complete up to each revision that it names, silent never for long.
+//! Watches: several selectors on one stream, complete up to each reported revision.
 //!
-//! The server is asked for its progress regularly, so that a member that has stopped (or was cut off without a word) is
-//! noticed: a watch that hears nothing for [`SILENT_PERIODS`] periods ends with an error. With several selectors the events
-//! of one revision come as several messages; they are held until the server says that all watches of the stream are
-//! complete up to there, which it is asked at once.
+//! The client regularly requests the progress from the server, to detect a member that has stopped or is isolated: a
+//! watch without a message for [`SILENT_PERIODS`] periods ends with an error. With several selectors, the events of
+//! one revision come in several messages. They are held until the server reports that all watches of the stream are
+//! complete up to that revision. The client requests this report immediately.
 
 use super::Inner;
 use super::failure::Failure;
@@ -18,14 +18,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// After how many periods without any message a watch counts as broken. A period is the attempt timeout.
+/// Number of periods without a message after which a watch counts as failed. A period is the attempt timeout.
 const SILENT_PERIODS: u32 = 3;
-/// How soon the server is asked again for its progress while events are held: it does not answer while it catches up.
+/// Interval between requests for the progress while events are held: the server does not answer while it catches up.
 const HELD_PERIOD: Duration = Duration::from_millis(20);
-/// The watch id of an answer that speaks for all watches of a stream.
+/// Watch id of an answer that applies to all watches of a stream.
 const ALL_WATCHES: i64 = -1;
 
-/// The changes of the keys under the selectors, from a revision on.
+/// Returns the changes of the keys under the selectors, from a revision on.
 pub(super) fn watch(
     inner: Arc<Inner>,
     selectors: Vec<String>,
@@ -46,7 +46,7 @@ pub(super) fn watch(
                 Err(failure) => {
                     inner.avoid(opened.member);
                     if let Failure::TokenExpired(_) = failure {
-                        // The next watch needs a new token; a failure to get one will show there.
+                        // The next watch needs a new token; a failure to get one is reported there.
                         let _ = inner.members[opened.member].authenticate_again(&inner).await;
                     }
                     yield Err(failure.into_store_error());
@@ -63,7 +63,7 @@ struct Opened {
     member: usize,
     sender: WatchRequestSender,
     responses: WatchResponseStream,
-    /// Several selectors: events are held until they are complete.
+    /// `true` for several selectors, whose events are held until they are complete.
     several: bool,
     held: BTreeMap<(Revision, String), Change>,
     heard_at: Instant,
@@ -129,7 +129,7 @@ async fn open_on(
         inner.accept(response.header()).map_err(fail)?;
         check_response(&response)?;
         created += usize::from(response.created());
-        // A watch that was created first may already deliver.
+        // A watch that was created earlier may already deliver events.
         held.extend(changes(&response));
     }
     let now = Instant::now();
@@ -184,7 +184,7 @@ impl Opened {
         self.held.extend(changes(response));
         let newest = self.held.last_key_value().map(|((revision, _), _)| *revision);
         if !self.several {
-            // One watch: events arrive in order, and those of one revision in one message.
+            // A single watch delivers its events in order, and all events of one revision in one message.
             if let Some(revision) = newest {
                 return Ok(self.release(revision));
             }
@@ -200,7 +200,7 @@ impl Opened {
         Ok(None)
     }
 
-    /// What is held up to a revision.
+    /// Returns the held events up to a revision.
     fn release(&mut self, revision: Revision) -> Option<WatchItem> {
         let later = self.held.split_off(&(revision + 1, String::new()));
         let complete = std::mem::replace(&mut self.held, later);
@@ -209,7 +209,7 @@ impl Opened {
     }
 }
 
-/// Whether the server still carries out the watch.
+/// Returns an error if the server has ended the watch.
 fn check_response(response: &WatchResponse) -> Result<(), Failure> {
     if response.compact_revision() > 0 {
         return Err(Failure::Compacted(response.compact_revision()));

@@ -1,11 +1,11 @@
-//! The reflector against a store that lies, fails and falls behind as the tests tell it.
+//! Tests of the reflector with a store that returns wrong data, fails and falls behind.
 
 use super::*;
 use crate::memory::MemoryStore;
 use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
 use std::sync::Mutex;
 
-/// The in-memory store, whose reads and watches can be made to fail.
+/// The in-memory store, with reads and watches that can be made to fail.
 #[derive(Clone, Default)]
 struct Faulty {
     store: MemoryStore,
@@ -14,17 +14,17 @@ struct Faulty {
 
 #[derive(Default)]
 struct Faults {
-    /// The next listings fail.
+    /// Number of next listings that fail.
     lists_failing: u32,
-    /// Changes of this key are not told.
+    /// Key whose changes are not reported.
     swallowed: Option<String>,
-    /// Every item is told twice.
+    /// `true` to report every item twice.
     doubled: bool,
     lists: u32,
     watches: Vec<Revision>,
-    /// Ends the watches that are open.
+    /// Ends all open watches when notified.
     cut: Arc<Notify>,
-    /// Listings wait for this while it is there.
+    /// If set, listings wait for this.
     held: Option<Arc<Notify>>,
 }
 
@@ -230,7 +230,7 @@ async fn a_refresh_is_not_older_than_its_request() {
     let faulty = Faulty::default();
     let (refresher, mut items) = start(&faulty);
     synced(&mut items).await;
-    // A listing that was read before the request is still under way: it does not answer the request.
+    // A listing that was read before the request is still in progress: it does not answer the request.
     let held = Arc::new(Notify::new());
     faulty.with(|faults| faults.held = Some(held.clone()));
     let first = refresher.request();
@@ -295,7 +295,7 @@ async fn a_store_that_went_back_is_taken_as_it_is() {
     assert_eq!(changed(&mut items).await, vec![("a/3".to_owned(), next)]);
 }
 
-/// A store that is replaced by another one under its users, as a restored backup is.
+/// A store that is replaced while it is in use, as by a restore of a backup.
 #[derive(Clone)]
 struct Swapped {
     now: Arc<Mutex<Faulty>>,

@@ -22,12 +22,12 @@ impl Authority {
         Authority { certificate, issuer: Issuer::new(parameters, key) }
     }
 
-    /// Writes its certificate.
+    /// Writes the certificate of the authority.
     pub(crate) fn write(&self, file: &Path) {
         std::fs::write(file, &self.certificate).expect("a file");
     }
 
-    /// Writes NAME.pem and NAME.key for a server on these addresses, or a client.
+    /// Writes NAME.pem and NAME.key for a server at these addresses, or for a client.
     pub(crate) fn issue(&self, folder: &Path, name: &str, addresses: &[String]) {
         let mut parameters = CertificateParams::new(addresses.to_vec()).expect("addresses");
         parameters.distinguished_name.push(DnType::CommonName, name);

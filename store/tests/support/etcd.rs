@@ -1,4 +1,4 @@
-//! Real etcd for tests: found, started, stopped, killed; always on addresses of its own.
+//! Real etcd for tests: searched, started, stopped and killed, at addresses that no other test uses.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The program: `$ETCD`, a new enough one on PATH, the cache that `./dev/setup` fills; else a failure that says so.
+/// Returns the etcd program: `$ETCD`, a supported version in PATH, or the cache of `./dev/setup`; otherwise fails with
+/// a hint.
 pub(crate) fn find_etcd() -> PathBuf {
     if let Some(named) = std::env::var_os("ETCD") {
         return PathBuf::from(named);
@@ -36,7 +37,7 @@ fn is_new_enough(program: &Path) -> bool {
     }
 }
 
-/// Runs etcdctl against a member.
+/// Runs etcdctl with a member.
 pub(crate) fn etcdctl(endpoint: &str, arguments: &[&str]) -> Result<String, String> {
     let beside = find_etcd().with_file_name("etcdctl");
     let program = std::env::var_os("ETCDCTL").map_or(beside, PathBuf::from);
@@ -53,19 +54,19 @@ pub(crate) fn etcdctl(endpoint: &str, arguments: &[&str]) -> Result<String, Stri
     }
 }
 
-/// Where a member tells its health, with or without TLS on the other ports.
+/// Port at which a member reports its health, with or without TLS on the other ports.
 const METRICS_PORT: u16 = 2381;
 
-/// What differs from a plain member.
+/// Options of a cluster.
 #[derive(Clone, Default)]
 pub(crate) struct Flags {
-    /// Certificate authority, certificate and key of the members; clients must show a certificate too.
+    /// Certificate authority, certificate and key of the members; clients then need a certificate too.
     pub(crate) tls: Option<(PathBuf, PathBuf, PathBuf)>,
-    /// More arguments.
+    /// Additional arguments.
     pub(crate) more: Vec<String>,
 }
 
-/// A cluster of etcd members in a folder of its own. Dropping it ends them.
+/// A cluster of etcd members in its own directory. Dropping it ends the members.
 pub(crate) struct Cluster {
     members: Vec<Member>,
     _folder: tempfile::TempDir,
@@ -79,7 +80,7 @@ struct Member {
     process: Option<Child>,
 }
 
-/// Loopback addresses that no other process of these tests uses: 127.A.B.C by process id and a counter.
+/// Returns loopback addresses that no other process of these tests uses: 127.A.B.C from the process id and a counter.
 pub(crate) fn addresses(count: u32) -> Vec<String> {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let first = NEXT.fetch_add(count, Ordering::Relaxed);
@@ -90,12 +91,12 @@ pub(crate) fn addresses(count: u32) -> Vec<String> {
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until its members serve clients.
+    /// Starts a cluster, and waits until its members serve clients.
     pub(crate) fn start(size: u32, flags: &Flags) -> Cluster {
         Cluster::start_on(&addresses(size), flags)
     }
 
-    /// The same on addresses that a certificate names.
+    /// Does the same at addresses that a certificate contains.
     pub(crate) fn start_on(addresses: &[String], flags: &Flags) -> Cluster {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let peers: Vec<String> = addresses
@@ -143,23 +144,24 @@ impl Cluster {
         cluster
     }
 
-    /// The members' client URLs.
+    /// Returns the members' client URLs.
     pub(crate) fn endpoints(&self) -> Vec<String> {
         self.members.iter().map(|member| format!("{}://{}:2379", member.scheme, member.address)).collect()
     }
 
-    /// SIGKILL.
+    /// Kills a member by SIGKILL.
     pub(crate) fn kill(&mut self, index: usize) {
         self.members[index].end();
     }
 
-    /// Starts a member that was killed, and waits until it answers what needs no majority.
+    /// Starts a killed member, and waits until it answers requests that need no majority.
     pub(crate) fn restart(&mut self, index: usize) {
         self.members[index].start();
         self.members[index].wait_until("/health?serializable=true");
     }
 
-    /// SIGSTOP: it keeps its connections and answers nothing. Each of its threads stands still when this returns.
+    /// Stops a member by SIGSTOP: it keeps its connections and answers nothing. On return, all its threads have
+    /// stopped.
     pub(crate) fn pause(&self, index: usize) {
         self.members[index].signal("STOP");
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -169,7 +171,7 @@ impl Cluster {
         }
     }
 
-    /// SIGCONT.
+    /// Resumes a member by SIGCONT.
     pub(crate) fn resume(&self, index: usize) {
         self.members[index].signal("CONT");
     }
@@ -189,8 +191,8 @@ impl Member {
         self.process = Some(process);
     }
 
-    /// Waits until the member calls itself healthy at this path. That it listens is not enough: it accepts connections before
-    /// it has a leader, and answers nothing on them until then.
+    /// Waits until the member reports itself healthy at this path. An open port is not enough: the member accepts
+    /// connections before it has a leader, and answers nothing on them until then.
     fn wait_until(&self, path: &str) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !self.is_healthy(path).unwrap_or(false) {
@@ -215,7 +217,7 @@ impl Member {
         assert!(status.is_ok_and(|status| status.success()), "kill -{signal}");
     }
 
-    /// Whether every thread has taken the signal: sending it only asks.
+    /// Returns `true` if every thread has stopped: kill returns before the signal takes effect.
     fn stands_still(&self) -> bool {
         let process = self.process.as_ref().expect("a running member");
         let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).expect("a running member");

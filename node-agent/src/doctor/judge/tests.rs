@@ -1,4 +1,4 @@
-//! Machines, and what is said of them.
+//! Tests of the checks: machines, and the expected results.
 
 use super::*;
 use crate::doctor::{ManagerSettings, Owner, TimeDaemon};
@@ -6,7 +6,7 @@ use crate::watchdog::protocol::{DeviceFacts, DeviceKind, Name, Privileges};
 use ha_api_types::check::Verdict;
 use ha_api_types::record::{SleepProtection, WatchdogTest};
 
-/// A machine of which there is nothing to say.
+/// A machine without problems.
 #[derive(Clone)]
 struct Machine {
     facts: MachineFacts,
@@ -54,7 +54,7 @@ fn judged(machine: &Machine) -> Vec<Check> {
     judge(&machine.facts, &machine.watchdog, &machine.daemon, &machine.circumstances)
 }
 
-/// One thing is changed; exactly this check says so, with this in what was seen and this in the line that mends it.
+/// Makes one change to a machine without problems, and expects only this check to report a problem, with these texts.
 fn check(change: impl Fn(&mut Machine), name: &str, verdict: Verdict, seen: &str, help: &str) {
     let mut machine = well();
     change(&mut machine);

@@ -1,36 +1,36 @@
-//! What agent and supervisor tell each other.
+//! Messages between the agent and the supervisor.
 
 use crate::driver::program::order::{LaunchFailure, LaunchOrder, Record};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What the supervisor is to do: its standard input, the locked order file.
+/// Order to the supervisor, read from its standard input, which is the locked order file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SupervisorOrder {
-    /// The resource, for the journal.
+    /// Resource name, for the journal.
     pub(super) resource: String,
-    /// The resource's uid.
+    /// Uid of the resource.
     pub(super) uid: String,
-    /// The boot.
+    /// Boot id of the node.
     pub(super) boot_id: String,
-    /// The service's folder.
+    /// Directory of the service.
     pub(super) folder: PathBuf,
-    /// The log is rotated when it is longer.
+    /// Size in bytes above which the log is rotated.
     pub(super) log_bytes_max: u64,
-    /// Whether the output also goes to the journal of systemd.
+    /// `true` if the output is also sent to the systemd journal.
     pub(super) journal: bool,
-    /// The service's environment.
+    /// Environment of the service: names and values.
     pub(super) environment: Vec<(String, String)>,
-    /// The main process.
+    /// Order to launch the main process.
     pub(super) launch: LaunchOrder,
 }
 
-/// What the supervisor tells the agent, once.
+/// The supervisor's only answer to the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Report {
     /// The program was executed.
     Started(Record),
-    /// It was not; nothing runs.
+    /// The program was not executed; no process of the service runs.
     Failed(LaunchFailure),
 }

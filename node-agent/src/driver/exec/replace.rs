@@ -1,4 +1,4 @@
-//! The replaceSecondary command: it runs beside the service, of either kind, and is found and ended apart from it.
+//! The replaceSecondary command: its processes are separate from the service's, and are found and ended separately.
 
 use super::Context;
 use super::script::working_directory;
@@ -10,7 +10,7 @@ use crate::driver::program::{broken, failed};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceDefinition;
 
-/// Runs the command: exit 0 says that the new secondary is in use. What an earlier run has left is ended first.
+/// Runs the command, and ends leftovers of an earlier run first. Exit status 0 means that the new secondary is in use.
 pub(super) async fn replace(
     context: &Context,
     service: &ServiceDefinition,
@@ -53,13 +53,14 @@ pub(super) async fn replace(
     }
 }
 
-/// Ends what is left of the command and of all that it has started, also by an agent that has ended.
+/// Ends the command and all processes that it has started, including those of an earlier agent.
 pub(super) async fn end(context: &Context, service: &ServiceDefinition) -> Result<(), DriverFailure> {
     let mark = mark(context, service);
     clear(|| Search { variable: MARK, mark: mark.clone(), cgroups: Vec::new(), record: None }).await
 }
 
-/// Not the service's own mark: a look for the service must not find the command, and the end of one is not that of the other.
+/// Returns the mark of the command's processes. The mark differs from the service's, so that a search for the service
+/// does not find the command, and ending one does not end the other.
 fn mark(context: &Context, service: &ServiceDefinition) -> String {
     context.programs.folder_of(&service.name).path().join("replacement").display().to_string()
 }

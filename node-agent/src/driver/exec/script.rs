@@ -1,4 +1,4 @@
-//! Start, stop, monitor and migrate commands: short programs that manage a service which lives on its own.
+//! Services that are managed by start, stop, monitor and migrate commands.
 
 use super::{Context, watch};
 use crate::core::DriverFailure;
@@ -16,17 +16,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// What a monitor command exits with when the service does not run; 0: it runs; anything else tells nothing.
+/// Exit status of a monitor command for a service that does not run. 0 means that it runs; any other status is
+/// unknown.
 const NOT_RUNNING: i32 = 7;
 
-/// For how long after a stop a monitor command may still see the service: a killed process has its pid until process 1
-/// takes note of its end.
+/// Time after a stop during which a monitor command may still report the service as running: a killed process keeps
+/// its pid until process 1 reaps it.
 const AFTERGLOW: Duration = Duration::from_secs(3);
-/// How often to ask it meanwhile.
+/// Interval between runs of the monitor command during that time.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The monitor command tells. A start command of an agent that has ended may still be under way, so *not running* is
-/// said only when nothing that a command started is left.
+/// Reports what the monitor command reports.
+///
+/// A start command of an earlier agent may still be in progress. So the result is `NotRunning` only if no process is
+/// left that a command started.
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, exec: &ExecSpec) -> Observed {
     let observed = monitor(context, service, exec).await;
     match &observed {
@@ -46,7 +49,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, e
     observed
 }
 
-/// Runs the start command, unless the monitor command says that the service runs.
+/// Runs the start command, unless the monitor command reports that the service runs.
 pub(super) async fn start(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -77,7 +80,7 @@ pub(super) async fn start(
     Ok(())
 }
 
-/// Runs the stop command; what outlasts it of the service's processes is killed.
+/// Runs the stop command, then kills the processes of the service that are left.
 pub(super) async fn stop(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -100,7 +103,7 @@ pub(super) async fn stop(
     confirm_stopped(context, service, exec, stopped.err()).await
 }
 
-/// Kills the service's processes, then lets the stop command clear up what is more than processes.
+/// Kills the service's processes, then runs the stop command to clean up everything else.
 pub(super) async fn kill(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -114,7 +117,7 @@ pub(super) async fn kill(
     confirm_stopped(context, service, exec, stopped.err()).await
 }
 
-/// Moves it live: exit 0 says that it runs on the target and not here.
+/// Live-migrates the service. Exit status 0 means that it runs on the target and not here.
 pub(super) async fn migrate(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -128,7 +131,7 @@ pub(super) async fn migrate(
     context.programs.clear_remains(service).await
 }
 
-/// Whether the monitor command says for certain that the service does not run.
+/// Returns `true` if the monitor command reports with certainty that the service does not run.
 pub(super) async fn says_not_running(
     context: &Context,
     service: &ServiceDefinition,
@@ -137,7 +140,7 @@ pub(super) async fn says_not_running(
     monitor(context, service, exec).await == Observed::NotRunning
 }
 
-/// Asks the monitor command.
+/// Runs the monitor command.
 pub(super) async fn monitor(context: &Context, service: &ServiceDefinition, exec: &ExecSpec) -> Observed {
     if exec.monitor.is_empty() {
         return Observed::Unknown("it has no monitor command".to_owned());
@@ -164,7 +167,7 @@ pub(super) async fn monitor(context: &Context, service: &ServiceDefinition, exec
     }
 }
 
-/// After a stop: nothing that the commands started may be left, and the monitor command must agree.
+/// Confirms a stop: no process that the commands started may be left, and the monitor command must agree.
 async fn confirm_stopped(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -189,9 +192,9 @@ async fn confirm_stopped(
 pub(super) struct Command<'a> {
     pub(super) program: &'a [String],
     pub(super) limit_ms: Millis,
-    /// `HA_TARGET`.
+    /// Value of `HA_TARGET`.
     pub(super) target: Option<&'a str>,
-    /// The group that what it starts shall live in.
+    /// Control group for the processes that the command starts.
     pub(super) cgroup: Option<ServiceCgroup>,
 }
 
@@ -223,7 +226,7 @@ impl Command<'_> {
         }
     }
 
-    /// Runs it. When this is dropped before its end, the program and its process group are killed.
+    /// Runs the command. Dropping the future before its end kills the program and its process group.
     pub(super) async fn run(
         self,
         context: &Context,
@@ -248,7 +251,6 @@ impl Command<'_> {
     }
 }
 
-/// Where the programs run.
 pub(super) fn working_directory(exec: &ExecSpec) -> PathBuf {
     exec.working_directory.as_deref().unwrap_or("/").into()
 }

@@ -27,27 +27,27 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// A process that ends sooner than this after its start has failed to start.
+/// Time after the start before which the end of a process counts as a failed start.
 const SETTLING: Duration = Duration::from_millis(100);
-/// How long a supervisor may be on its way (starting, or clearing up) before a probe says that it cannot tell.
+/// Time that a supervisor may spend starting or cleaning up before a probe reports an unknown state.
 const TRANSITION: Duration = Duration::from_secs(3);
-/// How long to wait before a monitor command is asked again while the service becomes ready: doubled each time, from
-/// the first to the second.
+/// First and longest delay before the monitor command runs again while the service becomes ready; the delay doubles
+/// each time.
 const READINESS: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
 
-/// How a service stands on this machine.
+/// State of a service on this node.
 enum Standing {
-    /// Nothing is left of it, and the lock that was taken sees to it that nothing comes.
+    /// No process of the service is left, and the lock that was taken prevents a new one.
     Empty(Lock),
-    /// Its main process lives, and so does its supervisor.
+    /// The main process and its supervisor are alive.
     Running(Record),
-    /// A supervisor is starting it, or clears up after it.
+    /// A supervisor is starting the service, or is cleaning up after it.
     Changing,
-    /// Its supervisor is gone, and yet something is left.
+    /// The supervisor is gone, but other processes of the service are left.
     Remains(Remains),
 }
 
-/// Whether it runs; a running one is watched from here on.
+/// Reports whether the service runs, and starts watching it if so.
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -> Observed {
     let until = Instant::now() + TRANSITION;
     loop {
@@ -72,7 +72,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
     }
 }
 
-/// Starts it, or adopts it when it runs.
+/// Starts the service, or adopts it if it already runs.
 pub(super) async fn start(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -116,7 +116,7 @@ async fn start_or_adopt(
                 return Ok(record);
             }
             Standing::Changing => sleep(LOOK).await,
-            // Never beside something old.
+            // A new process must not run in parallel with old ones.
             Standing::Remains(_) => context.programs.clear_remains(service).await?,
         }
     };
@@ -133,7 +133,8 @@ async fn start_or_adopt(
     }
 }
 
-/// Waits until it is confirmed: its monitor command exits 0, or without one it did not end at once.
+/// Waits until the service is confirmed: its monitor command exits 0, or, without one, its process does not end
+/// immediately.
 async fn ready(
     context: &Context,
     service: &ServiceDefinition,
@@ -162,7 +163,7 @@ async fn ready(
         ended = ended => {
             ended.map_err(|error| broken("its process cannot be watched", &error))?;
             if let Ok(Some(supervisor)) = record.supervisor.open() {
-                // It writes down how the process ended, and clears up after it.
+                // The supervisor records how the process ended, and cleans up after it.
                 let _ = timeout(TRANSITION, supervisor.ended()).await;
             }
             let folder = context.programs.folder_of(&service.name);
@@ -174,7 +175,7 @@ async fn ready(
     }
 }
 
-/// Stops it: its stop command or SIGTERM first, SIGKILL for everything after the time is up.
+/// Stops the service: by its stop command or SIGTERM, then by SIGKILL to all processes after `graceful_ms`.
 pub(super) async fn stop(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -188,14 +189,14 @@ pub(super) async fn stop(
             Ok(Standing::Running(record)) => {
                 ask_to_end(context, service, stop_command, &record, until, graceful_ms).await;
             }
-            // Nothing to ask, or nobody: what follows looks for itself.
+            // There is no process, or no supervisor, to ask. The kill below searches for all processes.
             Ok(Standing::Empty(_) | Standing::Changing | Standing::Remains(_)) | Err(_) => {}
         }
     }
     kill(context, service).await
 }
 
-/// Asks politely and waits until it has ended or the time is up.
+/// Runs the stop command or sends SIGTERM, and waits until the supervisor has ended or the time is over.
 async fn ask_to_end(
     context: &Context,
     service: &ServiceDefinition,
@@ -217,11 +218,11 @@ async fn ask_to_end(
     }
 }
 
-/// Kills everything of it; `Ok` once nothing is left.
+/// Kills all processes of the service. Returns `Ok` once none is left.
 pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
     context.programs.clear_remains(service).await?;
-    // For certain: the lock is free, so no supervisor is on its way either.
+    // If the lock is free, no supervisor is being started either.
     let until = Instant::now() + KILLING;
     loop {
         match context.standing(service).await {
@@ -264,7 +265,8 @@ async fn read_report(channel: UnixStream) -> Report {
 }
 
 impl Context {
-    /// How the service stands. Free of the lock means: no supervisor, not even one that is just being started.
+    /// Returns the state of the service. A free lock means that there is no supervisor, not even one that is being
+    /// started.
     async fn standing(&self, service: &ServiceDefinition) -> io::Result<Standing> {
         let lock = self.programs.folder_of(&service.name).lock_if_made()?;
         if matches!(lock, Lock::Held)
@@ -282,8 +284,8 @@ impl Context {
         })
     }
 
-    /// Starts the supervisor, which inherits the lock. Does not wait: from here on, dropping whoever called this leaves
-    /// a supervisor that a stop finds.
+    /// Starts the supervisor, which inherits the lock, without waiting for it. If the caller is dropped afterwards,
+    /// the supervisor remains, and a stop finds it.
     fn launch(&self, service: &ServiceDefinition, exec: &ExecSpec, lock: File) -> io::Result<UnixStream> {
         let folder = self.programs.folder_of(&service.name);
         folder.forget()?;
@@ -316,7 +318,7 @@ impl Context {
             .stdout(OwnedFd::from(theirs))
             .stderr(Stdio::null())
             .spawn()?;
-        // Only so that its status is taken when it ends; it is watched otherwise.
+        // Reaps the supervisor when it ends; its end is detected separately.
         tokio::spawn(async move { child.wait().await });
         Ok(ours)
     }

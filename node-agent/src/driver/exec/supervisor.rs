@@ -1,5 +1,5 @@
-//! The supervisor of one service: it outlives the agent, adopts every orphan of the service, keeps the exit status,
-//! and ends only when nothing of the service is left.
+//! The supervisor of one service. It outlives the agent, adopts every orphaned process of the service, records the
+//! exit status, and ends only when no process is left.
 
 use super::order::{Report, SupervisorOrder};
 use crate::driver::program::cgroup::ServiceCgroup;
@@ -26,10 +26,10 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-/// Reads a [`SupervisorOrder`] from the locked file that is the standard input, starts the main process, answers one
-/// [`Report`] on the standard output, and returns when nothing of the service is left.
+/// Reads a [`SupervisorOrder`] from the locked file on standard input, starts the main process, and writes one
+/// [`Report`] to standard output. Returns when no process of the service is left.
 pub(super) fn run() -> io::Result<()> {
-    // The lock of the service's folder: held, through this descriptor, until this process ends.
+    // The lock of the service's directory: held through this descriptor until this process ends.
     let mut lock = std::fs::File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let report = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
     launch::close_others(&[lock.as_raw_fd(), report.as_raw_fd()])?;
@@ -46,7 +46,7 @@ pub(super) fn run() -> io::Result<()> {
     let supervised =
         serde_json::from_slice(&text).map_err(io::Error::from).and_then(|order| begin(order, &report));
     if let Err(error) = supervised {
-        // Heard only as long as no other report was made.
+        // The agent reads this report only if no other was sent before.
         let failure = LaunchFailure::new(LaunchStep::Prepare, "its supervisor cannot work", &error);
         tell(&report, &Report::Failed(failure));
     }
@@ -56,24 +56,24 @@ pub(super) fn run() -> io::Result<()> {
 
 fn begin(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
     if let Some(cgroup) = &order.launch.cgroup {
-        // Only so that the agent's group may go away; the service's own part matters, and is joined by the launcher.
+        // Failure is harmless: joining only lets the agent's group be removed. The launcher joins the service's own
+        // group.
         let _ = ServiceCgroup::at(cgroup.clone()).join_as_supervisor();
     }
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(supervise(order, report))
 }
 
-/// What is supervised.
 struct Supervised {
     folder: ServiceFolder,
     record: Record,
     log: Log,
     journal: Option<Journal>,
-    /// The main process's end, once it was seen.
+    /// `true` once the end of the main process has been seen.
     ended: bool,
 }
 
 async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
-    // Before the first child: none of its ends is missed.
+    // Installed before the first child starts, so that the end of no child is missed.
     let mut child_ended = signal(SignalKind::child())?;
     let mut stop_signals =
         [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?];
@@ -87,7 +87,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
         record: started,
         ended: false,
     };
-    // The record is there before the program can run: nobody finds the program without it.
+    // The record is written before the program can run, so that a running program always has a record.
     supervised.folder.write_record(&supervised.record)?;
     let mut answer = Box::pin(launched(channel, order));
     let mut answered = None;
@@ -101,7 +101,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
                     || Report::Started(supervised.record.clone()),
                     |failure| Report::Failed(failure.clone()),
                 ));
-                // The agent waits for the end of this answer.
+                // The agent reads this answer until the end of the stream.
                 report.shutdown(Shutdown::Both).ok();
                 answered = Some(failure);
             }
@@ -112,7 +112,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
             _ = hangup.recv() => supervised.forward(),
             () = tokio::time::sleep(Duration::from_millis(20)), if supervised.ended => {}
         }
-        // What cannot be seen cannot be said to be gone, so a failed look is repeated.
+        // A failed search does not prove that no process is left, so it is repeated.
         if supervised.ended && answered.is_some() && supervised.clear().unwrap_or(false) {
             supervised.drain(&mut output, &mut buffer).await;
             return Ok(());
@@ -120,7 +120,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
     }
 }
 
-/// Starts the launcher, which waits for its order: nothing of the service runs yet.
+/// Starts the launcher, which waits for its order: no program of the service runs yet.
 fn start(order: &SupervisorOrder, output: OwnedFd, channel: UnixStream) -> io::Result<Record> {
     let child = Command::new("/proc/self/exe")
         .arg(LAUNCH)
@@ -140,7 +140,7 @@ fn start(order: &SupervisorOrder, output: OwnedFd, channel: UnixStream) -> io::R
     })
 }
 
-/// Gives the launcher its order; `None` once the program was executed.
+/// Sends the launcher its order. Returns `None` once the program was executed.
 async fn launched(channel: UnixStream, order: SupervisorOrder) -> Option<LaunchFailure> {
     let mut launch = order.launch;
     launch.supervisor = i32::try_from(std::process::id()).ok();
@@ -149,14 +149,14 @@ async fn launched(channel: UnixStream, order: SupervisorOrder) -> Option<LaunchF
     })
 }
 
-/// The agent may be gone: then the record says it all.
+/// Sends the report. A failure is ignored: if the agent has ended, the next one reads the record.
 fn tell(mut channel: &UnixStream, report: &Report) {
     if let Ok(text) = serde_json::to_vec(report) {
         let _ = channel.write_all(&text);
     }
 }
 
-/// Reads what the service prints; never returns once that has ended.
+/// Reads from the service's output; never returns once the output has ended.
 async fn read_some(output: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io::Result<usize> {
     match output {
         Some(output) => output.read(buffer).await,
@@ -179,7 +179,7 @@ impl Supervised {
         }
     }
 
-    /// Takes the status of every child that has ended, adopted ones too.
+    /// Reaps every child that has ended, including adopted ones.
     fn reap(&mut self) {
         loop {
             let (pid, message) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -193,18 +193,18 @@ impl Supervised {
             };
             if pid == Pid::from_raw(self.record.main.pid) && !self.ended {
                 self.ended = true;
-                // On a full disk the agent learns that it ended, but not how.
+                // If the disk is full, the agent learns that the process ended, but not how.
                 let _ = self.folder.write_ending(&Ending { main: self.record.main, message });
             }
         }
     }
 
-    /// Whoever asks the supervisor to end means the service.
+    /// Forwards a request to end: a signal to the supervisor is meant for the service.
     fn forward(&self) {
         let _ = self.record.main.signal(Signal::TERM);
     }
 
-    /// After the main process: kills what it left behind. True once nothing is left.
+    /// Kills what the main process left behind. Returns `true` once nothing is left.
     fn clear(&mut self) -> io::Result<bool> {
         self.reap();
         let cgroup = self.record.cgroup.clone().map(ServiceCgroup::at);
@@ -220,7 +220,7 @@ impl Supervised {
         Ok(below.is_empty() && members.is_empty())
     }
 
-    /// Takes what is still in the pipe; somebody outside may hold its other end, so not for ever.
+    /// Reads what is left in the pipe, for at most 1 s, because a process outside the service may hold the other end.
     async fn drain(&mut self, output: &mut Option<pipe::Receiver>, buffer: &mut [u8]) {
         let until = Instant::now() + Duration::from_secs(1);
         while output.is_some() {

@@ -1,4 +1,5 @@
-//! Watching running services: the kernel tells at once when a process ends; a monitor command is asked now and then.
+//! Watches of running services: the kernel reports the end of a process immediately; the monitor command runs at an
+//! interval.
 
 use super::{Context, script};
 use crate::core::DriverEvent;
@@ -9,20 +10,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long to wait, after the main process, for its supervisor to clear up and end.
+/// Time after the end of the main process for its supervisor to clean up and end.
 const CLEARING: Duration = Duration::from_secs(2);
 
-/// What tells one watch of a service from another: its uid, the supervised process, and the monitor command.
+/// Identity of a watch: uid of the service, supervised process, and monitor command.
 type Watched = (String, Option<Record>, Vec<String>);
 
-/// The watches of the driver.
 pub(super) type Watches = watches::Watches<Watched>;
 
-/// Watches a service from here on; `record`: its supervised process. Without one only the monitor command can tell.
+/// Starts to watch a service, unless it is already watched. Without a `record` of a supervised process, only the
+/// monitor command can detect the end of the service.
 pub(super) fn ensure(context: &Arc<Context>, service: &ServiceDefinition, record: Option<&Record>) {
     let monitor = service.driver.exec.as_ref().map(|exec| exec.monitor.clone()).unwrap_or_default();
     let watched = (service.uid.clone(), record.cloned(), monitor);
-    // The task must not keep the driver alive: it ends with it.
+    // A strong reference in the task would keep the driver alive.
     let watch = || watch(Arc::downgrade(context), service.clone(), record.cloned());
     context.watches.ensure(&service.name, watched, watch);
 }
@@ -41,7 +42,7 @@ async fn watch(driver: Driver, service: ServiceDefinition, record: Option<Record
         message = monitored(&driver, &service, record.is_some()) => message,
     };
     let Some(context) = driver.upgrade() else { return };
-    // The receiver is gone only when the agent is ending.
+    // Sending fails only when the agent is ending.
     let _ = context.events.send(DriverEvent::Exited {
         name: service.name,
         uid: service.uid,
@@ -50,14 +51,14 @@ async fn watch(driver: Driver, service: ServiceDefinition, record: Option<Record
     });
 }
 
-/// Returns how the main process ended, once its supervisor has cleared up after it.
+/// Returns how the main process ended, once its supervisor has cleaned up after it.
 async fn main_ended(driver: &Driver, service: &ServiceDefinition, record: &Record) -> String {
     let waited = async {
         if let Some(main) = record.main.open()? {
             main.ended().await?;
         }
         if let Some(supervisor) = record.supervisor.open()? {
-            // If it takes longer, whoever starts the service again waits for it.
+            // If cleaning up takes longer, the next start of the service waits for it.
             let _ = tokio::time::timeout(CLEARING, supervisor.ended()).await;
         }
         io::Result::Ok(())
@@ -72,8 +73,7 @@ async fn main_ended(driver: &Driver, service: &ServiceDefinition, record: &Recor
     ending.map_or_else(|| "its supervisor was killed".to_owned(), |ending| ending.message)
 }
 
-/// Returns when the monitor command says, twice in a row, that the service does not run. An answer that tells nothing
-/// changes nothing.
+/// Returns when the monitor command reports twice in a row that the service does not run. Unknown results are ignored.
 async fn monitored(driver: &Driver, service: &ServiceDefinition, supervised: bool) -> String {
     let Some(exec) = service.driver.exec.as_ref().filter(|exec| !exec.monitor.is_empty()) else {
         return std::future::pending().await;

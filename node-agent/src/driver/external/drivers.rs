@@ -1,4 +1,4 @@
-//! The drivers of third parties on this machine: where they lie, and what they say of themselves.
+//! The external drivers installed on this node: their executables and their descriptions.
 
 use super::protocol::Description;
 use std::collections::BTreeMap;
@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// The folders of drivers, and what is known of those in them.
+/// Directories of external drivers, with a cache of the drivers' descriptions.
 #[derive(Debug)]
 pub(super) struct Folders {
     folders: Vec<PathBuf>,
-    /// What they said, by their program; good for as long as it was not changed.
+    /// Description of each driver and the program's modification time at which it was read; valid until that time
+    /// changes.
     known: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<Description>)>>,
 }
 
@@ -20,7 +21,7 @@ impl Folders {
         Folders { folders, known: Mutex::default() }
     }
 
-    /// The program of a driver: in the first folder that has one.
+    /// Returns the driver's program, from the first directory that contains one.
     pub(super) fn program(&self, name: &str) -> Result<PathBuf, String> {
         let found = self.folders.iter().map(|folder| folder.join(name)).find(|path| is_program(path));
         found.ok_or_else(|| {
@@ -31,7 +32,7 @@ impl Folders {
         })
     }
 
-    /// The names of all, sorted.
+    /// Returns the sorted names of all drivers.
     pub(super) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for folder in &self.folders {
@@ -46,20 +47,19 @@ impl Folders {
         names
     }
 
-    /// The folders, for people.
+    /// Returns the directories as text for messages.
     pub(super) fn listed(&self) -> String {
         let listed: Vec<String> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
         listed.join(" or ")
     }
 
-    /// What a driver said of itself, if it is still the same program.
+    /// Returns the cached description of a driver if its program has not changed since.
     pub(super) fn known(&self, program: &Path) -> Option<Arc<Description>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (read_at, description) = known.get(program)?;
         (changed(program)? == *read_at).then(|| Arc::clone(description))
     }
 
-    /// Remembers it.
     pub(super) fn remember(&self, program: &Path, description: &Arc<Description>) {
         if let Some(changed) = changed(program) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What agent and a third party's driver say to each other (docs/external.md), and nothing of how.
+//! Messages of the protocol between the agent and an external driver (docs/external.md).
 
 use crate::core::{DriverFailure, Meter};
 use crate::driver::Sample;
@@ -9,37 +9,37 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The version of the protocol.
+/// Version of the protocol.
 const PROTOCOL: u32 = 1;
 
-/// What a driver can be asked.
+/// A request that the agent can send to a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Action {
-    /// What it is, and whether this node can serve it.
+    /// Return the driver's description, and whether this node can run its services.
     Describe,
-    /// Whether the service runs here.
+    /// Report whether the service runs on this node.
     Probe,
-    /// Start it, or leave it be when it runs.
+    /// Start the service, or do nothing if it already runs.
     Start,
-    /// Stop it gracefully.
+    /// Stop the service gracefully.
     Stop,
-    /// End it at once.
+    /// Kill the service immediately.
     Kill,
-    /// Target of a live migration: prepare.
+    /// Prepare to receive the service, on the target of a live migration.
     Receive,
-    /// Source of a live migration: move it.
+    /// Move the service, on the source of a live migration.
     Migrate,
-    /// Target of a live migration: the source has handed it over.
+    /// Take over the service that the source has handed over, on the target of a live migration.
     Arrive,
-    /// What it uses.
+    /// Return the service's resource usage.
     Measure,
-    /// Tell what happens to it, for as long as it is not ended.
+    /// Report events of the service until the process is ended.
     Monitor,
 }
 
 impl Action {
-    /// As in the protocol.
+    /// Returns the action's name in the protocol.
     pub(super) fn name(self) -> &'static str {
         match self {
             Action::Describe => "describe",
@@ -55,7 +55,7 @@ impl Action {
         }
     }
 
-    /// What a failure of it is called.
+    /// Returns the reason that is reported when the action fails.
     fn reason(self) -> Reason {
         match self {
             Action::Stop | Action::Kill => Reason::StopFailed,
@@ -80,19 +80,19 @@ pub(super) struct Request<'a> {
     pub(super) uid: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) settings: Option<&'a BTreeMap<String, Value>>,
-    /// For a move.
+    /// Node that the service leaves, for a live migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<&'a str>,
-    /// For a move.
+    /// Node that receives the service, for a live migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<&'a str>,
-    /// After so long it is killed; none for `monitor`.
+    /// Time in milliseconds after which the driver is killed; `None` for `monitor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeout_milliseconds: Option<Millis>,
 }
 
 impl<'a> Request<'a> {
-    /// A request without anything that only some have.
+    /// Returns a request without the fields that only some actions have.
     pub(super) fn new(action: Action, node: &'a str) -> Request<'a> {
         Request {
             protocol: PROTOCOL,
@@ -108,7 +108,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What an answer says.
+/// Result field of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Said {
@@ -119,21 +119,21 @@ enum Said {
     Failed,
 }
 
-/// An answer: one JSON object on the driver's standard output. Members that this version does not know are passed over.
+/// An answer: one JSON object on the driver's standard output. Unknown members are ignored.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer {
     result: Said,
     #[serde(default)]
     message: String,
-    /// Of a failure: where to try next.
+    /// Where to retry after a failure.
     #[serde(default)]
     class: Option<Class>,
     #[serde(flatten)]
     more: More,
 }
 
-/// What only some answers say.
+/// Members that only some answers have.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct More {
@@ -147,7 +147,7 @@ struct More {
     network_bytes: Option<u64>,
 }
 
-/// Where to try next, as the protocol spells it.
+/// Where to retry after a failure, as spelled in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Class {
@@ -157,44 +157,43 @@ enum Class {
     ConfigurationWrong,
 }
 
-/// What a driver says of itself.
+/// A driver's answer to `describe`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Description {
-    /// Its own version.
+    /// Version of the driver itself.
     pub(super) version: String,
-    /// The optional actions that it has.
+    /// Optional actions that the driver supports.
     pub(super) actions: Vec<Action>,
-    /// What it is given, as a JSON schema.
+    /// JSON schema of the driver's settings.
     pub(super) settings: Option<Value>,
 }
 
 impl Description {
-    /// Whether it has an optional action.
     pub(super) fn has(&self, action: Action) -> bool {
         self.actions.contains(&action)
     }
 }
 
-/// Something that happened, of a `monitor`.
+/// One line of the output of `monitor`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "event")]
 pub(super) enum Event {
-    /// The service ended without being told to.
+    /// The service ended without a request from the agent.
     #[serde(rename_all = "camelCase")]
     Exited {
-        /// How.
+        /// How the service ended.
         #[serde(default)]
         message: String,
-        /// With its own tool rather than by a crash.
+        /// `true` if an operator ended the service with the service's own tool; `false` after a crash.
         #[serde(default)]
         by_hand: bool,
     },
-    /// It runs without having been told to.
+    /// The service started without a request from the agent.
     Appeared,
 }
 
 impl Event {
-    /// Reads a line of a `monitor`.
+    /// Parses one line of the output of `monitor`.
     pub(super) fn parse(line: &str) -> Result<Event, String> {
         serde_json::from_str(line)
             .map_err(|error| format!("printed {}, which is no event: {error}", quoted(line)))
@@ -202,7 +201,7 @@ impl Event {
 }
 
 impl Answer {
-    /// Reads what a driver printed: one object, and nothing else.
+    /// Parses the output of a driver, which must be exactly one JSON object.
     pub(super) fn parse(action: Action, printed: &str) -> Result<Answer, String> {
         let name = action.name();
         let printed = printed.trim();
@@ -214,7 +213,7 @@ impl Answer {
         })
     }
 
-    /// To `describe`; otherwise why this node cannot serve it.
+    /// Interprets the answer to `describe`. The error is the reason why this node cannot run the driver's services.
     pub(super) fn description(self, file: &str) -> Result<Description, String> {
         match self.result {
             Said::Done => {}
@@ -234,7 +233,7 @@ impl Answer {
             Action::Measure,
             Action::Monitor,
         ];
-        // Of actions that this version does not know it makes no use.
+        // Unknown actions are ignored.
         let actions = optional
             .into_iter()
             .filter(|action| self.more.actions.iter().any(|known| known == action.name()));
@@ -245,7 +244,7 @@ impl Answer {
         })
     }
 
-    /// To `probe`.
+    /// Interprets the answer to `probe`.
     pub(super) fn observed(self) -> Observed {
         match self.result {
             Said::Running => Observed::Running,
@@ -255,7 +254,7 @@ impl Answer {
         }
     }
 
-    /// To an order.
+    /// Interprets the answer to a command.
     pub(super) fn done(self, action: Action) -> Result<(), DriverFailure> {
         let (class, message) = match self.result {
             Said::Done => return Ok(()),
@@ -271,7 +270,7 @@ impl Answer {
         Err(DriverFailure { class, reason, message })
     }
 
-    /// To `measure`.
+    /// Interprets the answer to `measure`.
     pub(super) fn sample(self, at: Mono) -> Option<Sample> {
         #[expect(
             clippy::cast_possible_truncation,
@@ -307,12 +306,12 @@ impl Answer {
     }
 }
 
-/// A failure that is not the driver's word.
+/// Returns a failure that the agent detected, in contrast to one that the driver reported.
 pub(super) fn failure(action: Action, message: &str) -> DriverFailure {
     crate::driver::program::failed(action.reason(), message)
 }
 
-/// What was printed, short enough for a message.
+/// Returns the output in quotes, shortened for a message.
 fn quoted(text: &str) -> String {
     const CHARACTERS: usize = 120;
     let short: String = text.chars().take(CHARACTERS).collect();

@@ -1,4 +1,4 @@
-//! What is done with a service by its driver: probe, start or adopt, stop, kill, move, measure.
+//! Commands for one service of an external driver: probe, start or adopt, stop, kill, move, measure.
 
 use super::protocol::{Action, Answer, Description, Request, failure};
 use super::{Context, ExternalSpec};
@@ -17,16 +17,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long a driver may take to say what it is, and what a service uses.
+/// Time limits of the driver's actions `describe` and `measure`.
 const DESCRIBE_MS: Millis = 5_000;
 const MEASURE_MS: Millis = 4_000;
-/// For how long after a stop a probe may still see the service, and how often it is asked meanwhile.
+/// Time after a stop during which a probe may still report the service as running, and the interval between these
+/// probes.
 const AFTERGLOW: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the driver may take to kill, or to clear up after everything was killed.
+/// Time limit for the driver to kill the service, or to clean up after its processes were killed.
 const KILL_MS: Millis = 20_000;
 
-/// One question or order for a driver, besides the service.
+/// One request to a driver, without the service.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     action: Action,
@@ -42,7 +43,7 @@ impl Asked<'_> {
 }
 
 impl Context {
-    /// What a driver says of itself; otherwise why this node cannot serve it.
+    /// Returns the description of a driver. The error is the reason why this node cannot run its services.
     pub(super) async fn description(&self, name: &str) -> Result<Arc<Description>, String> {
         let program = self.folders.program(name)?;
         if let Some(known) = self.folders.known(&program) {
@@ -64,7 +65,7 @@ impl Context {
             output: Output::Captured,
             dies_with_agent: false,
         };
-        // No resource has a colon in its name.
+        // The colon prevents a collision with resources: no resource name contains one.
         let end = self.programs.run(&format!("driver:{name}"), run, DESCRIBE_MS).await;
         let answer = answer(action, end).map_err(|failure| failure.message)?;
         let description = Arc::new(answer.description(name)?);
@@ -73,7 +74,8 @@ impl Context {
         Ok(description)
     }
 
-    /// Whether it runs; a running one is watched from here on, and one that may be told of when it appears.
+    /// Reports whether the service runs, and starts watching it. A stopped service is watched only if its driver
+    /// reports events.
     pub(super) async fn probe(self: &Arc<Context>, service: &ServiceDefinition) -> Observed {
         let observed = self.seen(service).await;
         match &observed {
@@ -84,7 +86,7 @@ impl Context {
         observed
     }
 
-    /// Whether it runs.
+    /// Reports whether the service runs.
     pub(super) async fn seen(&self, service: &ServiceDefinition) -> Observed {
         let observed = match named(service) {
             Ok(spec) => match self.folders.program(&spec.name) {
@@ -103,7 +105,7 @@ impl Context {
         if observed != Observed::NotRunning {
             return observed;
         }
-        // A start of an agent that has ended may still be under way.
+        // A start command of an earlier agent may still be in progress.
         match self.programs.remains(service).await {
             Ok(remains) if remains.is_empty() => {
                 self.programs.forget_begun(service);
@@ -117,7 +119,7 @@ impl Context {
         }
     }
 
-    /// Starts it, unless it runs.
+    /// Starts the service, unless it already runs.
     pub(super) async fn start(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.usable(service).await?;
         let runs = self.seen(service).await == Observed::Running;
@@ -141,7 +143,7 @@ impl Context {
         Ok(())
     }
 
-    /// Stops it; what outlasts the driver's stop of the service's processes is killed.
+    /// Stops the service. If the driver's `stop` fails, or leaves processes of the service, they are killed.
     pub(super) async fn stop(
         self: &Arc<Context>,
         service: &ServiceDefinition,
@@ -164,7 +166,7 @@ impl Context {
         }
     }
 
-    /// Kills the service's processes, then lets the driver kill or stop what is more than processes.
+    /// Kills the service's processes, then runs the driver's `kill` or `stop` to clean up everything else.
     pub(super) async fn kill(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.watches.end(&service.name);
         self.programs.clear_remains(service).await?;
@@ -178,7 +180,7 @@ impl Context {
         self.confirm_stopped(service, ended.err()).await
     }
 
-    /// After a stop: nothing that the driver started may be left, and its probe must agree.
+    /// Confirms a stop: no process that the driver started may be left, and its probe must agree.
     async fn confirm_stopped(
         self: &Arc<Context>,
         service: &ServiceDefinition,
@@ -204,7 +206,7 @@ impl Context {
         Err(failed(Reason::StopFailed, &format!("{why}{seen}")))
     }
 
-    /// Target of a move.
+    /// Prepares this node, the target of a live migration.
     pub(super) async fn receive(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let description = self.usable(service).await?;
         can_move(service, &description)?;
@@ -216,7 +218,7 @@ impl Context {
         self.order(service, Asked::plain(Action::Receive, service.timeouts.start_ms())).await
     }
 
-    /// Source of a move.
+    /// Live-migrates the service from this node to `target`.
     pub(super) async fn migrate(
         &self,
         service: &ServiceDefinition,
@@ -229,7 +231,7 @@ impl Context {
         self.order(service, Asked { target: Some(target), ..asked }).await
     }
 
-    /// Target of a move, once the source has handed it over.
+    /// Takes over the service on this node, the target of a live migration, once the source has handed it over.
     pub(super) async fn arrive(
         &self,
         service: &ServiceDefinition,
@@ -244,7 +246,7 @@ impl Context {
         self.order(service, Asked { source: Some(source), ..asked }).await
     }
 
-    /// What it uses: as its driver says, else as its processes do.
+    /// Returns the service's resource usage, from its driver's `measure` if supported, otherwise from its processes.
     pub(super) async fn measure(
         self: &Arc<Context>,
         service: &ServiceDefinition,
@@ -261,7 +263,7 @@ impl Context {
         tokio::task::spawn_blocking(read).await.ok().flatten()
     }
 
-    /// The description of a driver that is here and takes these settings.
+    /// Returns the description of the service's driver, if the driver is installed and accepts the service's settings.
     async fn usable(&self, service: &ServiceDefinition) -> Result<Arc<Description>, DriverFailure> {
         let spec = named(service)?;
         let description = self.description(&spec.name).await.map_err(|message| DriverFailure {
@@ -286,7 +288,7 @@ impl Context {
         self.ask(service, asked).await?.done(asked.action)
     }
 
-    /// Has the driver do something.
+    /// Sends the driver a request about a service, and returns its answer.
     async fn ask(&self, service: &ServiceDefinition, asked: Asked<'_>) -> Result<Answer, DriverFailure> {
         let request = Request {
             source: asked.source,
@@ -298,7 +300,7 @@ impl Context {
         answer(asked.action, self.programs.run(&service.name, run.as_run(), asked.limit_ms).await)
     }
 
-    /// A request about a service.
+    /// Returns a request about a service.
     pub(super) fn request<'a>(
         &'a self,
         service: &'a ServiceDefinition,
@@ -313,7 +315,7 @@ impl Context {
         })
     }
 
-    /// How a request is put to the driver.
+    /// Prepares the run of the driver for a request.
     pub(super) fn run_of(
         &self,
         service: &ServiceDefinition,
@@ -332,7 +334,7 @@ impl Context {
             made.map_err(|error| broken("its control group cannot be made", &error))
         };
         let (environment, cgroup) = match request.action {
-            // What these start is the service.
+            // Processes that these actions start are the service.
             Action::Start | Action::Receive | Action::Arrive => (environment, made()?),
             Action::Stop | Action::Kill => (environment, None),
             Action::Migrate => {
@@ -357,7 +359,7 @@ impl Context {
     }
 }
 
-/// A run that is ready.
+/// A prepared run of a driver; it owns the values that [`Run`] borrows.
 pub(super) struct Prepared {
     program: [String; 1],
     environment: Vec<(String, String)>,
@@ -367,7 +369,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// As the launcher wants it.
+    /// Returns the run in the form that the launcher takes.
     pub(super) fn as_run(&self) -> Run<'_> {
         Run {
             program: &self.program,
@@ -382,7 +384,7 @@ impl Prepared {
     }
 }
 
-/// What a driver answered; otherwise why that is no answer.
+/// Parses the answer of a run of a driver. The error is the reason why there is no valid answer.
 fn answer(action: Action, end: std::io::Result<End>) -> Result<Answer, DriverFailure> {
     let name = action.name();
     match end {

@@ -1,4 +1,4 @@
-//! Watching services: what their driver tells by itself, and a probe now and then behind it.
+//! Watches of services: events that their driver reports, and a probe at an interval.
 
 use super::Context;
 use super::protocol::{Action, Event};
@@ -15,17 +15,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Between two runs of a driver's `monitor`: doubled each time, from the first to the second.
+/// First and longest delay between two runs of a driver's `monitor`; the delay doubles each time.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// For how long one that does not run here is watched for.
+/// Time for which a service that does not run here is watched.
 const STOPPED: Duration = Duration::from_secs(3600);
 
-/// A longer line is none of the protocol.
+/// Maximum length of a line in bytes; a longer line is not valid in the protocol.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 impl Context {
-    /// Watches a service from here on. One that does not run is watched only by what its driver tells by itself.
+    /// Starts to watch a service, unless it is already watched. A service that does not run is watched only by the
+    /// events of its driver.
     pub(super) async fn watch(self: &Arc<Context>, service: &ServiceDefinition, runs: bool) {
         let Some(spec) = &service.driver.external else { return };
         let description = self.description(&spec.name).await;
@@ -33,7 +34,7 @@ impl Context {
         if !runs && !tells {
             return;
         }
-        // The task must not keep the driver alive: it ends with it.
+        // A strong reference in the task would keep the driver alive.
         let watched = Watched {
             driver: Arc::downgrade(self),
             service: service.clone(),
@@ -45,13 +46,13 @@ impl Context {
     }
 }
 
-/// A service that is watched.
+/// The watch of one service.
 struct Watched {
     driver: Weak<Context>,
     service: ServiceDefinition,
-    /// Whether it runs, as far as is known.
+    /// `true` if the service runs, as far as known.
     runs: bool,
-    /// When it is watched for no longer, unless it runs.
+    /// Time at which the watch ends, unless the service runs.
     until: Instant,
 }
 
@@ -90,7 +91,7 @@ impl Watched {
         }
     }
 
-    /// Says what was heard, if a probe agrees.
+    /// Reports an event of the driver to the agent, if a probe agrees.
     async fn happened(&mut self, event: Event) {
         let Some(context) = self.driver.upgrade() else { return };
         let seen = context.seen(&self.service).await;
@@ -101,7 +102,7 @@ impl Watched {
             }
             (Event::Appeared, Observed::Running) if !self.runs => {
                 self.runs = true;
-                // The receiver is gone only when the agent is ending; so below.
+                // Sending fails only when the agent is ending. The same holds below.
                 let _ = context.events.send(DriverEvent::Appeared {
                     name: self.service.name.clone(),
                     uid: self.service.uid.clone(),
@@ -113,7 +114,7 @@ impl Watched {
         }
     }
 
-    /// Twice in a row: one that restarts by itself has not ended.
+    /// Returns `true` if two probes in a row report that the service does not run: one probe may hit a restart.
     async fn is_gone(&self) -> bool {
         for _ in 0..2 {
             let Some(context) = self.driver.upgrade() else { return false };
@@ -139,7 +140,7 @@ impl Watched {
         }
     }
 
-    /// Begins a run of the driver's `monitor`.
+    /// Starts the driver's `monitor`.
     async fn listen(&self) -> Option<Stream> {
         let context = self.driver.upgrade()?;
         let begun = async {
@@ -159,7 +160,7 @@ impl Watched {
     }
 }
 
-/// A `monitor` that runs. Dropping it ends it.
+/// A running `monitor`. Dropping it ends the process.
 struct Stream {
     events: mpsc::Receiver<Result<Event, String>>,
     _reading: JoinSet<()>,
@@ -176,7 +177,7 @@ impl Stream {
     }
 }
 
-/// The next thing that is heard; `None`: the monitor has ended. Without one this never returns.
+/// Returns the next event, or `None` once the monitor has ended. Never returns without a stream.
 async fn hear(stream: &mut Option<Stream>) -> Option<Result<Event, String>> {
     match stream {
         Some(stream) => stream.events.recv().await,
@@ -188,7 +189,7 @@ async fn read(output: ChildStdout, events: mpsc::Sender<Result<Event, String>>) 
     let mut reader = BufReader::new(output);
     loop {
         let mut line = Vec::new();
-        // An error is an end.
+        // A read error counts as the end of the stream.
         let length = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await.unwrap_or(0);
         if length == 0 {
             return;

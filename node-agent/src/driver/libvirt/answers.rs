@@ -1,4 +1,4 @@
-//! What `virsh` prints, read.
+//! Parsers for the output of `virsh`.
 
 use crate::core::Meter;
 use crate::driver::Sample;
@@ -6,14 +6,14 @@ use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::time::{Millis, Mono};
 use std::fmt;
 
-/// A domain that libvirt knows.
+/// A domain in a list of libvirt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) uuid: String,
     pub(super) name: String,
 }
 
-/// `list --uuid --name`.
+/// Parses the output of `list --uuid --name`.
 pub(super) fn domains(printed: &str) -> Vec<Listed> {
     let listed = |line: &str| {
         let (uuid, name) = line.trim().split_once(char::is_whitespace)?;
@@ -22,52 +22,52 @@ pub(super) fn domains(printed: &str) -> Vec<Listed> {
     printed.lines().filter_map(listed).collect()
 }
 
-/// A domain's state, with the reason for it.
+/// State of a domain, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) state: String,
     pub(super) reason: String,
 }
 
-/// `domstate --reason`: `paused (migrating)`.
+/// Parses the output of `domstate --reason`, such as `paused (migrating)`.
 pub(super) fn state(printed: &str) -> Option<State> {
     let line = printed.lines().map(str::trim).find(|line| !line.is_empty())?;
     let (state, reason) = line.split_once(" (").unwrap_or((line, ""));
     Some(State { state: state.to_owned(), reason: reason.trim_end_matches(')').to_owned() })
 }
 
-/// What libvirt is at with a domain.
+/// A libvirt job of a domain.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Job {
-    /// Nothing.
+    /// No job.
     None,
-    /// It is moving away.
+    /// Outgoing migration.
     Outgoing(Outgoing),
-    /// It is moving here.
+    /// Incoming migration.
     Incoming,
-    /// Something else, as a backup.
+    /// Any other job, such as a backup.
     Other(String),
 }
 
-/// A live migration from here.
+/// Progress of a live migration from this node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Outgoing {
-    /// For so long.
+    /// Time since the start of the migration, in milliseconds.
     pub(super) elapsed_ms: Millis,
-    /// What has still to be sent, and of how much; bytes.
+    /// Data that remains to be sent, and total data, in bytes; `None` if not reported.
     pub(super) remaining: Option<f64>,
     pub(super) total: Option<f64>,
-    /// As printed.
+    /// Memory bandwidth as printed by virsh.
     pub(super) bandwidth: Option<String>,
-    /// How often all of the memory was gone through.
+    /// Number of passes over the guest's memory.
     pub(super) iteration: Option<u64>,
 }
 
-/// `domjobinfo`, or what it says in place of it.
+/// Parses the output of `domjobinfo`, or its error.
 pub(super) fn job(answer: Result<&str, &str>) -> Option<Job> {
     let printed = match answer {
         Ok(printed) => printed,
-        // Only the source has figures.
+        // The target of a migration reports this error, because only the source has statistics.
         Err(said) if said.contains("only on the source host") => return Some(Job::Incoming),
         Err(_) => return None,
     };
@@ -96,7 +96,7 @@ pub(super) fn job(answer: Result<&str, &str>) -> Option<Job> {
     })
 }
 
-/// `118.723 MiB`.
+/// Parses an amount such as `118.723 MiB`.
 fn bytes(text: &str) -> Option<f64> {
     let (number, unit) = text.split_once(' ')?;
     let power = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter().position(|known| *known == unit)?;
@@ -128,16 +128,16 @@ impl fmt::Display for Outgoing {
     }
 }
 
-/// What `dominfo` says that is used.
+/// The used part of the output of `dominfo`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Info {
-    /// Libvirt starts it by itself at boot.
+    /// `true` if libvirt starts the domain at boot.
     pub(super) autostart: bool,
-    /// Processors and memory.
+    /// Number of virtual CPUs, and maximum memory.
     pub(super) amounts: Amounts,
 }
 
-/// `dominfo`.
+/// Parses the output of `dominfo`.
 pub(super) fn info(printed: &str) -> Info {
     let field = |name: &str| {
         printed.lines().find_map(|line| {
@@ -157,7 +157,7 @@ pub(super) fn info(printed: &str) -> Info {
     }
 }
 
-/// `domstats`.
+/// Parses the output of `domstats`.
 pub(super) fn sample(printed: &str, at: Mono) -> Sample {
     let fields = || printed.lines().filter_map(|line| line.trim().split_once('='));
     let number = |name: &str| fields().find(|(key, _)| *key == name)?.1.parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! Where a domain's definition comes from, and what libvirt is given of it.
+//! Sources of a domain's definition, and the definition that is passed to libvirt.
 
 use super::failure::{elsewhere, nowhere};
 use crate::core::DriverFailure;
@@ -7,13 +7,13 @@ use ha_api_types::reason::Reason;
 use std::time::Duration;
 use uuid::{Builder, Uuid};
 
-/// Where it comes from.
+/// Source of a domain's definition.
 pub(super) enum Source<'a> {
-    /// The resource.
+    /// The resource, with its XML.
     Resource(&'a str),
-    /// A file.
+    /// A file, with its path.
     File(&'a str),
-    /// It is defined in libvirt.
+    /// A definition in libvirt.
     Libvirt,
 }
 
@@ -29,7 +29,7 @@ impl Source<'_> {
     }
 }
 
-/// Reads the file. Storage that hangs is storage that this node does not reach.
+/// Reads a definition from a file. A read that exceeds `limit` is a failure of this node.
 pub(super) async fn read(path: &str, limit: Duration) -> Result<String, DriverFailure> {
     let failed = |why: String| elsewhere(Reason::StartFailed, format!("{path} cannot be read: {why}"));
     match tokio::time::timeout(limit, tokio::fs::read_to_string(path)).await {
@@ -39,7 +39,7 @@ pub(super) async fn read(path: &str, limit: Duration) -> Result<String, DriverFa
     }
 }
 
-/// What libvirt is given: the definition as it is written, with a uuid that is the same on every node.
+/// Returns the definition for libvirt: the given XML, with a uuid that is the same on every node.
 pub(super) fn prepare(
     xml: &str,
     domain: &str,
@@ -56,10 +56,10 @@ pub(super) fn prepare(
     Ok((read, with_uuid))
 }
 
-/// The domain's uuid is the resource's.
+/// Returns the domain's uuid: the resource's uid, or a hash of it if the uid is not a valid uuid.
 fn uuid_of(resource_uid: &str) -> Uuid {
     Uuid::parse_str(resource_uid).unwrap_or_else(|_| {
-        // FNV-1a in 128 bits: the same in every version of the agent.
+        // FNV-1a with 128 bits gives the same result in every version of the agent.
         let hash = resource_uid.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
             (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
         });

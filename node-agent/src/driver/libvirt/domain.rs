@@ -1,4 +1,4 @@
-//! One service's domain on this node: how it stands, and what makes it run and end.
+//! One service's domain on this node: its state, its start and its end.
 
 use super::answers::{self, Info};
 use super::definition::{self, Source};
@@ -20,18 +20,18 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
-/// How long a question may take that libvirt answers from what it knows.
+/// Time limit for queries that libvirt answers from memory.
 pub(super) const QUICK: Duration = Duration::from_secs(10);
-/// How long libvirt may take to destroy a domain before its QEMU is killed without it.
+/// Time limit for libvirt to destroy a domain before the driver kills its QEMU directly.
 const DESTROY: Duration = Duration::from_secs(3);
-/// How long a kill is tried.
+/// Time limit of a kill.
 const KILL: Duration = Duration::from_secs(20);
-/// From one look at what is ending to the next.
+/// Interval between checks of a domain that is ending.
 const LOOK: Duration = Duration::from_millis(300);
-/// The guest is asked again to switch off after so long: one that is booting hears nothing.
+/// Delay before the guest is asked again to switch off: a guest that is booting ignores the request.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// A service's domain.
+/// The domain of a service, with the connection to its libvirt.
 pub(super) struct Domain {
     pub(super) context: Arc<Context>,
     pub(super) virsh: Virsh,
@@ -40,19 +40,20 @@ pub(super) struct Domain {
     pub(super) spec: LibvirtSpec,
 }
 
-/// What was seen of it.
+/// State of a domain as seen by one query.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// Its uuid: what looks like a name may be taken for a number. Empty when libvirt does not know it.
+    /// Uuid of the domain, used in commands because virsh may take a name for a number. Empty if libvirt does not know
+    /// the domain.
     pub(super) uuid: String,
     pub(super) standing: Standing,
 }
 
 impl Domain {
-    /// The domain of a service.
+    /// Returns the domain of a service.
     ///
     /// # Errors
-    /// When its name cannot be told; what is applied is checked before.
+    /// If the domain's name cannot be determined. The API checks objects when they are applied, so this is rare.
     pub(super) fn of(context: &Arc<Context>, service: &ServiceDefinition) -> Result<Domain, DriverFailure> {
         let spec = service.driver.libvirt.clone().ok_or_else(|| nowhere("spec.driver.libvirt is missing"))?;
         let name =
@@ -61,12 +62,12 @@ impl Domain {
         Ok(Domain { context: Arc::clone(context), virsh, name, service: service.clone(), spec })
     }
 
-    /// How it stands.
+    /// Queries the state of the domain.
     pub(super) async fn look(&self) -> Result<Seen, VirshError> {
         let Some(uuid) = self.uuid().await? else { return Ok(absent()) };
         let printed = match self.virsh.ask(QUICK, &["domstate", "--reason", &uuid]).await {
             Ok(printed) => printed,
-            // It may have gone meanwhile; then the list does not have it any more.
+            // The domain may have ended since the list was read.
             Err(error) if error.is_answer() && self.uuid().await?.is_none() => return Ok(absent()),
             Err(error) => return Err(error),
         };
@@ -85,24 +86,25 @@ impl Domain {
         Ok(Seen { uuid, standing })
     }
 
-    /// Its uuid; `None`: libvirt does not know it.
+    /// Returns the domain's uuid, or `None` if libvirt does not know the domain.
     pub(super) async fn uuid(&self) -> Result<Option<String>, VirshError> {
         let printed = self.virsh.ask(QUICK, &["list", "--all", "--uuid", "--name"]).await?;
         Ok(answers::domains(&printed).into_iter().find(|listed| listed.name == self.name).map(|it| it.uuid))
     }
 
-    /// What `dominfo` says of it.
+    /// Returns the domain's `dominfo`.
     pub(super) async fn info(&self, uuid: &str) -> Result<Info, VirshError> {
         self.virsh.ask(QUICK, &["dominfo", uuid]).await.map(|printed| answers::info(&printed))
     }
 
-    /// Exists from when this node is told to receive it until it is let go on here, or cleared away.
+    /// Returns the path of the marker file of a reception. It exists from the time at which this node prepares to
+    /// receive the domain until the domain is started here or removed.
     pub(super) fn receiving(&self) -> PathBuf {
         self.context.folder.join(format!("{}.receiving", self.service.name))
     }
 
-    /// The lock of all that can make it run. Libvirt finishes what it has begun also when nobody waits any more, so who begins
-    /// something keeps this until its end.
+    /// Returns the lock for commands that can make the domain run. Libvirt completes a command even if its caller has
+    /// gone, so the lock is held until the command ends.
     pub(super) fn hand(&self) -> Arc<Mutex<()>> {
         self.context.hand(&self.virsh, &self.name)
     }
@@ -115,7 +117,7 @@ impl Domain {
         self.context.watches.end(&self.virsh, &self.name);
     }
 
-    /// Whether it runs here.
+    /// Reports whether the domain runs here.
     pub(super) async fn probe(&self) -> Observed {
         let hand = self.hand();
         let Ok(_held) = hand.try_lock() else {
@@ -129,7 +131,7 @@ impl Domain {
                     Observed::NotRunning => self.note(false),
                     Observed::Remnant(_) | Observed::Unknown(_) => {}
                 }
-                // One of an earlier agent, for which nobody keeps the time any more.
+                // A migration that an earlier agent started has no other time limit.
                 if let Standing::Leaving(outgoing) = &seen.standing
                     && outgoing.elapsed_ms > self.service.timeouts.migrate_ms()
                 {
@@ -138,7 +140,7 @@ impl Domain {
                 }
                 observed
             }
-            // QEMU lives on without libvirt; only where there is none of both, it runs for certain not.
+            // QEMU keeps running without libvirt. Only the absence of both proves that the domain does not run.
             Err(error) => match qemu::of_domain(&self.name) {
                 Ok(found) if found.is_empty() && error.is_nobody() => Observed::NotRunning,
                 Ok(found) if found.is_empty() => Observed::Unknown(error.to_string()),
@@ -148,7 +150,7 @@ impl Domain {
         }
     }
 
-    /// Starts it, or adopts it.
+    /// Starts the domain, or adopts it if it already runs.
     pub(super) async fn start(self: &Arc<Self>) -> Result<(), DriverFailure> {
         let called_off = CallOff::default();
         let (domain, asked) = (Arc::clone(self), called_off.0.clone());
@@ -231,7 +233,7 @@ impl Domain {
         )
     }
 
-    /// A file with the definition to create it from; `None`: libvirt has it.
+    /// Writes the definition to a file and returns its path, or returns `None` if libvirt has the definition.
     pub(super) async fn definition(&self, seen: &Seen) -> Result<Option<PathBuf>, DriverFailure> {
         if seen.standing == Standing::Off
             && self.info(&seen.uuid).await.map_err(|error| failure::of_start(&error))?.autostart
@@ -261,10 +263,10 @@ impl Domain {
         Ok(Some(path))
     }
 
-    /// What the definition asks for goes to the leader where it cannot read that itself.
+    /// Reports the definition's requests to the leader, if the leader cannot read the definition itself.
     pub(super) fn tell_asked(&self, amounts: ha_api_types::quantity::Amounts) {
         if self.spec.xml.is_empty() {
-            // The receiver is gone only when the agent is ending.
+            // Sending fails only when the agent is ending.
             let _ = self.context.events.send(DriverEvent::Asks {
                 name: self.service.name.clone(),
                 uid: self.service.uid.clone(),
@@ -273,7 +275,7 @@ impl Domain {
         }
     }
 
-    /// Asks the guest to switch off, for so long; then destroys it.
+    /// Asks the guest to switch off, waits at most `graceful_ms`, then destroys the domain.
     pub(super) async fn stop(&self, graceful_ms: Millis) -> Result<(), DriverFailure> {
         self.end_watch();
         let until = Instant::now() + Duration::from_millis(graceful_ms);
@@ -294,10 +296,10 @@ impl Domain {
                         }
                     }
                     Standing::Leaving(_) => {
-                        // It ends or it does not, but it no longer leaves.
+                        // The domain may survive the abort, but the migration must not complete.
                         let _ = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
                     }
-                    // What stands still hears nothing.
+                    // A guest that does not run cannot handle the request.
                     Standing::Absent
                     | Standing::Off
                     | Standing::Paused { .. }
@@ -314,7 +316,8 @@ impl Domain {
         self.kill().await
     }
 
-    /// Destroys it, with its QEMU if libvirt does not, until nothing is left that could run or be about to.
+    /// Destroys the domain, and kills its QEMU if libvirt does not answer, until nothing is left that runs or could
+    /// start to.
     pub(super) async fn kill(&self) -> Result<(), DriverFailure> {
         self.end_watch();
         let until = Instant::now() + KILL;
@@ -327,7 +330,7 @@ impl Domain {
                 held = hand.try_lock().ok();
             }
             let why = match left {
-                // Nobody else could begin anything between the look and now.
+                // This loop held the lock before the check, so no other command could start the domain since.
                 None if held_before => {
                     self.forget_receiving()?;
                     self.note(false);
@@ -344,7 +347,7 @@ impl Domain {
         }
     }
 
-    /// One try; `None`: nothing is left, otherwise what is.
+    /// Tries once to destroy the domain. Returns `None` if nothing is left, otherwise the reason.
     async fn destroy_once(&self) -> Option<String> {
         let seen = match self.look().await {
             Ok(Seen { standing: Standing::Absent | Standing::Off, .. }) => return None,
@@ -372,7 +375,7 @@ fn absent() -> Seen {
     Seen { uuid: String::new(), standing: Standing::Absent }
 }
 
-/// For people, what a probe would say.
+/// Returns the observed state as text for a message.
 fn said(observed: &Observed) -> String {
     match observed {
         Observed::Running => "it runs".to_owned(),
@@ -381,7 +384,7 @@ fn said(observed: &Observed) -> String {
     }
 }
 
-/// Tells what goes on without its caller that the caller has gone.
+/// Flag, set on drop, from which a detached task learns that its caller was canceled.
 #[derive(Default)]
 struct CallOff(Arc<AtomicBool>);
 

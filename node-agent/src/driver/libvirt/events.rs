@@ -1,35 +1,35 @@
-//! What libvirt tells of domains by itself: the lines of `virsh event`, and what they mean for a service.
+//! Events of libvirt: the lines of `virsh event`, and their meaning for a service.
 
-/// A change in a domain's life.
+/// A lifecycle event of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LifecycleEvent {
-    /// The domain's name.
+    /// Name of the domain.
     pub(super) domain: String,
     pub(super) change: Change,
 }
 
-/// What happened to it.
+/// Kind of a lifecycle event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It runs, or is about to, or is being received.
+    /// The domain runs, is starting, or is being received.
     Started,
-    /// It switches off; that it did follows.
+    /// The domain is switching off; an event for the end follows.
     SwitchesOff {
-        /// On the host's behalf, rather than the guest's.
+        /// `true` if the host initiated this, `false` if the guest did.
         by_host: bool,
     },
-    /// It ended.
+    /// The domain ended.
     Ended {
-        /// How, in a sentence.
+        /// How the domain ended, as a clause.
         message: &'static str,
-        /// By libvirt's own tools.
+        /// `true` if libvirt's own tools ended the domain.
         by_hand: bool,
     },
-    /// Anything else.
+    /// Any other event.
     Other,
 }
 
-/// `event 'lifecycle' for domain 'web': Stopped Destroyed`.
+/// Parses a line such as `event 'lifecycle' for domain 'web': Stopped Destroyed`.
 pub(super) fn parse(line: &str) -> Option<LifecycleEvent> {
     let (_, rest) = line.split_once("event 'lifecycle' for domain ")?;
     let (domain, what) = rest.rsplit_once(": ")?;

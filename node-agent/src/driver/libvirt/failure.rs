@@ -1,11 +1,11 @@
-//! Which kind of failure it is that libvirt tells of.
+//! Classification of libvirt's failures.
 
 use super::virsh::VirshError;
 use crate::core::DriverFailure;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 
-/// Of a start. Libvirt has error numbers, which `virsh` does not print: its words are all there is.
+/// Classifies a failed start by the text of the message, because `virsh` does not print libvirt's error numbers.
 pub(super) fn of_start(error: &VirshError) -> DriverFailure {
     let message = error.to_string();
     let (class, reason) = match error {
@@ -28,9 +28,9 @@ pub(super) fn of_start(error: &VirshError) -> DriverFailure {
     DriverFailure { class, reason, message }
 }
 
-/// The definition is wrong on every node.
+/// Texts of errors in the definition, which occur on every node.
 const NOWHERE: [&str; 3] = ["XML error", "XML document failed to validate", "(domain_definition)"];
-/// What this node is made of does not suffice.
+/// Texts of errors about features that this node's hardware or software does not have.
 const NEVER_HERE: [&str; 7] = [
     "does not support virt type",
     "could not find capabilities for",
@@ -40,7 +40,7 @@ const NEVER_HERE: [&str; 7] = [
     "guest CPU doesn't match specification",
     "unknown OS type",
 ];
-/// What it needs is not there, or not enough of it.
+/// Texts of errors about missing or insufficient storage, network, memory and other dependencies.
 const ELSEWHERE: [&str; 9] = [
     "No such file or directory",
     "Cannot access storage file",
@@ -53,17 +53,17 @@ const ELSEWHERE: [&str; 9] = [
     "already exists with uuid",
 ];
 
-/// A failure that may pass.
+/// Returns a failure that a retry on this node may resolve.
 pub(super) fn passing(reason: Reason, message: impl Into<String>) -> DriverFailure {
     DriverFailure { class: FailureClass::RetryHere, reason, message: message.into() }
 }
 
-/// A failure of this node.
+/// Returns a failure that another node may not have.
 pub(super) fn elsewhere(reason: Reason, message: impl Into<String>) -> DriverFailure {
     DriverFailure { class: FailureClass::TryElsewhere, reason, message: message.into() }
 }
 
-/// The resource is wrong on every node.
+/// Returns a failure of the resource's configuration, on every node.
 pub(super) fn nowhere(message: impl Into<String>) -> DriverFailure {
     let class = FailureClass::ConfigurationWrong;
     DriverFailure { class, reason: Reason::BadConfiguration, message: message.into() }

@@ -1,8 +1,9 @@
-//! Live migration, peer to peer: the source's libvirt talks to the target's, and only this node's libvirt is asked.
+//! Live migration, peer to peer: the source's libvirt connects to the target's, and the driver uses only this node's
+//! libvirt.
 //!
-//! Libvirt would let the guest go on at the target by itself, and at the source again when it hears no answer to that: cut the link in
-//! just that moment, and it runs twice. So it arrives paused, and the target lets it go on once the source has committed that
-//! nothing is left there.
+//! By default, libvirt resumes the guest at the target, and at the source again if the target's reply is lost. A link
+//! failure at that moment makes the guest run twice. So the guest arrives paused, and the target resumes it only after
+//! the source has committed that nothing is left there.
 
 use super::answers::{self, Job, Outgoing};
 use super::domain::{Domain, QUICK};
@@ -18,17 +19,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-/// How often libvirt is asked how far it is.
+/// Interval between queries of the migration's progress.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often that is told.
+/// Interval between progress reports.
 const TELL: Duration = Duration::from_secs(5);
-/// How long libvirt may take to call a migration off: a lost connection is noticed after half a minute.
+/// Time limit for libvirt to cancel a migration: it detects a lost connection after half a minute.
 const CALL_OFF: Duration = Duration::from_secs(90);
-/// How long one try to end a migration of an earlier agent may take; another follows.
+/// Time limit of one attempt to end a migration of an earlier agent; the caller retries.
 const END: Duration = Duration::from_secs(20);
 
 impl Domain {
-    /// Prepares to receive it.
+    /// Prepares to receive the domain.
     pub(super) async fn receive(&self) -> Result<(), DriverFailure> {
         let hand = self.hand();
         let _held = hand.lock().await;
@@ -52,17 +53,17 @@ impl Domain {
                 return Err(elsewhere(Reason::MoveFailed, message));
             }
         }
-        // Should it have to be started afresh here, it must be possible.
+        // Write the definition once as a test: a start from scratch on this node must be possible.
         if let Some(path) = self.definition(&seen).await? {
             let _ = std::fs::remove_file(path);
         }
         std::fs::write(self.receiving(), "").map_err(|error| self.unwritable(&error))
     }
 
-    /// Moves it to a node. When this is dropped, the migration is called off, and until that is done probes say that it is under
-    /// way.
+    /// Moves the domain to a node. Dropping the future cancels the migration; until libvirt has ended it, probes
+    /// report that it is in progress.
     pub(super) async fn migrate(self: &Arc<Self>, target: &str) -> Result<(), DriverFailure> {
-        // Dropped with this future: that calls it off.
+        // Dropped with this future, which cancels the migration.
         let (_goes_on, called_off) = oneshot::channel();
         let (domain, target) = (Arc::clone(self), target.to_owned());
         let moving = tokio::spawn(async move { domain.migrate_it(&target, called_off).await });
@@ -122,7 +123,7 @@ impl Domain {
                 tracing::debug!(resource = self.service.name, %error, "not called off yet");
             }
             match tokio::time::timeout(LOOK, &mut moved).await {
-                // It was quicker.
+                // The migration completed before it could be canceled.
                 Ok(Ok(_)) => return Ok(()),
                 Ok(Err(_)) => break,
                 Err(_) => {}
@@ -133,7 +134,7 @@ impl Domain {
 }
 
 impl Domain {
-    /// Cancels the migration that may be under way from here, until libvirt has no job of it and this agent no command.
+    /// Cancels a migration from this node, until libvirt has no job for it and no command of this agent is left.
     pub(super) async fn end_migration(&self) -> Result<(), DriverFailure> {
         let until = Instant::now() + END;
         let hand = self.hand();
@@ -167,8 +168,8 @@ impl Domain {
         }
     }
 
-    /// What arrives later arrives paused, and only [`Domain::start`] lets it run. With post-copy it runs as it arrives, and libvirt
-    /// has no way to refuse it.
+    /// Confirms that no domain is left here. A domain that arrives later is paused, and only [`Domain::start`] resumes
+    /// it. With post-copy the domain runs as soon as it arrives, and libvirt cannot refuse it.
     pub(super) async fn close_reception(&self) -> Result<(), DriverFailure> {
         if self.spec.migration.post_copy_after_seconds.is_some() {
             return Err(DriverFailure {
@@ -188,7 +189,7 @@ impl Domain {
     }
 }
 
-/// What is done while a migration is under way.
+/// Supervision of a migration in progress: reports progress, sets the downtime, changes to post-copy.
 struct Guide<'a> {
     domain: &'a Domain,
     uuid: &'a str,
@@ -237,7 +238,7 @@ impl Guide<'_> {
         let service = &self.domain.service;
         let message = outgoing.to_string();
         tracing::info!(resource = service.name, message, "it is being migrated");
-        // The receiver is gone only when the agent is ending.
+        // Sending fails only when the agent is ending.
         let _ = self.domain.context.events.send(DriverEvent::Progress {
             name: service.name.clone(),
             uid: service.uid.clone(),
@@ -246,7 +247,7 @@ impl Guide<'_> {
     }
 }
 
-/// What virsh is asked.
+/// Returns the arguments of `virsh` for the migration.
 fn arguments(migration: &LibvirtMigration, uuid: &str, target: &str) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["migrate", "--live", "--p2p", "--domain", uuid, "--desturi"].map(str::to_owned).to_vec();
@@ -257,7 +258,8 @@ fn arguments(migration: &LibvirtMigration, uuid: &str, target: &str) -> Vec<Stri
     if let Some(mebibytes) = migration.bandwidth_mebibytes {
         arguments.extend(["--bandwidth".to_owned(), mebibytes.to_string()]);
     }
-    // Libvirt does not know the one with the other: after the change it has to run at the target to get the rest of its memory.
+    // Libvirt cannot combine the two: after the change to post-copy, the domain must run at the target to get the rest
+    // of its memory.
     arguments.push(match migration.post_copy_after_seconds {
         None => "--suspend".to_owned(),
         Some(_) => "--postcopy".to_owned(),

@@ -1,11 +1,11 @@
-//! The QEMU processes of this node, for when libvirt does not answer.
+//! The QEMU processes of this node, used when libvirt does not answer.
 
 use crate::driver::program::process::{ProcessIdentity, ProcessStatus};
 use rustix::process::Signal;
 use std::fs;
 use std::io;
 
-/// The processes that run a domain.
+/// Returns the processes that run a domain.
 pub(super) fn of_domain(domain: &str) -> io::Result<Vec<ProcessIdentity>> {
     let runs_it = |process: &ProcessStatus| {
         !process.ended
@@ -15,7 +15,7 @@ pub(super) fn of_domain(domain: &str) -> io::Result<Vec<ProcessIdentity>> {
     Ok(ProcessStatus::all()?.into_iter().filter(runs_it).map(|process| process.identity).collect())
 }
 
-/// Kills them.
+/// Kills all processes that run a domain.
 pub(super) fn kill(domain: &str) -> io::Result<()> {
     for process in of_domain(domain)? {
         process.signal(Signal::KILL)?;
@@ -23,8 +23,8 @@ pub(super) fn kill(domain: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a command line is that of libvirt's QEMU for a domain: `… -name guest=NAME,debug-threads=on …`. A comma in a name is
-/// written twice.
+/// Returns `true` if a command line is that of libvirt's QEMU for a domain: `… -name guest=NAME,debug-threads=on …`. A
+/// comma in a name is doubled.
 fn is_command_of(text: &[u8], domain: &str) -> bool {
     let text = String::from_utf8_lossy(text);
     let arguments: Vec<&str> = text.split('\0').collect();

@@ -1,34 +1,35 @@
-//! How a domain stands, from its state and what libvirt is at with it.
+//! The state of a domain, derived from libvirt's state and job.
 
 use super::answers::{Job, Outgoing, State};
 use ha_api_types::record::Observed;
 
-/// How a domain stands on this node.
+/// State of a domain on this node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Standing {
-    /// Libvirt does not know it.
+    /// Libvirt does not know the domain.
     Absent,
-    /// It is defined, and does not run.
+    /// The domain is defined, but does not run.
     Off,
-    /// It runs.
+    /// The domain runs.
     Runs,
-    /// It stands still, whole: somebody paused it, or it has arrived and was not let go on yet.
+    /// The domain is paused and complete: an operator paused it, or it has arrived and has not been resumed yet.
     Paused {
-        /// A migration left it so: it is this driver that lets it go on.
+        /// `true` if a migration left the domain paused, so that this driver must resume it.
         by_migration: bool,
     },
-    /// A live migration to here is under way.
+    /// A live migration to this node is in progress.
     Arriving,
-    /// What is left is of no use any more, and why.
+    /// The rest of a domain that cannot run again, and the reason.
     Broken(&'static str),
-    /// A live migration from here is under way.
+    /// A live migration from this node is in progress.
     Leaving(Outgoing),
-    /// It is becoming something else, and what.
+    /// The domain is changing to another state, with a description.
     Changing(String),
 }
 
 impl Standing {
-    /// Of an active domain. `receiving`: this node was told to receive it and has not let it go on yet.
+    /// Returns the state of an active domain. `receiving` is `true` if this node was told to receive the domain and
+    /// has not resumed it yet.
     pub(super) fn of_active(state: &State, job: &Job, receiving: bool) -> Standing {
         let reason = state.reason.as_str();
         match state.state.as_str() {
@@ -51,7 +52,7 @@ impl Standing {
         }
         match job {
             Job::Outgoing(outgoing) => return Standing::Leaving(outgoing.clone()),
-            // Since post-copy it runs here, without all of its memory.
+            // After the change to post-copy, the domain runs here without all of its memory.
             Job::Incoming if state.state == "running" => {
                 return Standing::Changing("the rest of its memory is on its way (post-copy)".to_owned());
             }
@@ -64,7 +65,8 @@ impl Standing {
             ("paused", "post-copy") => {
                 Standing::Changing("the rest of its memory is on its way (post-copy)".to_owned())
             }
-            // Here a source died after all was sent, and nobody let it go on; on a target nothing is whole before it is let go.
+            // On a source, this means that libvirt died after all data was sent, and the domain was not resumed. On a
+            // target, the domain is not complete before it is resumed.
             ("paused", "migrating") if receiving => Standing::Arriving,
             ("paused", "migrating") => Standing::Paused { by_migration: true },
             ("paused", _) => Standing::Paused { by_migration: receiving },
@@ -72,11 +74,11 @@ impl Standing {
         }
     }
 
-    /// What a probe says.
+    /// Returns the result of a probe.
     pub(super) fn observed(&self) -> Observed {
         match self {
             Standing::Absent | Standing::Off => Observed::NotRunning,
-            // Paused by somebody: it holds its disks, and goes on when they like.
+            // A domain that an operator paused still holds its disks, and may be resumed at any time.
             Standing::Runs | Standing::Paused { .. } => Observed::Running,
             Standing::Arriving => {
                 Observed::Remnant("a live migration to this node has not arrived".to_owned())
@@ -94,7 +96,8 @@ impl Standing {
 mod tests {
     use super::*;
 
-    /// The job as a letter: `-` none, `<` from here, `>` to here, `b` a backup; with `!` this node was told to receive it.
+    /// Checks the state for a job given as a character: `-` none, `<` outgoing, `>` incoming, `b` a backup. A trailing
+    /// `!` means that this node was told to receive the domain.
     fn check(state: &str, job: &str, expected: &str) {
         let read = super::super::answers::state(state).expect("a state");
         let known = match job.trim_end_matches('!') {
@@ -131,13 +134,13 @@ mod tests {
 
     #[test]
     fn sources_and_targets_of_migrations() {
-        // Source: while it is under way nothing can be said.
+        // Source: the state is unknown while the migration is in progress.
         check("running (booted)", "<", "unknown");
         check("paused (migrating)", "<", "unknown");
         check("paused (post-copy)", "<", "unknown");
         check("paused (post-copy failed)", "-", "remnant");
         check("paused (post-copy failed)", "<", "remnant");
-        // Its libvirt died when all was sent: nobody else has let it go on.
+        // Libvirt died after all data was sent, and no node has resumed the domain.
         check("paused (migrating)", "-", "goes on when told");
         // Target.
         check("paused (migrating)", ">!", "remnant");

@@ -1,4 +1,4 @@
-//! Runs `virsh`, libvirt's own client: nothing of libvirt is linked, and what hangs is a process that can be killed.
+//! Runs `virsh`, libvirt's own client: libvirt is not linked, and a call that hangs is a process that can be killed.
 
 use crate::driver::program::process::ProcessStatus;
 use nix::sys::signal::{Signal, killpg};
@@ -10,43 +10,43 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// The variable that marks every `virsh` of an agent, so that the next one finds what its predecessor left behind.
+/// Environment variable that marks every `virsh` of an agent, so that the next agent finds leftover processes.
 const MARK: &str = "HA_LIBVIRT_FOLDER";
-/// More of what it says is of no use to anybody.
+/// Maximum length of an error message, in characters.
 const MAX_SAID: usize = 4000;
 
-/// One libvirt of this node.
+/// A connection to one libvirt of this node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Virsh {
     uri: String,
-    /// The driver's folder.
+    /// The driver's directory.
     folder: PathBuf,
 }
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum VirshError {
-    /// It is not installed.
+    /// `virsh` is not installed.
     #[error("virsh is not installed (apt install libvirt-clients libvirt-daemon-system)")]
     Missing,
-    /// It could not be started, or waited for.
+    /// `virsh` could not be started, or waiting for it failed.
     #[error("virsh cannot be run: {0}")]
     Broken(io::Error),
-    /// Libvirt hangs, or is at work for long.
+    /// Libvirt hangs or needs too long.
     #[error("virsh {command} did not end within {} s", limit.as_secs())]
     TimedOut {
-        /// What was asked.
+        /// Command of virsh.
         command: String,
-        /// For so long.
+        /// Time limit that was exceeded.
         limit: Duration,
     },
-    /// It said no.
+    /// `virsh` reported an error.
     #[error("{0}")]
     Said(String),
 }
 
 impl VirshError {
-    /// Whether nobody can be asked: no libvirt runs, so none is about to start anything.
+    /// Returns `true` if there is no libvirt to connect to: none runs, so none can start a domain.
     pub(super) fn is_nobody(&self) -> bool {
         match self {
             VirshError::Missing => true,
@@ -60,7 +60,7 @@ impl VirshError {
         }
     }
 
-    /// Whether libvirt was reached, and said no.
+    /// Returns `true` if libvirt was reached and reported an error.
     pub(super) fn is_answer(&self) -> bool {
         match self {
             VirshError::Said(said) => !is_unreachable(said),
@@ -69,7 +69,7 @@ impl VirshError {
     }
 }
 
-/// Whether virsh says that it did not get through.
+/// Returns `true` if the error of virsh means that it could not reach libvirt.
 fn is_unreachable(said: &str) -> bool {
     [
         "failed to connect to the hypervisor",
@@ -86,14 +86,14 @@ impl Virsh {
         Virsh { uri: uri.to_owned(), folder: folder.to_owned() }
     }
 
-    /// Whose libvirt it is.
+    /// Returns the connection URI of libvirt.
     pub(super) fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// Asks, and gives what was printed.
+    /// Runs a command and returns its output.
     ///
-    /// When this is dropped before its end, virsh is killed; what libvirt was asked to do goes on.
+    /// Dropping the future before its end kills virsh; libvirt still completes the operation.
     pub(super) async fn ask(&self, limit: Duration, arguments: &[&str]) -> Result<String, VirshError> {
         let command = || arguments.first().copied().unwrap_or_default().to_owned();
         let running = self.begin(arguments)?;
@@ -101,12 +101,12 @@ impl Virsh {
         ended.unwrap_or_else(|_| Err(VirshError::TimedOut { command: command(), limit }))
     }
 
-    /// Begins to ask what takes long.
+    /// Starts a command that may take long.
     pub(super) fn begin(&self, arguments: &[&str]) -> Result<Running, VirshError> {
         let child = Command::new("virsh")
             .args(["-q", "-c", &self.uri])
             .args(arguments)
-            // Its words are read.
+            // The output is parsed, so it must be in English.
             .env("LC_ALL", "C")
             .env(MARK, &self.folder)
             .current_dir("/")
@@ -124,19 +124,19 @@ impl Virsh {
     }
 }
 
-/// A `virsh` that runs; dropping it kills it.
+/// A running `virsh`; dropping it kills the process.
 pub(super) struct Running {
     group: Group,
 }
 
 impl Running {
-    /// What it prints, line by line; once.
+    /// Returns the lines of the output. `None` if they were taken before.
     pub(super) fn lines(&mut self) -> Option<Lines<BufReader<ChildStdout>>> {
         use tokio::io::AsyncBufReadExt;
         Some(BufReader::new(self.group.child.stdout.take()?).lines())
     }
 
-    /// Waits for its end.
+    /// Waits for the end, and returns the output.
     pub(super) async fn end(mut self) -> Result<String, VirshError> {
         let (mut printed, mut said) = (Vec::new(), Vec::new());
         let (stdout, stderr) = (self.group.child.stdout.take(), self.group.child.stderr.take());
@@ -165,7 +165,7 @@ impl Running {
     }
 }
 
-/// `error: a` and `error: b` on lines become `a: b`.
+/// Joins lines such as `error: a` and `error: b` to `a: b`.
 fn plain(said: &str) -> String {
     let lines: Vec<&str> = said
         .lines()
@@ -179,7 +179,7 @@ fn plain(said: &str) -> String {
     if text.is_empty() { "virsh failed and did not say why".to_owned() } else { text }
 }
 
-/// Ends what an agent that was killed left running: it must not begin anything any more.
+/// Kills each virsh of an earlier agent, so that no old command takes effect any more.
 pub(super) fn end_left_behind(folder: &Path) -> io::Result<()> {
     let mark = format!("{MARK}={}", folder.display());
     for process in ProcessStatus::all()? {
@@ -191,14 +191,14 @@ pub(super) fn end_left_behind(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A process in a group of its own, killed with the group unless it was waited for.
+/// A process in its own process group, killed with the group on drop unless it was waited for.
 struct Group {
     child: Child,
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The number is the child's for as long as it was not waited for.
+        // The pid belongs to the child as long as the child was not waited for.
         if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
             let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
         }

@@ -1,4 +1,5 @@
-//! Watching domains: one `virsh event` for each libvirt, which tells at once, and a slow look at the list behind it.
+//! Watches of domains: one `virsh event` for each libvirt reports changes immediately, and the list of domains is
+//! polled as a backup.
 
 use super::answers;
 use super::events::{self, Change};
@@ -13,18 +14,18 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// How often the list of running domains is looked at.
+/// Interval between polls of the list of running domains.
 const LOOK: Duration = Duration::from_secs(10);
-/// How long to wait before `virsh event` is started again.
+/// Delay before `virsh event` is started again.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long the list may take.
+/// Time limit for a poll of the list.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The watched services of a driver; dropping it ends the watching.
+/// Watched services of a driver. Dropping it ends all watches.
 #[derive(Debug)]
 pub(super) struct Watches {
     shared: Arc<Shared>,
-    /// One for each libvirt.
+    /// One task for each libvirt.
     tasks: Mutex<BTreeMap<Virsh, AbortHandle>>,
 }
 
@@ -34,18 +35,18 @@ struct Shared {
     watched: Mutex<Watched>,
 }
 
-/// By libvirt and domain.
+/// Watched services by libvirt connection and domain.
 type Watched = BTreeMap<(Virsh, String), Service>;
 
 #[derive(Debug)]
 struct Service {
     name: String,
     uid: String,
-    /// As was last seen.
+    /// Last seen state: `true` if the domain runs.
     runs: bool,
-    /// Since then it has been known.
+    /// Time at which the state was last confirmed by a command.
     noted: Instant,
-    /// It said that it switches off on the host's behalf.
+    /// `true` if an event announced that the host switches off the domain.
     by_host: bool,
 }
 
@@ -55,7 +56,7 @@ impl Watches {
         Watches { shared: Arc::new(shared), tasks: Mutex::default() }
     }
 
-    /// Tells from now on when this changes.
+    /// Records the current state, and reports changes from now on.
     pub(super) fn note(&self, virsh: &Virsh, domain: &str, service: &ServiceDefinition, runs: bool) {
         {
             let mut watched = self.shared.locked();
@@ -68,7 +69,7 @@ impl Watches {
             };
             match watched.entry((virsh.clone(), domain.to_owned())) {
                 Entry::Occupied(mut known) if known.get().runs == runs && known.get().uid == new.uid => {
-                    // What it is about to say stays known.
+                    // Keep `by_host`: the event for the end may still follow.
                     known.get_mut().noted = new.noted;
                 }
                 Entry::Occupied(mut known) => {
@@ -81,13 +82,13 @@ impl Watches {
         }
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.entry(virsh.clone()).or_insert_with(|| {
-            // The task must not keep the driver alive: it ends with it.
+            // A strong reference in the task would keep the driver alive.
             let (shared, virsh) = (Arc::downgrade(&self.shared), virsh.clone());
             tokio::spawn(watch(shared, virsh)).abort_handle()
         });
     }
 
-    /// From here on it may end, or start, without an event: it is told to.
+    /// Ends the watch of a domain, before a command may start or end it without an event.
     pub(super) fn end(&self, virsh: &Virsh, domain: &str) {
         self.shared.locked().remove(&(virsh.clone(), domain.to_owned()));
     }
@@ -121,7 +122,7 @@ async fn watch(shared: Weak<Shared>, virsh: Virsh) {
                 line = line => match (line, shared.upgrade()) {
                     (_, None) => return,
                     (Some(line), Some(shared)) => shared.told(&virsh, &line),
-                    // It has ended, as libvirt has: what happened meanwhile shows in the list.
+                    // The process ends when libvirt ends. The list shows what changed in the meantime.
                     (None, Some(_)) => {
                         lines = None;
                         running = None;
@@ -138,7 +139,7 @@ async fn watch(shared: Weak<Shared>, virsh: Virsh) {
     }
 }
 
-/// Compares the list with what is known; false: nobody wants to know any more.
+/// Compares the list of domains with the known states. Returns `false` if the driver was dropped.
 async fn look(shared: &Weak<Shared>, virsh: &Virsh) -> bool {
     let begin = Instant::now();
     let listed = virsh.ask(PATIENCE, &["list", "--uuid", "--name"]).await;
@@ -172,7 +173,7 @@ impl Shared {
 
     fn listed(&self, virsh: &Virsh, asked: Instant, is_listed: impl Fn(&str) -> bool) {
         for ((of, domain), service) in &mut *self.locked() {
-            // What was noted while the list was on its way is newer than the list.
+            // A state recorded after the list was requested is newer than the list.
             if of != virsh || service.noted >= asked {
                 continue;
             }
@@ -203,7 +204,7 @@ impl Shared {
     }
 
     fn tell(&self, event: DriverEvent) {
-        // The receiver is gone only when the agent is ending.
+        // Sending fails only when the agent is ending.
         let _ = self.events.send(event);
     }
 }
@@ -214,7 +215,8 @@ mod tests {
     use std::path::Path;
     use tokio::sync::mpsc::unbounded_channel;
 
-    /// Lines of `virsh event` about a domain that runs, and what is told; `-` for the list without it, `+` with it.
+    /// Lines of `virsh event` about a running domain, and the expected reports. `-` is a list without the domain, `+`
+    /// one with it.
     #[tokio::test]
     async fn what_is_told() {
         let check = async |runs: bool, lines: &[&str], expected: &[&str]| {

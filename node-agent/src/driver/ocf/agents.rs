@@ -1,4 +1,4 @@
-//! The agents of this machine: where they lie, and what they say of themselves.
+//! The resource agents installed on this node: their programs and their metadata.
 
 use super::request::STATE_FOLDER;
 use ha_api_types::ocf::{AgentMetadata, AgentName, agents_folder};
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// The agents of this machine.
+/// Resource agents of this node, with a cache of their metadata.
 #[derive(Debug)]
 pub(super) struct Agents {
     pub(super) root: PathBuf,
     pub(super) run: PathBuf,
-    /// What they said, by their program; good for as long as it was not changed.
+    /// Metadata of each resource agent, with its program's modification time; valid until that time changes.
     known: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<AgentMetadata>)>>,
 }
 
@@ -23,7 +23,7 @@ impl Agents {
         Agents { root, run, known: Mutex::default() }
     }
 
-    /// Whether there are any.
+    /// Checks whether any resource agent is installed. The error is the reason for a message.
     pub(super) fn able(&self) -> Result<(), String> {
         let folder = agents_folder(&self.root);
         let is_there = fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some());
@@ -34,7 +34,7 @@ impl Agents {
         }
     }
 
-    /// The program of an agent; otherwise why there is none.
+    /// Returns the program of a resource agent. The error is the reason why it cannot be run.
     pub(super) fn program(&self, name: &AgentName) -> Result<PathBuf, String> {
         let program = name.program(&self.root);
         match nix::unistd::access(&program, nix::unistd::AccessFlags::X_OK) {
@@ -45,19 +45,18 @@ impl Agents {
         }
     }
 
-    /// Makes the folder of the agents' state, which they take for granted.
+    /// Creates the directory for the resource agents' state, because the agents expect that it exists.
     pub(super) fn make_state_folder(&self) -> io::Result<()> {
         fs::create_dir_all(self.run.join(STATE_FOLDER))
     }
 
-    /// What an agent said of itself, if it is still the same program.
+    /// Returns the cached metadata of a resource agent if its program has not changed since.
     pub(super) fn known(&self, program: &Path) -> Option<Arc<AgentMetadata>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (read_at, metadata) = known.get(program)?;
         (changed(program)? == *read_at).then(|| Arc::clone(metadata))
     }
 
-    /// Remembers it.
     pub(super) fn remember(&self, program: &Path, metadata: &Arc<AgentMetadata>) {
         if let Some(changed) = changed(program) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

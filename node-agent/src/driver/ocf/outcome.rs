@@ -1,4 +1,4 @@
-//! What an agent's exit status means.
+//! The meaning of a resource agent's exit status.
 
 use crate::core::DriverFailure;
 use crate::driver::program::order::LaunchFailure;
@@ -8,35 +8,35 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use std::io;
 
-/// How one run of an agent went.
+/// Result of one run of a resource agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It exited with a status; what it said of it.
+    /// The resource agent exited with a status and a reason.
     Exited(i32, String),
-    /// It was ended by a signal.
+    /// The resource agent was ended by a signal.
     Killed(String),
-    /// It took too long and was killed.
+    /// The resource agent exceeded its time limit and was killed.
     TimedOut,
-    /// There is no such agent here.
+    /// The resource agent is not installed on this node.
     NotInstalled(String),
-    /// It could not be run.
+    /// The resource agent could not be run.
     NotRun(DriverFailure),
 }
 
-/// What a run of `monitor` says.
+/// Result of a run of `monitor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It runs.
+    /// The service runs.
     Running,
-    /// It does not.
+    /// The service does not run.
     NotRunning,
-    /// It does not work, and something of it may run.
+    /// The service does not work, but parts of it may run.
     Failing(String),
-    /// The agent cannot tell.
+    /// The resource agent cannot determine the state.
     Unclear(String),
 }
 
-// The statuses, by the OCF resource agent API.
+// Exit statuses of the OCF resource agent API.
 const SUCCESS: i32 = 0;
 const INVALID_ARGUMENTS: i32 = 2;
 const NOT_IMPLEMENTED: i32 = 3;
@@ -50,7 +50,7 @@ const DEGRADED: i32 = 190;
 const DEGRADED_PROMOTED: i32 = 191;
 
 impl Outcome {
-    /// From how the program ended.
+    /// Returns the result of a run from how the program ended.
     pub(super) fn of(end: io::Result<End>) -> Outcome {
         match end {
             Ok(End::Ended(ended)) => match ended.status.code() {
@@ -63,13 +63,13 @@ impl Outcome {
         }
     }
 
-    /// Whether it went well.
+    /// Returns `true` if the action succeeded.
     pub(super) fn is_success(&self) -> bool {
         matches!(self, Outcome::Exited(SUCCESS, _))
     }
 
-    /// Whether a run of `validate-all` rules a start out. Some agents have none, and some say here only that the service does
-    /// not run.
+    /// Returns `true` if the result of `validate-all` rules out a start. Other failures do not: some resource agents
+    /// have no `validate-all`, and with some it fails only because the service does not run.
     pub(super) fn rules_out(&self) -> bool {
         match self {
             Outcome::Exited(code, _) => {
@@ -80,8 +80,8 @@ impl Outcome {
         }
     }
 
-    /// What a run of `monitor` says. `begun`: this agent has been told to start the service in this boot; otherwise one that
-    /// cannot run here with these parameters does not.
+    /// Interprets the result of `monitor`. `begun` is `true` if this resource agent was told to start the service
+    /// since the boot. If not, a service that cannot run here with these parameters counts as not running.
     pub(super) fn seen(&self, begun: bool) -> Seen {
         let message = || self.message("monitor");
         match self {
@@ -103,7 +103,7 @@ impl Outcome {
         }
     }
 
-    /// Why an action failed, and where to try next.
+    /// Returns the failure of an action, with the reason and the class of nodes to try next.
     pub(super) fn failure(&self, action: &str, otherwise: Reason) -> DriverFailure {
         let (class, reason) = match self {
             Outcome::Exited(INVALID_ARGUMENTS | NOT_IMPLEMENTED | NOT_CONFIGURED, _) => {
@@ -120,7 +120,7 @@ impl Outcome {
         DriverFailure { class, reason, message: self.message(action) }
     }
 
-    /// How it went, in a sentence.
+    /// Returns the result as a clause for a message.
     pub(super) fn message(&self, action: &str) -> String {
         match self {
             Outcome::Exited(code, said) => {
@@ -146,7 +146,7 @@ impl Outcome {
     }
 }
 
-/// What is known of a service by its monitor. One that was begun and fails runs, as far as anybody else is concerned.
+/// Returns the observed state for a result of `monitor`. A failing service that was started counts as running.
 pub(super) fn observed(seen: Seen, begun: bool) -> Observed {
     match seen {
         Seen::Running => Observed::Running,
@@ -156,7 +156,8 @@ pub(super) fn observed(seen: Seen, begun: bool) -> Observed {
     }
 }
 
-/// The reason that an agent gave, of what it printed: as it is marked, else its last error, else its last line.
+/// Returns the reason from a resource agent's output: the line marked as the exit reason, else the last error, else the
+/// last line.
 fn said(text: &str) -> String {
     const MARK: &str = "ocf-exit-reason:";
     let marked = text.lines().rev().find_map(|line| line.split_once(MARK).map(|(_, reason)| reason));
@@ -165,7 +166,7 @@ fn said(text: &str) -> String {
     line.map(|line| without_date(&line).to_owned()).unwrap_or_default()
 }
 
-/// Without the date that the agents' library puts before a line.
+/// Removes the date that the resource agents' shell library writes before a line.
 fn without_date(line: &str) -> &str {
     let pattern = "0000-00-00T00:00:00 ";
     let fits = |(found, pattern): (char, char)| {

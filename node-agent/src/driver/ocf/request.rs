@@ -1,4 +1,4 @@
-//! What an agent is asked, as it finds it in its environment; and for how long and how often it is asked.
+//! Requests to a resource agent: environment, time limits and intervals.
 
 use ha_api_types::driver::OcfDriver as OcfSpec;
 use ha_api_types::ocf::{AgentMetadata, AgentName};
@@ -7,47 +7,45 @@ use ha_api_types::time::Millis;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One question or order for an agent.
+/// A request to a resource agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request<'a> {
-    /// What it is to do.
+    /// Action to run.
     pub(super) action: Action<'a>,
-    /// For how long.
+    /// Time limit in milliseconds.
     pub(super) timeout_ms: Millis,
 }
 
-/// What an agent is to do.
+/// Action of a resource agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action<'a> {
-    /// Whether it runs; the agent may expect that it does not.
+    /// Report whether the service runs, without the expectation that it does.
     Probe,
-    /// Whether it still runs.
+    /// Report whether the service still runs.
     Monitor {
-        /// Asked every so often.
+        /// Interval between runs, in milliseconds.
         interval_ms: Millis,
     },
-    /// Whether its parameters can work here.
+    /// Check whether the parameters can work on this node.
     Validate,
-    /// What it is.
+    /// Return the metadata.
     Metadata,
-    /// Start.
     Start,
-    /// Stop.
     Stop,
     /// Move live, on the source.
     MigrateTo {
-        /// The receiving node.
+        /// Node that receives the service.
         target: &'a str,
     },
     /// Move live, on the target.
     MigrateFrom {
-        /// The node that it came from.
+        /// Node that the service comes from.
         source: &'a str,
     },
 }
 
 impl Action<'_> {
-    /// The agent's argument.
+    /// Returns the action's name, which is the resource agent's argument.
     pub(super) fn name(self) -> &'static str {
         match self {
             Action::Probe | Action::Monitor { .. } => "monitor",
@@ -61,21 +59,21 @@ impl Action<'_> {
     }
 }
 
-/// Where an agent works.
+/// Paths and node name for a resource agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
-    /// This node's name.
+    /// Name of this node.
     pub(super) node: &'a str,
-    /// `OCF_ROOT`.
+    /// Value of `OCF_ROOT`.
     pub(super) root: &'a Path,
-    /// `HA_VARRUN`.
+    /// Value of `HA_VARRUN`.
     pub(super) run: &'a Path,
 }
 
-/// The folder of the agents' own state below `HA_VARRUN`.
+/// Directory below `HA_VARRUN` for the resource agents' own state.
 pub(super) const STATE_FOLDER: &str = "resource-agents";
 
-/// What the agent finds in its environment.
+/// Returns the environment for a request.
 pub(super) fn environment(
     place: Place<'_>,
     resource: &str,
@@ -93,7 +91,7 @@ pub(super) fn environment(
     set("OCF_RESOURCE_INSTANCE", resource);
     set("HA_VARRUN", &place.run.display().to_string());
     set("HA_RSCTMP", &place.run.join(STATE_FOLDER).display().to_string());
-    // Before every line that the agents' library logs.
+    // Format of the date before every line that the resource agents' shell library logs.
     set("HA_DATEFMT", "%FT%T ");
     let (interval_ms, level) = match request.action {
         Action::Monitor { interval_ms } => (interval_ms, spec.check_level.unwrap_or(0)),
@@ -126,8 +124,8 @@ pub(super) fn environment(
     variables
 }
 
-/// How long its agent's actions may take: what the resource says; where it says nothing, our defaults, or what the agent
-/// advises if that is longer.
+/// Returns the time limits of a service's actions: the resource's own values. Where those are the defaults, the
+/// values that the resource agent advises replace them if longer.
 pub(super) fn timeouts(own: TimeoutsSpec, metadata: &AgentMetadata) -> TimeoutsSpec {
     let usual = TimeoutsSpec::default();
     #[expect(clippy::float_cmp, reason = "the default is the default, bit by bit")]
@@ -145,7 +143,7 @@ pub(super) fn timeouts(own: TimeoutsSpec, metadata: &AgentMetadata) -> TimeoutsS
     }
 }
 
-/// How often a running service is asked.
+/// Returns the interval of `monitor` for a running service: the resource's own, else the resource agent's, else 10 s.
 pub(super) fn interval_ms(spec: &OcfSpec, metadata: &AgentMetadata) -> Millis {
     const USUAL_MS: Millis = 10_000;
     #[expect(

@@ -1,4 +1,4 @@
-//! What is done with a service by its agent: probe, start or adopt, stop, kill, move.
+//! Commands for one service of a resource agent: probe, start or adopt, stop, kill, move.
 
 use super::outcome::{Outcome, Seen, observed};
 use super::request::{self, Action, Place, Request};
@@ -16,16 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// For how long after a stop a monitor may still see the service: a killed process has its pid until process 1 takes note of
-/// its end.
+/// Time after a stop during which `monitor` may still report the service as running: a killed process keeps its pid
+/// until process 1 reaps it.
 const AFTERGLOW: Duration = Duration::from_secs(3);
-/// How often to ask it meanwhile.
+/// Interval between runs of `monitor` during that time.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the stop action may take after everything was killed.
+/// Maximum time limit of the stop action after all processes were killed.
 const KILLED_STOP_MS: Millis = 20_000;
 
 impl Context {
-    /// Whether it runs; a running one is watched from here on.
+    /// Reports whether the service runs, and starts watching it if so.
     pub(super) async fn probe(self: &Arc<Context>, service: &ServiceDefinition) -> Observed {
         let begun = self.programs.is_begun(service);
         let seen = self.monitor(service, Action::Probe).await;
@@ -37,7 +37,7 @@ impl Context {
                 }
             }
             Observed::Remnant(_) | Observed::Unknown(_) => {}
-            // A start of an agent that has ended may still be under way.
+            // A start by an earlier node agent may still be in progress.
             Observed::NotRunning => match self.programs.remains(service).await {
                 Ok(remains) if remains.is_empty() => self.programs.forget_begun(service),
                 Ok(remains) => {
@@ -50,7 +50,7 @@ impl Context {
         observed
     }
 
-    /// Starts it, unless it runs.
+    /// Starts the service, unless it already runs.
     pub(super) async fn start(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let (_, spec) = named(service)?;
         let mut seen = self.monitor(service, Action::Probe).await;
@@ -89,7 +89,7 @@ impl Context {
         }
     }
 
-    /// Whether its parameters can work here, as far as the agent can tell beforehand.
+    /// Checks whether the parameters can work on this node, as far as the resource agent can determine before a start.
     async fn validate(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let metadata = self.metadata(service).await;
         if !metadata.actions.is_empty() && !metadata.knows(Action::Validate.name()) {
@@ -100,7 +100,7 @@ impl Context {
         if outcome.rules_out() { Err(outcome.failure("validate-all", Reason::StartFailed)) } else { Ok(()) }
     }
 
-    /// Stops it; what outlasts the agent's stop of the service's processes is killed.
+    /// Stops the service. If the resource agent's stop fails, or leaves processes of the service, they are killed.
     pub(super) async fn stop(
         &self,
         service: &ServiceDefinition,
@@ -125,7 +125,7 @@ impl Context {
         self.kill(service).await
     }
 
-    /// Kills the service's processes, then lets the agent clear up what is more than processes.
+    /// Kills the service's processes, then runs the resource agent's stop action to clean up everything else.
     pub(super) async fn kill(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.watches.end(&service.name);
         self.programs.clear_remains(service).await?;
@@ -134,7 +134,7 @@ impl Context {
         self.confirm_stopped(service, &outcome).await
     }
 
-    /// After a stop: nothing that the agent started may be left, and its monitor must agree.
+    /// Confirms a stop: no process that the resource agent started may be left, and its monitor must agree.
     async fn confirm_stopped(
         &self,
         service: &ServiceDefinition,
@@ -160,7 +160,7 @@ impl Context {
         Err(failed(Reason::StopFailed, &format!("{why}{seen}")))
     }
 
-    /// Target of a move: whether it could run here.
+    /// Checks whether the service could run on this node, the target of a live migration.
     pub(super) async fn receive(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let (name, _) = named(service)?;
         self.agents.program(&name).map_err(|message| not_installed(&message))?;
@@ -168,7 +168,7 @@ impl Context {
         self.validate(service).await
     }
 
-    /// Target of a move: the agent takes over what the source has given.
+    /// Takes over the service from the source, on the target of a live migration.
     pub(super) async fn arrive(
         &self,
         service: &ServiceDefinition,
@@ -180,7 +180,7 @@ impl Context {
         if outcome.is_success() { Ok(()) } else { Err(outcome.failure("migrate_from", Reason::MoveFailed)) }
     }
 
-    /// Source of a move: the agent gives it away.
+    /// Hands the service over to `target`, on the source of a live migration.
     pub(super) async fn migrate(
         &self,
         service: &ServiceDefinition,
@@ -209,18 +209,18 @@ impl Context {
         }
     }
 
-    /// Asks the agent whether it runs.
+    /// Runs the resource agent's `monitor`.
     pub(super) async fn monitor(&self, service: &ServiceDefinition, action: Action<'_>) -> Seen {
         let timeout_ms = self.timeouts(service).await.monitor_ms();
         self.ask(service, Request { action, timeout_ms }).await.seen(self.programs.is_begun(service))
     }
 
-    /// How long its agent's actions may take.
+    /// Returns the time limits of the service's actions.
     pub(super) async fn timeouts(&self, service: &ServiceDefinition) -> TimeoutsSpec {
         request::timeouts(service.timeouts, &*self.metadata(service).await)
     }
 
-    /// What the agent says of itself; nothing, when it cannot be asked.
+    /// Returns the metadata of the service's resource agent; empty metadata if it cannot be read.
     pub(super) async fn metadata(&self, service: &ServiceDefinition) -> Arc<AgentMetadata> {
         let Ok((name, _)) = named(service) else { return Arc::default() };
         let Ok(program) = self.agents.program(&name) else { return Arc::default() };
@@ -235,7 +235,7 @@ impl Context {
             Ok(End::Ended(ended)) => {
                 (Err(Outcome::of(Ok(End::Ended(ended))).message(request.action.name())), true)
             }
-            // A machine that is too busy now may answer later.
+            // Not cached: a machine that is too busy now may answer later.
             end => (Err(Outcome::of(end).message(request.action.name())), false),
         };
         let metadata = metadata.unwrap_or_else(|message| {
@@ -249,7 +249,7 @@ impl Context {
         metadata
     }
 
-    /// Has the agent do something.
+    /// Runs an action of the service's resource agent.
     async fn ask(&self, service: &ServiceDefinition, request: Request<'_>) -> Outcome {
         let (name, _) = match named(service) {
             Ok(named) => named,
@@ -274,7 +274,7 @@ impl Context {
         let variables = request::environment(place, &service.name, &name, spec, request);
         let environment = self.programs.environment(service, &variables, None);
         let (environment, cgroup) = match request.action {
-            // What these start is the service.
+            // Processes that these actions start are the service.
             Action::Start | Action::MigrateFrom { .. } => {
                 (environment, self.programs.make_cgroup(&service.name)?)
             }
@@ -303,7 +303,7 @@ impl Context {
     }
 }
 
-/// The agent that a service names.
+/// Returns the name and the settings of the service's resource agent.
 fn named(service: &ServiceDefinition) -> Result<(AgentName, &OcfSpec), DriverFailure> {
     let wrong = |message: String| DriverFailure {
         class: FailureClass::ConfigurationWrong,

@@ -1,4 +1,5 @@
-//! Watching running services: the agent is asked now and then, and at once when the last process of the service has ended.
+//! Watches of running services: the resource agent is asked at an interval, and immediately after the last process of
+//! the service has ended.
 
 use super::outcome::Seen;
 use super::request::{Action, interval_ms};
@@ -9,21 +10,22 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// How often to look whether the service still has processes.
+/// Interval between checks whether the service still has processes.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// After the last process has ended, how soon and how many times to ask again: it has its pid, and so an agent may still see
-/// it, until process 1 takes note of its end.
+/// After the last process has ended, the interval and number of further runs of `monitor`: the resource agent may
+/// still find the process, which keeps its pid until process 1 reaps it.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_TIMES: u32 = 5;
 
-/// How often an agent has to say it: it restarts a service that it takes for ended, so it is asked once more.
+/// Number of consecutive reports after which a service counts as ended: the resource agent may be restarting it at
+/// the first one.
 const TIMES: u32 = 2;
 
 impl Context {
-    /// Watches a service from here on.
+    /// Starts to watch a service, unless it is already watched.
     pub(super) fn watch(self: &Arc<Context>, service: &ServiceDefinition, spec: &OcfSpec) {
-        // The task must not keep the driver alive: it ends with it.
+        // A strong reference in the task would keep the driver alive.
         let watch = || watch(Arc::downgrade(self), service.clone(), self.has_processes(service));
         self.watches.ensure(&service.name, (service.uid.clone(), spec.clone()), watch);
     }
@@ -53,7 +55,7 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated:
         }
         let Some(context) = driver.upgrade() else { return };
         if let Some(message) = context.ended(&service, interval_ms).await {
-            // The receiver is gone only when the agent is ending.
+            // Sending fails only when the agent is ending.
             let _ = context.events.send(DriverEvent::Exited {
                 name: service.name,
                 uid: service.uid,
@@ -66,12 +68,13 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated:
 }
 
 impl Context {
-    /// Whether the service is known to have processes.
+    /// Returns `true` if the service is known to have processes.
     fn has_processes(&self, service: &ServiceDefinition) -> bool {
         self.programs.cgroup_of(&service.name).and_then(|group| group.is_populated()).unwrap_or(false)
     }
 
-    /// How the service ended, if its agent says so often enough in a row. An answer that tells nothing changes nothing.
+    /// Returns how the service ended, if the resource agent reports so often enough in a row. Unknown results
+    /// are ignored.
     async fn ended(&self, service: &ServiceDefinition, interval_ms: u64) -> Option<String> {
         let mut message = String::new();
         for _ in 0..TIMES {

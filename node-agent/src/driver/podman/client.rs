@@ -1,4 +1,4 @@
-//! What is asked of podman's service, each as one function.
+//! Requests to podman's service, one function for each.
 
 use super::connection::{Answer, ApiError, Call, escaped};
 use super::container::{self, Container, Process};
@@ -12,14 +12,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// What a program printed so long ago may have to do with its end.
+/// Age in seconds up to which a line of output is considered related to a container's end.
 const LATELY_SECONDS: i64 = 60;
-/// How long its last words may hold up the news of its end.
+/// Time limit for reading a container's last output, which delays the report of its end.
 const READING: Duration = Duration::from_secs(1);
-/// The first version that changes restart policies.
+/// First podman version that can change restart policies.
 const UPDATES_SINCE: (u32, u32) = (5, 1);
 
-/// Podman's service behind a socket.
+/// Client of podman's service.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     socket: PathBuf,
@@ -42,12 +42,12 @@ impl Client {
         self.call(method, format!("/containers/{}{what}", escaped(container)))
     }
 
-    /// Whether it answers.
+    /// Checks that podman's service answers.
     pub(super) async fn ping(&self) -> Result<(), ApiError> {
         self.call(Method::GET, "/_ping").bytes().await.map(drop)
     }
 
-    /// The container of this name, or none.
+    /// Returns the container with this name; `None` if it does not exist.
     pub(super) async fn inspect(&self, name: &str) -> Result<Option<Container>, ApiError> {
         let found: Container = match self.of(Method::GET, name, "/json").bytes().await {
             Ok(text) => {
@@ -60,7 +60,7 @@ impl Client {
         Ok((found.name == name).then_some(found))
     }
 
-    /// Whether the container's first process lives.
+    /// Returns the state of the container's main process.
     pub(super) async fn process(&self, container: &Container) -> Process {
         if !self.shares_processes().await.unwrap_or(false) {
             return Process::Hidden;
@@ -74,41 +74,40 @@ impl Client {
         }
     }
 
-    /// Whether who listens on the socket has the process numbers that this process sees.
+    /// Returns `true` if podman's service is in the same pid namespace as this process.
     async fn shares_processes(&self) -> std::io::Result<bool> {
         let peer = UnixStream::connect(&self.socket).await?.peer_cred()?.pid();
         let Some(peer) = peer.filter(|peer| *peer > 0) else { return Ok(false) };
         Ok(std::fs::read_link(format!("/proc/{peer}/ns/pid"))? == std::fs::read_link("/proc/self/ns/pid")?)
     }
 
-    /// Creates a container.
     pub(super) async fn create(&self, body: &Value) -> Result<(), ApiError> {
         self.call(Method::POST, "/containers/create").body(body).bytes().await.map(drop)
     }
 
-    /// Starts it; fine when it runs.
+    /// Starts a container, or does nothing if it runs.
     pub(super) async fn start(&self, container: &str, patience: Duration) -> Result<(), ApiError> {
         self.of(Method::POST, container, "/start").patience(patience).bytes().await.map(drop)
     }
 
-    /// Stops it: its stop signal, then SIGKILL.
+    /// Stops a container: by its stop signal, then by SIGKILL after `graceful`.
     pub(super) async fn stop(&self, container: &str, graceful: Duration) -> Result<(), ApiError> {
         let seconds = graceful.as_millis().div_ceil(1000);
         let what = format!("/stop?timeout={seconds}&ignore=true");
         self.of(Method::POST, container, &what).patience(graceful).bytes().await.map(drop)
     }
 
-    /// SIGKILL at once.
+    /// Kills a container by SIGKILL.
     pub(super) async fn kill(&self, container: &str) -> Result<(), ApiError> {
         self.of(Method::POST, container, "/kill?signal=SIGKILL").bytes().await.map(drop)
     }
 
-    /// Lets a paused one go on.
+    /// Resumes a paused container.
     pub(super) async fn unpause(&self, container: &str) -> Result<(), ApiError> {
         self.of(Method::POST, container, "/unpause").bytes().await.map(drop)
     }
 
-    /// Removes it with the volumes that were made for it alone; fine when there is none.
+    /// Removes a container and its anonymous volumes, or does nothing if it does not exist.
     pub(super) async fn remove(&self, container: &str) -> Result<(), ApiError> {
         match self.of(Method::DELETE, container, "?force=true&timeout=0&v=true").bytes().await {
             Ok(_) | Err(ApiError::Refused { status: StatusCode::NOT_FOUND, .. }) => Ok(()),
@@ -116,7 +115,7 @@ impl Client {
         }
     }
 
-    /// Takes the restart policy of an existing container away; whether this podman can.
+    /// Removes the restart policy of a container. Returns `false` if this version of podman cannot do that.
     pub(super) async fn forbid_restarts(&self, container: &str) -> Result<bool, ApiError> {
         let ping = self.call(Method::GET, "/_ping").answer().await?;
         let version = ping.response.headers().get("libpod-api-version").and_then(|text| text.to_str().ok());
@@ -127,7 +126,7 @@ impl Client {
         call.bytes().await.map(|_| true)
     }
 
-    /// Whether the node has an image.
+    /// Returns `true` if the node has an image.
     pub(super) async fn has_image(&self, image: &str) -> Result<bool, ApiError> {
         match self.call(Method::GET, format!("/images/{}/exists", escaped(image))).bytes().await {
             Ok(_) => Ok(true),
@@ -140,7 +139,7 @@ impl Client {
     pub(super) async fn pull(&self, image: &str, patience: Duration) -> Result<(), ApiError> {
         let path = format!("/images/pull?reference={}&policy=missing&quiet=true", escaped(image));
         let text = self.call(Method::POST, path).patience(patience).bytes().await?;
-        // The answer has begun, as a success, before podman knows how it ends.
+        // Podman sends status 200 before the pull ends, so an error is in the body.
         match pull_error(&text) {
             None => Ok(()),
             Some(message) => {
@@ -149,14 +148,14 @@ impl Client {
         }
     }
 
-    /// What happens to containers from a moment on, in seconds since 1970.
+    /// Returns the events of containers from a time on, in seconds since 1970.
     pub(super) async fn events(&self, since: i64) -> Result<Events, ApiError> {
         let filters = escaped(r#"{"type":["container"]}"#);
         let path = format!("/events?stream=true&filters={filters}&since={since}");
         Ok(Events { answer: self.call(Method::GET, path).answer().await?, read: Vec::new() })
     }
 
-    /// Runs the container's health check to its end: whether all is well.
+    /// Runs the container's health check and waits for its end. Returns `true` if the result is healthy.
     pub(super) async fn check(&self, container: &str, patience: Duration) -> Result<bool, ApiError> {
         #[derive(Deserialize)]
         struct Report {
@@ -169,7 +168,7 @@ impl Client {
         Ok(report.status == "healthy")
     }
 
-    /// Whether a command that was begun in a container is this one.
+    /// Returns `true` if the exec session `id` runs this command.
     pub(super) async fn runs(&self, id: &str, command: &[String]) -> Result<bool, ApiError> {
         let text = self.call(Method::GET, format!("/exec/{}/json", escaped(id))).bytes().await?;
         let begun: Command =
@@ -177,12 +176,14 @@ impl Client {
         Ok(begun.is(command))
     }
 
-    /// The last that its program printed, as the end of a sentence; empty where podman does not keep it.
+    /// Returns the last line that the container printed, for the end of a message; empty if podman does not keep the
+    /// output.
     pub(super) async fn said_last(&self, container: &str) -> String {
         let lately = format!("since={}", seconds_since_1970() - LATELY_SECONDS);
         let last = match timeout(READING, self.log(container, &lately)).await {
             Ok(last) => last,
-            // Of a line that was printed in pieces podman gives one piece alone here, but it does not read a long log for it.
+            // Reading only the last line is quick for a long log, but returns only a piece of a line that was written
+            // in pieces.
             Err(_) => timeout(READING, self.log(container, "tail=1")).await.ok().flatten(),
         };
         last.map_or_else(String::new, |last| format!(": {last}"))
@@ -193,7 +194,7 @@ impl Client {
         call.bytes().await.ok().and_then(|text| frames::last_line(&frames::text(&text)))
     }
 
-    /// What it uses; `None`: it does not run.
+    /// Returns the resource usage of a container; `None` if it does not run.
     pub(super) async fn usage(&self, container: &str) -> Result<Option<Usage>, ApiError> {
         #[derive(Deserialize)]
         struct Report {
@@ -208,7 +209,7 @@ impl Client {
     }
 }
 
-/// A command in a container.
+/// Command of an exec session in a container.
 #[derive(Debug, Deserialize)]
 struct Command {
     #[serde(rename = "ProcessConfig")]
@@ -222,7 +223,7 @@ struct ProcessConfig {
 }
 
 impl Command {
-    /// Whether it is this program with these arguments.
+    /// Returns `true` if this is the given command: the same program with the same arguments.
     fn is(&self, command: &[String]) -> bool {
         let config = &self.config;
         command.split_first().is_some_and(|(program, arguments)| {
@@ -231,7 +232,7 @@ impl Command {
     }
 }
 
-/// What a container uses, as podman counts it.
+/// Resource usage of a container, as reported by podman.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Usage {
@@ -243,7 +244,7 @@ pub(super) struct Usage {
     pub(super) block_output: u64,
     net_input: u64,
     net_output: u64,
-    /// Since podman 5, by interface.
+    /// Network usage by interface, since podman 5.
     network: Option<std::collections::BTreeMap<String, Interface>>,
 }
 
@@ -255,7 +256,7 @@ struct Interface {
 }
 
 impl Usage {
-    /// Bytes received and sent; `None`: it has no network of its own that podman counts.
+    /// Returns the bytes received and sent; `None` if podman reports no network of the container's own.
     pub(super) fn network(&self) -> Option<u64> {
         let interfaces = self.network.iter().flatten();
         let bytes: u64 = interfaces.map(|(_, interface)| interface.rx_bytes + interface.tx_bytes).sum();
@@ -263,24 +264,24 @@ impl Usage {
     }
 }
 
-/// What happened to a container.
+/// An event of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Happening {
     pub(super) container: String,
     pub(super) id: String,
     pub(super) action: String,
-    /// Seconds since 1970.
+    /// Time in seconds since 1970.
     pub(super) at: i64,
 }
 
-/// Podman's events, one after the other.
+/// Stream of podman's events.
 pub(super) struct Events {
     answer: Answer,
     read: Vec<u8>,
 }
 
 impl Events {
-    /// The next one; `None` when podman ends the stream. Losing the wait loses no event.
+    /// Returns the next event; `None` when podman ends the stream. Canceling the future loses no event.
     pub(super) async fn next(&mut self) -> Option<Happening> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
@@ -320,13 +321,13 @@ fn happening(line: &[u8]) -> Option<Happening> {
     Some(Happening { container, id: event.actor.id, action: event.action, at: event.time })
 }
 
-/// By this machine's clock, which podman goes by too.
+/// Returns this machine's time, which podman uses too, in seconds since 1970.
 pub(super) fn seconds_since_1970() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     i64::try_from(since).unwrap_or(i64::MAX)
 }
 
-/// What went wrong, in a pull's answer of one JSON object a line.
+/// Returns the error in the answer to a pull, which is one JSON object for each line.
 fn pull_error(text: &[u8]) -> Option<String> {
     let lines = text.split(|byte| *byte == b'\n');
     lines
@@ -334,7 +335,7 @@ fn pull_error(text: &[u8]) -> Option<String> {
         .find_map(|line| line["error"].as_str().filter(|error| !error.is_empty()).map(str::to_owned))
 }
 
-/// Whether a podman of this version changes the restart policy of a container.
+/// Returns `true` if podman of this version can change the restart policy of a container.
 fn changes_policies(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= UPDATES_SINCE

@@ -1,4 +1,4 @@
-//! One request to podman's service, over its unix socket.
+//! A request to podman's service over its unix socket.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -11,14 +11,14 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::task::AbortHandle;
 
-/// How long podman may take to answer what it need not wait for.
+/// Time limit for answers for which podman does not have to wait.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Longer answers are not read: none of podman's is.
+/// Maximum length of an answer in bytes; podman's answers are shorter.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// The oldest API that every podman since 4.0 speaks.
+/// Oldest API version, supported by every podman since 4.0.
 const API: &str = "/v4.0.0/libpod";
 
-/// Why podman gave no usable answer.
+/// Reason for a missing or unusable answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
     #[error("podman's socket {} does not answer: {error}", socket.display())]
@@ -31,7 +31,7 @@ pub(super) enum ApiError {
     Unreadable(String),
 }
 
-/// What podman says of an error.
+/// Body of podman's error answers.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 struct Explanation {
@@ -39,7 +39,7 @@ struct Explanation {
     message: String,
 }
 
-/// A request in the making.
+/// A request, being built.
 pub(super) struct Call<'a> {
     socket: &'a Path,
     method: Method,
@@ -48,7 +48,7 @@ pub(super) struct Call<'a> {
     patience: Duration,
 }
 
-/// An answer whose body is still to be read. The connection ends with it.
+/// An answer whose body has not been read yet. Dropping it closes the connection.
 pub(super) struct Answer {
     pub(super) response: Response<Incoming>,
     _connection: Connection,
@@ -64,25 +64,25 @@ impl Drop for Connection {
 }
 
 impl<'a> Call<'a> {
-    /// A call of this path below `/libpod`, with its query.
+    /// Returns a request for a path below `/libpod`, including the query.
     pub(super) fn new(socket: &'a Path, method: Method, path: impl AsRef<str>) -> Call<'a> {
         let path = format!("{API}{}", path.as_ref());
         Call { socket, method, path, body: None, patience: PATIENCE }
     }
 
-    /// With a JSON body.
+    /// Sets the JSON body.
     pub(super) fn body(mut self, body: &serde_json::Value) -> Call<'a> {
         self.body = Some(body.to_string());
         self
     }
 
-    /// Podman may take so long until it answers, and a while on top.
+    /// Extends the time limit by `longer`, the time for which podman has to wait.
     pub(super) fn patience(mut self, longer: Duration) -> Call<'a> {
         self.patience = PATIENCE.saturating_add(longer);
         self
     }
 
-    /// Sends it; errors of podman are errors.
+    /// Sends the request. An error status of podman becomes an error.
     pub(super) async fn answer(self) -> Result<Answer, ApiError> {
         let patience = self.patience;
         let answer =
@@ -101,7 +101,7 @@ impl<'a> Call<'a> {
         Err(ApiError::Refused { status, cause: told.cause, message })
     }
 
-    /// Sends it, and reads the whole answer.
+    /// Sends the request, and reads the whole answer.
     pub(super) async fn bytes(self) -> Result<Bytes, ApiError> {
         let patience = self.patience;
         let read = async { self.answer().await?.bytes().await };
@@ -115,7 +115,7 @@ impl<'a> Call<'a> {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| unreachable(error.to_string()))?;
-        // What goes wrong with the connection is told to the sender too.
+        // Errors of the connection are also returned to the sender.
         let connection = Connection(
             tokio::spawn(async move {
                 let _ = connection.await;
@@ -135,7 +135,7 @@ impl<'a> Call<'a> {
 }
 
 impl Answer {
-    /// The whole body.
+    /// Reads the whole body.
     pub(super) async fn bytes(self) -> Result<Bytes, ApiError> {
         let Answer { response, _connection } = self;
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
@@ -153,7 +153,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A part of a path or of a query. Slashes stay as they are: podman takes the names of images apart itself.
+/// Percent-encodes a part of a path or query. Slashes are kept, because podman itself splits the names of images.
 pub(super) fn escaped(text: &str) -> String {
     use std::fmt::Write;
     let mut out = String::new();
@@ -161,7 +161,7 @@ pub(super) fn escaped(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~/:".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            // Writing into a string does not fail.
+            // Writing to a string does not fail.
             let _ = write!(out, "%{byte:02X}");
         }
     }

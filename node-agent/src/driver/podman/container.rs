@@ -1,4 +1,4 @@
-//! What podman says of a container, and what that means.
+//! The output of `podman inspect`, and the state of a container that follows from it.
 
 use super::definition::{DEFINITION_LABEL, RESOURCE_LABEL};
 use super::frames::last_line;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// A container, as `podman inspect` has it.
+/// A container in the output of `podman inspect`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Container {
@@ -16,7 +16,7 @@ pub(super) struct Container {
     pub(super) state: State,
     config: Config,
     host_config: HostConfig,
-    /// Commands that were begun in it and are not forgotten yet.
+    /// Ids of the container's exec sessions, including ended ones that podman still keeps.
     #[serde(rename = "ExecIDs")]
     commands: Option<Vec<String>>,
 }
@@ -32,7 +32,7 @@ pub(super) struct State {
     started_at: String,
     #[serde(rename = "OOMKilled")]
     oom_killed: bool,
-    /// Only newer ones say it.
+    /// Reported only by newer versions of podman.
     stopped_by_user: bool,
     health: Option<HealthLog>,
 }
@@ -43,7 +43,7 @@ struct HealthLog {
     log: Option<Vec<CheckLog>>,
 }
 
-/// A health check that was asked.
+/// One run of the health check.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct CheckLog {
@@ -77,7 +77,7 @@ struct RestartPolicy {
     name: String,
 }
 
-/// One run of a container: it is another one after every start.
+/// One run of a container; every start begins a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) id: String,
@@ -87,47 +87,47 @@ pub(super) struct Run {
 /// How a container ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Exit {
-    /// As the kernel and podman tell it: 128 and more is a signal.
+    /// Exit status; 128 plus the number of the signal that ended the process.
     pub(super) code: i32,
-    /// Killed for want of memory.
+    /// `true` if the process was killed because of a lack of memory.
     pub(super) oom_killed: bool,
-    /// By `podman stop`, where podman says so.
+    /// `true` if `podman stop` ended the container; only newer versions of podman report this.
     pub(super) stopped_by_user: bool,
-    /// What podman adds.
+    /// Error message of podman, possibly empty.
     pub(super) error: String,
-    /// Podman does not know yet that it has ended.
+    /// `true` if the container ended without podman noticing.
     pub(super) unnoticed: bool,
 }
 
-/// Whether the container's first process lives.
+/// State of a container's main process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Process {
     Alive,
-    /// Conmon is just telling podman of its end.
+    /// The process has ended, and conmon is still reporting that to podman.
     Ending,
     Gone,
-    /// Podman runs where its processes cannot be seen from here.
+    /// Podman runs in another pid namespace, so its processes cannot be seen.
     Hidden,
 }
 
-/// How a container stands.
+/// State of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It runs, or is paused: it holds its data.
+    /// The container runs or is paused, so it holds its data.
     Runs(Run),
-    /// Nothing of it runs.
+    /// No process of the container runs.
     Ended(Exit),
-    /// Between the two, in podman's word.
+    /// The container is between two states, with podman's name of its state.
     Changing(String),
 }
 
 impl Container {
-    /// The resource that it was made for; `None`: not by hactl.
+    /// Returns the resource for which the container was created; `None` if hactl did not create it.
     pub(super) fn resource(&self) -> Option<&str> {
         self.label(RESOURCE_LABEL)
     }
 
-    /// The digest of the definition that it was made of.
+    /// Returns the digest of the definition from which the container was created.
     pub(super) fn definition(&self) -> Option<&str> {
         self.label(DEFINITION_LABEL)
     }
@@ -136,7 +136,8 @@ impl Container {
         self.config.labels.as_ref()?.get(name).map(String::as_str)
     }
 
-    /// Its restart policy, unless it is to have none: podman would start it beside hactl.
+    /// Returns the restart policy, or `None` if podman does not restart the container. With a policy, podman starts
+    /// the container independently of hactl.
     pub(super) fn restart_policy(&self) -> Option<&str> {
         match self.host_config.restart_policy.name.as_str() {
             "" | "no" => None,
@@ -144,7 +145,7 @@ impl Container {
         }
     }
 
-    /// Why an existing container cannot be a service of hactl, whatever its restart policy.
+    /// Returns the reason why an existing container cannot be a service of hactl, apart from its restart policy.
     pub(super) fn unfit(&self) -> Option<String> {
         if let Some(unit) = self.label("PODMAN_SYSTEMD_UNIT") {
             return Some(format!("it belongs to the systemd unit {unit}: name that with driver systemd"));
@@ -164,12 +165,12 @@ impl Container {
         }
     }
 
-    /// Commands that were begun in it, by podman's names.
+    /// Returns the ids of the container's exec sessions.
     pub(super) fn commands(&self) -> &[String] {
         self.commands.as_deref().unwrap_or_default()
     }
 
-    /// Its health check, as podman executes it.
+    /// Returns the health check's command, as podman executes it.
     pub(super) fn check(&self) -> Option<Vec<String>> {
         let test = self.config.healthcheck.as_ref()?.test.as_deref()?;
         match test {
@@ -181,18 +182,17 @@ impl Container {
         }
     }
 
-    /// What its last health check said at last. Its exit status podman does not keep.
+    /// Returns the last line of output of the last health check. Podman does not store its exit status.
     pub(super) fn last_check(&self) -> Option<String> {
         let last = self.state.health.as_ref()?.log.as_ref()?.last()?;
         last_line(&last.output)
     }
 
-    /// Whether it is paused.
     pub(super) fn is_paused(&self) -> bool {
         self.state.status == "paused"
     }
 
-    /// How it stands.
+    /// Returns the state of the container, given the state of its main process.
     pub(super) fn standing(&self, process: Process) -> Standing {
         let state = &self.state;
         match state.status.as_str() {
@@ -201,7 +201,8 @@ impl Container {
                     Standing::Runs(Run { id: self.id.clone(), started_at: state.started_at.clone() })
                 }
                 Process::Ending => Standing::Changing("ending".to_owned()),
-                // Whoever should have noticed its end was killed, and podman believes for ever that it runs.
+                // The conmon that would report the end was killed, so podman considers the container running
+                // indefinitely.
                 Process::Gone => Standing::Ended(Exit { unnoticed: true, ..Exit::default() }),
             },
             "created" | "configured" | "exited" | "stopped" => Standing::Ended(Exit {
@@ -217,7 +218,7 @@ impl Container {
 }
 
 impl Exit {
-    /// As a part of a sentence.
+    /// Returns how the container ended, as a clause for a message.
     pub(super) fn describe(&self) -> String {
         if self.unnoticed {
             return "its process was killed, and so was podman's conmon beside it".to_owned();
@@ -231,7 +232,7 @@ impl Exit {
     }
 }
 
-/// Whether the first process of a container lives, as seen from here.
+/// Returns the state of a container's main process according to `proc`.
 pub(super) fn process(proc: &Path, pid: i32, container: &str) -> Process {
     let folder = proc.join(pid.to_string());
     let state =
@@ -240,12 +241,12 @@ pub(super) fn process(proc: &Path, pid: i32, container: &str) -> Process {
     else {
         return Process::Gone;
     };
-    // Another process may have the number by now.
+    // The pid may have been reused by another process, which then has another control group.
     let is_ended = state(&String::from_utf8_lossy(&stat)).unwrap_or(false);
     if pid > 0 && !is_ended && groups.contains(container) { Process::Alive } else { Process::Gone }
 }
 
-/// Whether the conmon of a container lives: a process with the container's id among its arguments.
+/// Returns `true` if the conmon of a container is alive: a process that has the container's id among its arguments.
 pub(super) fn conmon_lives(proc: &Path, pid: i32, container: &str) -> bool {
     let arguments = fs::read(proc.join(pid.to_string()).join("cmdline")).unwrap_or_default();
     !container.is_empty() && String::from_utf8_lossy(&arguments).contains(container)

@@ -1,4 +1,4 @@
-//! From a service's definition to what podman is told to create.
+//! Translates a service's definition into podman's request to create a container.
 
 use ha_api_types::driver::{Mount, PodmanDriver as PodmanSpec, Port, Protocol};
 use ha_api_types::quantity::Quantity;
@@ -9,35 +9,35 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The label with the resource's name: what has it was made by hactl, and is removed by it.
+/// Label with the resource's name. Hactl created and may remove every container that has it.
 pub(super) const RESOURCE_LABEL: &str = "io.hactl.resource";
-/// The label with the resource's uid.
+/// Label with the resource's uid.
 const UID_LABEL: &str = "io.hactl.uid";
-/// The label with the digest of the definition.
+/// Label with the digest of the definition.
 pub(super) const DEFINITION_LABEL: &str = "io.hactl.definition";
-/// The period over which the kernel counts time on processors, in microseconds.
+/// Period of the kernel's CPU quota, in microseconds.
 const CPU_PERIOD_US: u32 = 100_000;
-/// The limit that is none.
+/// Value of a ulimit without a limit.
 const UNLIMITED: u64 = u64::MAX;
 
-/// The container's name.
+/// Returns the container's name.
 pub(super) fn container_name(service: &ServiceDefinition, podman: &PodmanSpec) -> String {
     podman.container_name(&service.name)
 }
 
-/// Tells one definition from another. It depends on what the user wrote alone, so that another version of the agent finds the
-/// same.
+/// Returns a digest that identifies the definition. It depends only on the user's settings, so that another version of
+/// the agent computes the same digest.
 pub(super) fn digest(podman: &PodmanSpec) -> String {
     let text = serde_json::to_vec(podman).unwrap_or_default();
     let mut out = String::new();
     for byte in Sha256::digest(text).iter().take(16) {
-        // Writing into a string does not fail.
+        // Writing to a string does not fail.
         let _ = write!(out, "{byte:02x}");
     }
     out
 }
 
-/// The body of the request that creates a container of an image.
+/// Returns the body of the request that creates a container from an image.
 pub(super) fn create_body(service: &ServiceDefinition, podman: &PodmanSpec, node: &str) -> Value {
     let mut environment: BTreeMap<&str, &str> = BTreeMap::from([
         ("HA_RESOURCE", service.name.as_str()),
@@ -54,12 +54,12 @@ pub(super) fn create_body(service: &ServiceDefinition, podman: &PodmanSpec, node
         "labels",
         json!({RESOURCE_LABEL: service.name, UID_LABEL: service.uid, DEFINITION_LABEL: digest(podman)}),
     );
-    // Who restarts it is decided in one place.
+    // Only hactl decides about restarts.
     set("restart_policy", json!("no"));
-    // Its processes end with its first one.
+    // With a pid namespace of its own, all processes end with the main process.
     set("pidns", json!({"nsmode": "private"}));
     if !podman.command.is_empty() {
-        // Given the entrypoint, podman leaves out the image's entrypoint and command.
+        // With an entrypoint in the request, podman ignores the image's entrypoint and command.
         set("entrypoint", json!(podman.command));
     }
     if !podman.mounts.is_empty() {
@@ -113,8 +113,10 @@ fn port(port: &Port) -> Value {
     })
 }
 
-/// Without an interval podman does not ask by itself, for which it would need systemd; without a check of the user the image's own is
-/// left out too.
+/// Returns the configuration of the health check.
+///
+/// Without an interval, podman does not run the check itself, for which it would need systemd. If the user defines no
+/// check, the image's own check is disabled.
 fn health(podman: &PodmanSpec) -> Value {
     let Some(check) = &podman.health_check else { return json!({"Test": ["NONE"]}) };
     let ns = |seconds: f64| {
@@ -145,7 +147,7 @@ fn whole(quantity: Quantity) -> i64 {
     i64::try_from(quantity.units()).unwrap_or(i64::MAX)
 }
 
-/// `soft:hard`, or one number for both.
+/// Parses `soft:hard`, or one number for both.
 fn ulimit(name: &str, text: &str) -> Option<Value> {
     let number = |text: &str| match text {
         "unlimited" | "-1" => Some(UNLIMITED),
@@ -175,7 +177,7 @@ pub(super) mod tests {
         create_body(&service, service.driver.podman.as_ref().expect("podman"), "node1")
     }
 
-    /// What a field makes of the body beside the image alone.
+    /// Checks the change that a field makes to the request's body, compared with a definition of the image alone.
     fn check(field: &str, value: &Value, expected: &Value) {
         let mut podman = json!({"image": "i"});
         podman[field] = value.clone();
@@ -250,7 +252,8 @@ pub(super) mod tests {
     fn another_definition_has_another_digest() {
         let of = |podman: Value| digest(&service(&podman).driver.podman.expect("podman"));
         let plain = of(json!({"image": "i"}));
-        // Kept in labels of containers that outlive the agent: it must stay the same from version to version.
+        // The digest is stored in labels of containers that outlive the agent, so it must be the same in every
+        // version.
         assert_eq!(plain, "fe3ac8c8908c8db366b19b27a5ba7532");
         assert_eq!(of(json!({"image": "i", "mounts": []})), plain);
         assert_ne!(of(json!({"image": "i", "user": "www"})), plain);

@@ -1,21 +1,21 @@
-//! From what podman says to where a service is tried next.
+//! Classification of podman's errors: where to retry a service.
 
 use super::connection::ApiError;
 use crate::core::DriverFailure;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 
-/// A failure of this class, with its reason and sentence.
+/// Returns a failure of this class, with its reason and message.
 pub(super) fn failure(class: FailureClass, reason: Reason, message: impl Into<String>) -> DriverFailure {
     DriverFailure { class, reason, message: message.into() }
 }
 
-/// It may pass: tried here again first.
+/// Returns a failure that a retry on this node may resolve.
 pub(super) fn may_pass(reason: Reason, message: impl Into<String>) -> DriverFailure {
     failure(FailureClass::RetryHere, reason, message)
 }
 
-/// What podman refused while a container was created or started.
+/// Classifies an error of podman while a container was created or started.
 pub(super) fn of_start(what: &str, error: &ApiError) -> DriverFailure {
     let text = error.to_string();
     let message = format!("{what}: {text}");
@@ -25,7 +25,7 @@ pub(super) fn of_start(what: &str, error: &ApiError) -> DriverFailure {
         failure(FailureClass::ConfigurationWrong, Reason::BadConfiguration, message)
     } else if says("image not known") || says("command that was not found") {
         failure(FailureClass::NeverHere, Reason::NotInstalled, message)
-    // The kernel refuses limits above those that podman itself has, with the same words as programs that may not be executed.
+    // Two causes have the same message of the kernel: limits above podman's own, and programs that are not executable.
     } else if ((says("OCI permission denied") || says("is a directory")) && says("exec:"))
         || says("no matching entries in passwd file")
         || says("no matching entries in group file")
@@ -41,7 +41,7 @@ pub(super) fn of_start(what: &str, error: &ApiError) -> DriverFailure {
     }
 }
 
-/// What went wrong with a pull.
+/// Classifies an error of a pull.
 pub(super) fn of_pull(image: &str, error: &ApiError) -> DriverFailure {
     let message = format!("image {image} is not on this node and cannot be pulled: {error}");
     let ApiError::Refused { message: text, .. } = error else {
@@ -56,14 +56,14 @@ pub(super) fn of_pull(image: &str, error: &ApiError) -> DriverFailure {
         || says("access to the resource is denied")
         || says("short-name")
     {
-        // Another node may have it, or the right to pull it.
+        // Another node may have the image, or permission to pull it.
         failure(FailureClass::NeverHere, Reason::NotInstalled, message)
     } else {
         failure(FailureClass::TryElsewhere, Reason::StartFailed, message)
     }
 }
 
-/// The program ended right after its start.
+/// Classifies the end of a program right after its start.
 pub(super) fn of_early_end(code: i32, how: &str) -> DriverFailure {
     let message = format!("it ended right after its start with {how}");
     match code {
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    /// Causes and messages are those of podman 4.3 and 5.4 with runc.
+    /// Causes and messages were recorded with podman 4.3 and 5.4 and runc.
     #[test]
     fn starts_fail_in_classes() {
         use FailureClass::{ConfigurationWrong, NeverHere, RetryHere};

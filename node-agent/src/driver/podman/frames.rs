@@ -1,6 +1,7 @@
-//! The two outputs of a program, as podman sends them over one connection: frames of a stream number, a length and text.
+//! Parser for podman's format of a program's two outputs over one connection: frames of a stream number, a length and
+//! text.
 
-/// The text of both outputs in the order in which it came; what is cut off at the end is left out.
+/// Returns the text of both outputs in the order of arrival, without a header that is cut off at the end.
 pub(super) fn text(bytes: &[u8]) -> String {
     let (mut out, mut rest) = (Vec::new(), bytes);
     while let Some((header, after)) = rest.split_first_chunk::<8>() {
@@ -13,7 +14,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The last line that says something, not too long.
+/// Returns the last line that is not blank, without control characters and at most 300 characters long.
 pub(super) fn last_line(text: &str) -> Option<String> {
     const LENGTH_MAX: usize = 300;
     let last = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;

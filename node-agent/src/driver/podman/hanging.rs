@@ -1,12 +1,13 @@
-//! Commands in containers that podman still waits for: it tells the number of their process only when they have ended.
+//! Exec sessions that podman still waits for: podman reports the pid of their process only after it has ended.
 //!
-//! Beside each stands a conmon with podman's name for the command among its arguments; the command is its child.
+//! Each session has its own conmon, with the id of the session among its arguments. The session's command is a child
+//! of this conmon.
 
 use super::container::{self, Process};
 use std::fs;
 use std::path::Path;
 
-/// The processes of these commands (podman's names) in a container.
+/// Returns the pids of the given exec sessions of a container.
 pub(super) fn processes(proc: &Path, container: &str, commands: &[String]) -> Vec<i32> {
     let all: Vec<i32> = fs::read_dir(proc)
         .into_iter()
@@ -23,7 +24,7 @@ pub(super) fn processes(proc: &Path, container: &str, commands: &[String]) -> Ve
 
 fn parent(proc: &Path, pid: i32) -> Option<i32> {
     let stat = fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
-    // The program's name may hold anything: the state and the parent come after the last bracket.
+    // The name in brackets may contain any character, so the state and the parent are read after the last bracket.
     let stat = String::from_utf8_lossy(&stat).into_owned();
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,4 +1,5 @@
-//! Health checks: podman runs the container's check when the agent asks. By itself it would need timers of systemd, and tell nobody.
+//! Health checks: podman runs the container's check when the agent requests it. On its own, podman needs timers of
+//! systemd for that, and reports results to no one.
 
 use super::client::Client;
 use super::hanging;
@@ -9,19 +10,19 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// What a check says.
+/// Result of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     Healthy,
-    /// How it failed.
+    /// The check failed, with its output.
     Unhealthy(String),
-    /// It could not be asked, which tells nothing about the service.
+    /// The check could not be run, so the health is unknown.
     Untold(String),
-    /// The container has none.
+    /// The container has no health check.
     Undefined,
 }
 
-/// Asks once.
+/// Runs the check once.
 pub(super) async fn ask(client: &Client, container: &str, check: &HealthCheck) -> Health {
     let limit = seconds(check.timeout_seconds);
     match timeout(limit, client.check(container, limit)).await {
@@ -50,15 +51,15 @@ async fn end(client: &Client, name: &str) {
             checks.push(id.clone());
         }
     }
-    // Reading all of /proc may take a while.
+    // Reading all of /proc may take long.
     let search = move || hanging::processes(Path::new("/proc"), &container.id, &checks);
     for pid in tokio::task::spawn_blocking(search).await.unwrap_or_default() {
-        // Gone already is as well.
+        // The process may have ended already.
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
     }
 }
 
-/// Asks again and again; returns when the service is unhealthy, with a sentence that says why.
+/// Runs the check at its interval. Returns when the service is unhealthy, with the reason as a clause.
 pub(super) async fn unhealthy(client: Client, container: String, check: HealthCheck) -> String {
     let begin = Instant::now();
     let mut streak = Streak::default();
@@ -74,14 +75,14 @@ pub(super) async fn unhealthy(client: Client, container: String, check: HealthCh
     }
 }
 
-/// Failed checks in a row.
+/// Counter of consecutive failed checks.
 #[derive(Debug, Default)]
 struct Streak {
     failures: u32,
 }
 
 impl Streak {
-    /// Takes a check in, so long after the start; the sentence when it was the last straw.
+    /// Records a result at a time after the start. Returns the reason once enough checks in a row have failed.
     fn record(&mut self, health: Health, check: &HealthCheck, since_start: Duration) -> Option<String> {
         let why = match health {
             Health::Healthy => {

@@ -1,36 +1,37 @@
-//! Whether a container that ended was stopped by hand: podman's events around its end, put together.
+//! Determines from podman's events whether a container was stopped by hand.
 //!
-//! `podman kill`, `restart` and `rm` make an event of their own before the container's end. `podman stop` makes one too, but up to
-//! podman 4 only if it notices the end before podman's own clearing-up does; else all that tells it from a crash is that the
-//! container is cleaned up twice: for its end, and by who stopped it.
+//! `podman kill`, `restart` and `rm` create an event before the container's end. `podman stop` also does, but up to
+//! podman 4 only if it detects the end before podman's own cleanup does. Otherwise, only one fact distinguishes the
+//! stop from a crash: the container is cleaned up twice, once for its end and once by `podman stop`.
 
 use super::container::Exit;
 use ha_api_types::time::Millis;
 
-/// How long before an end somebody may have asked for it: podman's own time for a graceful stop is ten seconds.
+/// Maximum time from a request to the end of the container that it caused; podman's own graceful stop takes up to 10
+/// s.
 const ASKED_WITHIN_MS: Millis = 15_000;
-/// How long after an end a sign may come that it was asked for.
+/// Time after an end during which an event may still show that it was requested.
 pub(super) const SIGN_WITHIN_MS: Millis = 1_000;
 
-/// The signs of one container's run, by this process's clock in milliseconds.
+/// Events of one container's run, with times in milliseconds of the driver's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hints {
     asked_at: Option<Millis>,
-    /// How often it was cleaned up since it died.
+    /// Number of cleanups since the container died; `None` before that.
     cleaned: Option<u32>,
 }
 
-/// Who ended a container.
+/// Cause of a container's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     ByItself,
     ByHand,
-    /// A sign may yet come.
+    /// A later event may still show a request.
     Unclear,
 }
 
 impl Hints {
-    /// Takes an event in.
+    /// Records an event.
     pub(super) fn record(&mut self, action: &str, at: Millis) {
         match action {
             "start" => *self = Hints::default(),
@@ -45,7 +46,7 @@ impl Hints {
         }
     }
 
-    /// Who ended a container that was first seen ended at `seen_at`, as far as can be told at `now`.
+    /// Returns the cause of the end of a container that was first seen ended at `seen_at`, as far as known at `now`.
     pub(super) fn judge(&self, exit: &Exit, seen_at: Millis, now: Millis) -> Ended {
         let asked = self.asked_at.is_some_and(|asked_at| seen_at.saturating_sub(asked_at) <= ASKED_WITHIN_MS);
         if exit.stopped_by_user || asked || self.cleaned.is_some_and(|cleaned| cleaned > 1) {
@@ -58,7 +59,7 @@ impl Hints {
     }
 }
 
-/// Whether a stop can end a program so: by itself, or by the signals that ask for it.
+/// Returns `true` if a stop can cause this exit: a normal exit, or one of the signals that request an end.
 fn is_like_a_stop(exit: &Exit) -> bool {
     !exit.oom_killed && matches!(exit.code, 0 | 129 | 130 | 131 | 137 | 143)
 }
@@ -67,7 +68,7 @@ fn is_like_a_stop(exit: &Exit) -> bool {
 mod tests {
     use super::*;
 
-    /// Events at 1000 ms and after, and what is said at the first sight of the end (2000 ms) and a second later.
+    /// Checks the cause for events at 1000 ms, when the end is first seen (2000 ms) and one second later.
     fn check(events: &[&str], code: i32, expected: (Ended, Ended)) {
         let mut hints = Hints::default();
         for event in events {
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn signs_tell_a_stop_from_a_crash() {
         use Ended::{ByHand, ByItself, Unclear};
-        // As podman 4.3 was seen to send them.
+        // Sequences of events as recorded with podman 4.3.
         check(&["start", "died", "cleanup"], 137, (Unclear, ByItself));
         check(&["start", "died", "cleanup"], 1, (ByItself, ByItself));
         check(&["start", "stop", "died", "cleanup", "cleanup"], 0, (ByHand, ByHand));

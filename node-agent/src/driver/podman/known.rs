@@ -1,35 +1,35 @@
-//! What is known of a watched service, and what a look at its container adds to it.
+//! The known state of a watched service, and its changes after each query of the container.
 
 use super::container::{Exit, Run};
 use super::hints::{Ended, Hints, SIGN_WITHIN_MS};
 use ha_api_types::time::Millis;
 
-/// How a service was left, or seen last.
+/// Known state of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// A command of the agent is under way: its end tells.
+    /// A command of the agent is in progress; its result sets the state.
     Busy,
-    /// It does not run.
+    /// The service does not run.
     Stopped,
-    /// It runs.
+    /// The service runs.
     Running(Run),
-    /// It has ended, since so long by this process's clock; who ended it is not clear yet.
+    /// The service has ended, first seen at `seen_at` of the driver's clock; the cause is not clear yet.
     Ended { run: Run, seen_at: Millis },
 }
 
-/// What a look found.
+/// Result of a query of the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Runs(Run),
-    /// With what it said last.
+    /// The container has ended; with its last output.
     Ended(Exit, String),
-    /// There is no such container.
+    /// The container does not exist.
     Nothing,
-    /// It cannot be told now.
+    /// The state is unknown at present.
     Unclear,
 }
 
-/// What the agent is to be told.
+/// A change that is reported to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Noticed {
     Exited { message: String, by_hand: bool },
@@ -37,7 +37,7 @@ pub(super) enum Noticed {
 }
 
 impl Known {
-    /// The run that events may be about.
+    /// Returns the run to which events may belong.
     pub(super) fn run(&self) -> Option<&Run> {
         match self {
             Known::Running(run) | Known::Ended { run, .. } => Some(run),
@@ -45,7 +45,7 @@ impl Known {
         }
     }
 
-    /// How long it may be left alone, in milliseconds; `None`: until something happens.
+    /// Returns the time until the next query, in milliseconds; `None` if only an event requires one.
     pub(super) fn look_after(&self, now: Millis) -> Option<Millis> {
         match self {
             Known::Ended { seen_at, .. } => Some((seen_at + SIGN_WITHIN_MS).saturating_sub(now)),
@@ -53,7 +53,7 @@ impl Known {
         }
     }
 
-    /// Takes in what was seen at `now`.
+    /// Records the result of a query at `now`. Returns the change to report, if any.
     pub(super) fn observe(&mut self, seen: Seen, hints: &Hints, now: Millis) -> Option<Noticed> {
         match (self.clone(), seen) {
             (Known::Busy, _) | (_, Seen::Unclear) | (Known::Stopped, Seen::Ended(..) | Seen::Nothing) => None,
@@ -61,7 +61,7 @@ impl Known {
                 *self = Known::Running(run);
                 Some(Noticed::Appeared)
             }
-            // Restarted by hand, it is another run.
+            // A restart by hand begins another run.
             (Known::Running(_) | Known::Ended { .. }, Seen::Runs(run)) => {
                 *self = Known::Running(run);
                 None

@@ -1,4 +1,4 @@
-//! What the driver's commands do: probe, start or adopt, stop, kill.
+//! The driver's commands: probe, start or adopt, stop, kill.
 
 use super::client::Client;
 use super::connection::ApiError;
@@ -17,27 +17,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// A container that ends sooner than this after its start has failed to start.
+/// Time after the start before which the end of a container counts as a failed start.
 const SETTLING: Duration = Duration::from_millis(200);
-/// How long a container may be between two states before a probe says that it cannot tell.
+/// Time that a container may spend between two states before a probe reports an unknown state.
 const TRANSITION: Duration = Duration::from_secs(3);
-/// How long killing may take: longer means that the kernel does not let go of a process.
+/// Time limit of a kill; a process that takes longer is stuck in the kernel.
 const KILLING: Duration = Duration::from_secs(15);
-/// How often to look while podman changes a container.
+/// Interval between queries while podman changes a container.
 const LOOK: Duration = Duration::from_millis(25);
-/// How long to wait before a health check is asked again while the service becomes ready: doubled each time, from the first to
-/// the second.
+/// First and longest delay before the health check runs again while the service becomes ready; the delay doubles each
+/// time.
 const READINESS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// What is found under the container's name.
+/// Container found under the service's container name.
 pub(super) enum Found {
     Nothing,
-    /// A container that hactl did not make where it is to make its own: it is left alone.
+    /// A container that hactl did not create, although the service needs one that it creates. It is left unchanged.
     Foreign,
     Container(Box<Container>, Standing),
 }
 
-/// A service's container, as its definition has it.
+/// Container that a service's definition describes.
 struct Target<'a> {
     service: &'a ServiceDefinition,
     podman: &'a PodmanSpec,
@@ -54,13 +54,13 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Whether hactl makes and removes it.
+    /// Returns `true` if hactl creates and removes the container.
     fn is_made(&self) -> bool {
         !self.podman.image.is_empty()
     }
 }
 
-/// Looks at the service's container.
+/// Queries the service's container.
 pub(super) async fn look(context: &Context, service: &ServiceDefinition) -> Result<Found, ApiError> {
     match Target::of(service) {
         Some(target) => find(&context.client, &target).await,
@@ -77,7 +77,7 @@ async fn find(client: &Client, target: &Target<'_>) -> Result<Found, ApiError> {
         }
         let process = client.process(&container).await;
         let standing = container.standing(process);
-        // Its conmon tells podman of the end before it ends itself, so what podman says now counts.
+        // Conmon reports the end to podman before it ends itself, so a second answer of podman is up to date.
         if process == Process::Gone
             && matches!(&standing, Standing::Ended(exit) if exit.unnoticed)
             && !was_gone
@@ -89,7 +89,7 @@ async fn find(client: &Client, target: &Target<'_>) -> Result<Found, ApiError> {
     }
 }
 
-/// Whether it runs; it is watched from here on.
+/// Reports whether the service runs, and starts watching it.
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -> Observed {
     let Some(target) = Target::of(service) else { return Observed::NotRunning };
     let until = Instant::now() + TRANSITION;
@@ -113,7 +113,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
     }
 }
 
-/// Starts it, or adopts it when it runs.
+/// Starts the service, or adopts it if it already runs.
 pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
     let Some(target) = Target::of(service) else {
         return Err(failure(
@@ -124,7 +124,7 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
     };
     context.watches.busy(&service.name);
     let until = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
-    // What waits inside keeps the limit itself, and says what it waited for.
+    // The inner steps have the same time limit, and report what they waited for; so this one is longer.
     match timeout_at(until + LOOK, start_or_adopt(context, &target, until)).await {
         Ok(Ok(run)) => {
             context.watches.running(context, service, &target.name, run);
@@ -162,7 +162,7 @@ async fn start_or_adopt(
                 if !target.is_made() {
                     fit(client, &container).await?;
                 } else if container.definition() != Some(&definition::digest(target.podman)) {
-                    // Of another definition, as after a change that no agent saw.
+                    // The container has another definition, for example after a change while no agent ran.
                     let graceful_ms = target.service.timeouts.stop_ms();
                     end(context, target, graceful_ms).await?;
                     continue;
@@ -171,7 +171,7 @@ async fn start_or_adopt(
             }
             Found::Container(container, Standing::Ended(exit)) => {
                 if target.is_made() {
-                    // Every start begins with what the image has.
+                    // Every start begins with the content of the image.
                     end(context, target, 0).await?;
                     continue;
                 }
@@ -188,7 +188,7 @@ async fn start_or_adopt(
         let patience = until.saturating_duration_since(Instant::now());
         let started = client.start(name, patience).await;
         started.map_err(|error| of_start(&format!("container {name} cannot be started"), &error))?;
-        // The new run is found, and waited for.
+        // Find the new run, and wait until it is ready.
         sleep(LOOK).await;
         match find(client, target).await.map_err(|error| unseen(&error))? {
             Found::Container(_, Standing::Runs(run)) => return ready(client, target, run, until).await,
@@ -206,7 +206,7 @@ async fn start_or_adopt(
     }
 }
 
-/// Makes the container, with its image.
+/// Creates the container, and pulls its image if necessary.
 async fn create(context: &Context, target: &Target<'_>, until: Instant) -> Result<(), DriverFailure> {
     let client = &context.client;
     for mount in &target.podman.mounts {
@@ -225,7 +225,7 @@ async fn create(context: &Context, target: &Target<'_>, until: Instant) -> Resul
     if error.to_string().contains("name is already in use")
         && matches!(client.inspect(&target.name).await, Ok(None))
     {
-        // What a power cut left of a container that was just being made.
+        // A power loss during an earlier creation left an unfinished container.
         let removed = client.remove(&target.name).await;
         tracing::info!(container = target.name, ?removed, "the rest of an unfinished container was removed");
         return Err(may_pass(Reason::StartFailed, error.to_string()));
@@ -249,7 +249,8 @@ async fn pull(client: &Client, image: &str, until: Instant) -> Result<(), Driver
     pulled.map_err(|error| of_pull(image, &error))
 }
 
-/// Whether an existing container can be a service of hactl; its restart policy is taken away where podman can.
+/// Checks that an existing container can be a service of hactl, and removes its restart policy if podman supports
+/// that.
 async fn fit(client: &Client, container: &Container) -> Result<(), DriverFailure> {
     let name = &container.name;
     let wrong = |why: &str| {
@@ -276,7 +277,8 @@ async fn fit(client: &Client, container: &Container) -> Result<(), DriverFailure
     )))
 }
 
-/// Waits until it is confirmed: its health check succeeds, or without one it did not end at once.
+/// Waits until the service is confirmed: its health check succeeds, or, without one, its container does not end
+/// immediately.
 async fn ready(client: &Client, target: &Target<'_>, run: Run, until: Instant) -> Result<Run, DriverFailure> {
     let mut backoff = Backoff::new(READINESS.0, READINESS.1);
     let mut last = "nothing".to_owned();
@@ -321,7 +323,7 @@ async fn ended_early(client: &Client, name: &str, code: i32, how: &str) -> Drive
     of_early_end(code, &format!("{how}{said}"))
 }
 
-/// Stops it gracefully for so long, then hard.
+/// Stops the service: gracefully for at most `graceful_ms`, then by force.
 pub(super) async fn stop(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -334,12 +336,12 @@ pub(super) async fn stop(
     Ok(())
 }
 
-/// Kills it at once.
+/// Kills the service immediately.
 pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
     stop(context, service, 0).await
 }
 
-/// Ends it; `Ok` once nothing of it runs, and what hactl made is removed.
+/// Ends the container. Returns `Ok` once nothing of it runs and a container that hactl created is removed.
 async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Result<(), DriverFailure> {
     let (client, name) = (&context.client, &target.name);
     if graceful_ms > 0
@@ -352,7 +354,7 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
             }
             client.stop(name, graceful).await
         };
-        // What follows looks for itself, and kills what is left.
+        // The loop below checks the container itself, and kills what is left.
         if let Ok(Err(error)) = timeout(graceful, asked).await {
             tracing::warn!(resource = target.service.name, %error, "podman could not stop it gracefully");
         }
@@ -364,11 +366,11 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
             Ok(Found::Nothing | Found::Foreign) => return Ok(()),
             Ok(Found::Container(_, Standing::Ended(_))) if !target.is_made() => return Ok(()),
             Ok(Found::Container(container, Standing::Runs(_))) => match client.kill(name).await {
-                // In some versions it dies of the signal only when it goes on.
+                // In some versions of podman, a paused container dies of the signal only after it is resumed.
                 Err(_) if container.is_paused() => client.unpause(name).await,
                 done => done,
             },
-            // On its way; what will not leave a state between two is removed.
+            // Wait for the change. A container that stays between two states is removed after half of the time.
             Ok(Found::Container(_, Standing::Changing(_)))
                 if !target.is_made() || Instant::now() < until - KILLING / 2 =>
             {

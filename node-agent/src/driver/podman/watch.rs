@@ -1,4 +1,5 @@
-//! Watching containers: podman's events say at once when one ends or starts; a slow poll behind them sees what they missed.
+//! Watches of containers: podman's events report an end or start immediately; a slow poll finds changes without an
+//! event.
 
 use super::Context;
 use super::client::{Events, Happening, seconds_since_1970};
@@ -18,18 +19,18 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// How long to wait before podman's events are asked for again: doubled each time, from the first to the second.
+/// First and longest delay before podman's events are requested again; the delay doubles each time.
 const REOPEN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// How long until a container that is between two states is looked at again.
+/// Delay before a container between two states is queried again.
 const CHANGING: Duration = Duration::from_millis(100);
 
-/// The services of a driver that are watched. Dropping them ends it.
+/// Watched services of the driver. Dropping it ends all watches.
 #[derive(Debug)]
 pub(super) struct Watches {
     entries: Mutex<BTreeMap<String, Entry>>,
     wake: Arc<Notify>,
-    /// The zero of this process's clock.
+    /// Zero of the driver's clock.
     begin: Instant,
 }
 
@@ -39,13 +40,13 @@ struct Entry {
     container: String,
     known: Known,
     hints: Hints,
-    /// Changes with every command, so that a look that began before it does not count.
+    /// Increased by every command, so that the result of a query that began before the command is ignored.
     generation: u64,
     look_at: Instant,
     health: Option<Health>,
 }
 
-/// The task that asks a service's health; it ends with this.
+/// Task that checks a service's health; dropping this aborts it.
 #[derive(Debug)]
 struct Health(AbortHandle);
 
@@ -70,7 +71,7 @@ impl Watches {
         Millis::try_from(self.begin.elapsed().as_millis()).unwrap_or(Millis::MAX)
     }
 
-    /// From here on a command is under way: what happens is its doing.
+    /// Records that a command is in progress, which causes the changes from now on.
     pub(super) fn busy(&self, resource: &str) {
         if let Some(entry) = self.lock().get_mut(resource) {
             entry.known = Known::Busy;
@@ -79,12 +80,12 @@ impl Watches {
         }
     }
 
-    /// It does not run, as was just confirmed.
+    /// Records that the service does not run, as just confirmed.
     pub(super) fn stopped(&self, service: &ServiceDefinition, container: &str) {
         self.settle(service, container, Known::Stopped);
     }
 
-    /// It runs, as was just confirmed; its health is asked from here on.
+    /// Records that the service runs, as just confirmed, and starts its health checks.
     pub(super) fn running(
         &self,
         context: &Arc<Context>,
@@ -111,7 +112,7 @@ impl Watches {
         }
     }
 
-    /// Whether this is news.
+    /// Records a confirmed state. Returns `true` if the state is new.
     fn settle(&self, service: &ServiceDefinition, container: &str, known: Known) -> bool {
         let mut entries = self.lock();
         let look_at = Instant::now();
@@ -132,7 +133,7 @@ impl Watches {
         };
         entries.insert(service.name.clone(), entry);
         drop(entries);
-        // It may have ended since.
+        // The container may have ended since the state was confirmed.
         self.wake.notify_one();
         true
     }
@@ -143,7 +144,7 @@ impl Watches {
         if !matches!(&entry.known, Known::Running(run) if run.id == id) {
             return;
         }
-        // It is killed before it is started again; until then it is nobody's news that it lives.
+        // The agent kills the service before it starts it again; until then, reports that it runs are wrong.
         entry.known = Known::Busy;
         entry.generation += 1;
         entry.tell(context, Noticed::Exited { message, by_hand: false });
@@ -155,7 +156,7 @@ impl Watches {
             if entry.known.run().is_some_and(|run| run.id == happening.id) {
                 entry.hints.record(&happening.action, now);
             }
-            // Commands in a container, as its health checks, say nothing about how it stands.
+            // Commands in a container, such as its health checks, do not change its state.
             if !["exec", "health"].iter().any(|beginning| happening.action.starts_with(beginning)) {
                 entry.look_at = Instant::now();
             }
@@ -168,7 +169,7 @@ impl Watches {
         }
     }
 
-    /// Services to be looked at now, and when to come back.
+    /// Returns the services that are due for a query, and the time of the next query.
     fn due(&self) -> (Vec<String>, Option<Instant>) {
         let now = Instant::now();
         let entries = self.lock();
@@ -188,18 +189,18 @@ impl Entry {
             }
             Noticed::Appeared => DriverEvent::Appeared { name, uid },
         };
-        // The receiver is gone only when the agent is ending.
+        // Sending fails only when the agent is ending.
         let _ = context.events.send(event);
     }
 }
 
-/// Watches until the driver is dropped.
+/// Watches all services until the driver is dropped.
 pub(super) async fn run(driver: Weak<Context>) {
     let Some(wake) = driver.upgrade().map(|context| Arc::clone(&context.watches.wake)) else { return };
     let mut events: Option<Events> = None;
     let mut backoff = Backoff::new(REOPEN.0, REOPEN.1);
     let mut open_at = Instant::now();
-    // What happens until the events are there is told then.
+    // The first stream of events starts at this time, so that no event before its opening is lost.
     let mut since = seconds_since_1970();
     loop {
         let Some(context) = driver.upgrade() else { return };

@@ -1,40 +1,41 @@
-//! One control group per service, where this machine lets the agent make them: nothing in it can escape.
+//! Control groups, one for each service, if the agent can create them on this machine: no process in a group can leave
+//! it.
 
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// A folder of the cgroup v2 hierarchy in which the agent may make groups.
+/// Directory of the cgroup v2 hierarchy in which the agent may create groups.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct CgroupRoot {
     path: PathBuf,
 }
 
-/// The group of one service.
+/// Control group of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::driver) struct ServiceCgroup {
     path: PathBuf,
 }
 
 impl CgroupRoot {
-    /// Makes a folder below the agent's own group; `None` where there is no writable v2 hierarchy that can kill
-    /// (Linux 5.14). `owner` must differ between agents that share a machine.
+    /// Creates a directory below the agent's own group. Returns `None` if there is no writable v2 hierarchy with
+    /// support for killing a group (Linux 5.14). `owner` must differ between agents on the same machine.
     pub(in crate::driver) fn make(owner: &str) -> Option<CgroupRoot> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
         let path =
             own_folder(&mounts, &membership)?.join(format!("ha-exec-{:016x}", fnv1a(owner.as_bytes())));
         make_folder(&path).ok()?;
-        // A folder that is only a folder (no cgroup file system) or an older kernel has no such file.
+        // The file is missing in a directory outside a cgroup file system, and with an older kernel.
         path.join(KILL).exists().then_some(CgroupRoot { path })
     }
 
-    /// Removes the groups of services that have ended, and it too if none is left. What has members stays.
+    /// Removes the groups of services that have ended, and the root if it is empty then. Groups with members stay.
     pub(in crate::driver) fn tidy(&self) {
         ServiceCgroup::at(self.path.clone()).remove();
     }
 
-    /// The group of a service.
+    /// Returns the control group of a service.
     pub(in crate::driver) fn service(&self, name: &str) -> ServiceCgroup {
         ServiceCgroup { path: self.path.join(name) }
     }
@@ -43,24 +44,23 @@ impl CgroupRoot {
 const KILL: &str = "cgroup.kill";
 const MEMBERS: &str = "cgroup.procs";
 const EVENTS: &str = "cgroup.events";
-/// The supervisor has a group of its own, so that killing the service leaves it to keep the exit status.
+/// The supervisor has its own group, so that killing the service's group does not kill it before it has recorded the
+/// exit status.
 const SUPERVISOR: &str = "supervisor";
 const SERVICE: &str = "service";
 
 impl ServiceCgroup {
-    /// The group in this folder.
     pub(in crate::driver) fn at(path: PathBuf) -> ServiceCgroup {
         ServiceCgroup { path }
     }
 
-    /// Its folder.
     pub(in crate::driver) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes it.
+    /// Creates the group and its two subgroups.
     pub(in crate::driver) fn make(&self) -> io::Result<()> {
-        // Another agent of this node may have removed the root as empty just now.
+        // Another agent on this node may just have removed the empty root.
         if let Some(root) = self.path.parent() {
             make_folder(root)?;
         }
@@ -69,28 +69,28 @@ impl ServiceCgroup {
         make_folder(&self.path.join(SERVICE))
     }
 
-    /// Puts the calling process into the part for the service's processes.
+    /// Moves the calling process to the subgroup for the service's processes.
     pub(in crate::driver) fn join_as_service(&self) -> io::Result<()> {
         fs::write(self.path.join(SERVICE).join(MEMBERS), "0")
     }
 
-    /// Puts the calling process into the part for the supervisor.
+    /// Moves the calling process to the subgroup for the supervisor.
     pub(in crate::driver) fn join_as_supervisor(&self) -> io::Result<()> {
         fs::write(self.path.join(SUPERVISOR).join(MEMBERS), "0")
     }
 
-    /// The folder whose counters are those of the service's processes, without its supervisor.
+    /// Returns the directory with the counters of the service's processes, without its supervisor.
     pub(in crate::driver) fn counters(&self) -> PathBuf {
         self.path.join(SERVICE)
     }
 
-    /// The service's processes, also those in groups that it made itself.
+    /// Returns the pids of the service's processes, including those in subgroups that the service created.
     pub(in crate::driver) fn members(&self) -> io::Result<Vec<i32>> {
         let mut pids = Vec::new();
         let mut folders = vec![self.path.join(SERVICE)];
         while let Some(folder) = folders.pop() {
             match fs::read_to_string(folder.join(MEMBERS)) {
-                // Zero is a process that this pid namespace cannot see; killing the group reaches it all the same.
+                // Zero stands for a process outside this pid namespace; killing the group also kills it.
                 Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
                 Err(error) if gone(&error) => continue,
                 Err(error) => return Err(error),
@@ -100,7 +100,7 @@ impl ServiceCgroup {
         Ok(pids)
     }
 
-    /// Whether the service has processes; `None`: the group does not exist.
+    /// Returns `true` if the service has processes; `None` if the group does not exist.
     pub(in crate::driver) fn is_populated(&self) -> Option<bool> {
         let events = fs::read_to_string(self.path.join(SERVICE).join(EVENTS)).ok()?;
         events
@@ -109,7 +109,7 @@ impl ServiceCgroup {
             .map(|populated| populated.trim() == "1")
     }
 
-    /// Kills every process of the service at once, also while they fork.
+    /// Kills every process of the service at the same time, even while processes fork.
     pub(in crate::driver) fn kill(&self) -> io::Result<()> {
         match fs::write(self.path.join(SERVICE).join(KILL), "1") {
             Err(error) if gone(&error) => Ok(()),
@@ -117,7 +117,7 @@ impl ServiceCgroup {
         }
     }
 
-    /// Removes it; what still has members stays.
+    /// Removes the group and its subgroups, except those with members.
     pub(in crate::driver) fn remove(&self) {
         let mut folders = vec![self.path.clone()];
         let mut index = 0;
@@ -126,7 +126,7 @@ impl ServiceCgroup {
             index += 1;
         }
         for folder in folders.iter().rev() {
-            // Busy or gone already: nothing to do about either.
+            // The group is busy or already removed; both are expected.
             let _ = fs::remove_dir(folder);
         }
     }
@@ -148,7 +148,7 @@ fn subfolders(folder: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// Where the process's own v2 group is mounted.
+/// Returns the path of the calling process's own v2 group.
 fn own_folder(mounts: &str, membership: &str) -> Option<PathBuf> {
     let group = Path::new(membership.lines().find_map(|line| line.strip_prefix("0::"))?);
     if group.components().any(|part| part == Component::ParentDir) {
@@ -165,7 +165,7 @@ fn own_folder(mounts: &str, membership: &str) -> Option<PathBuf> {
     })
 }
 
-/// A short name for a long one; the same in every version of the agent.
+/// Returns a hash that is the same in every version of the agent.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()

@@ -1,4 +1,4 @@
-//! Finding and killing what is left of a service's processes.
+//! Search for and killing of leftover processes of a service.
 
 use super::remains::{MIGRATION_MARK, Remains, Search};
 use super::{Programs, failed};
@@ -10,13 +10,13 @@ use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long killing may take: longer means that the kernel does not let go of a process.
+/// Time limit of a kill; a process that takes longer is stuck in the kernel.
 pub(in crate::driver) const KILLING: Duration = Duration::from_secs(10);
-/// How often to look while processes end that cannot be waited for otherwise.
+/// Interval between searches while processes are ending.
 pub(in crate::driver) const LOOK: Duration = Duration::from_millis(10);
 
 impl Programs {
-    /// What is left of a service's processes.
+    /// Returns the leftover processes of a service.
     pub(in crate::driver) async fn remains(
         &self,
         service: &ServiceDefinition,
@@ -26,13 +26,14 @@ impl Programs {
         })
     }
 
-    /// The variable that marks the program that moves a service live.
+    /// Returns the environment variable that marks the program of a live migration.
     pub(in crate::driver) fn migration_mark(&self, service: &ServiceDefinition) -> (String, String) {
         let mark = self.folder_of(&service.name).path().join("migration").display().to_string();
         (MIGRATION_MARK.to_owned(), mark)
     }
 
-    /// Kills the program that moves a service live, and what it has started, also of an earlier agent; the service is left alone.
+    /// Kills the program of a live migration and the processes that it has started, including those of an earlier
+    /// agent. The service is left unchanged.
     pub(in crate::driver) async fn end_migration(
         &self,
         service: &ServiceDefinition,
@@ -41,7 +42,7 @@ impl Programs {
         clear(|| Search { variable, mark: mark.clone(), cgroups: Vec::new(), record: None }).await
     }
 
-    /// Kills a service's processes until none is left. A supervisor is spared while it still has to note the exit status.
+    /// Kills a service's processes until none is left. A supervisor first gets time to record the exit status.
     pub(in crate::driver) async fn clear_remains(
         &self,
         service: &ServiceDefinition,
@@ -50,7 +51,7 @@ impl Programs {
     }
 }
 
-/// Kills what is found until nothing is.
+/// Repeats the search, and kills all processes found, until none is left.
 pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), DriverFailure> {
     let until = Instant::now() + KILLING;
     let spare = Instant::now() + KILLING / 5;
@@ -66,7 +67,7 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), 
             let left = if remains.is_empty() { "its supervisor".to_owned() } else { remains.describe() };
             return Err(failed(Reason::StopFailed, &format!("the kernel does not end {left}")));
         }
-        // Not in another thread: once this is dropped, nothing may be killed any more.
+        // Not in another thread: once this future is dropped, nothing may be killed any more.
         search.kill(&remains).map_err(|error| {
             failed(Reason::StopFailed, &format!("its processes cannot be killed: {error}"))
         })?;
@@ -79,7 +80,7 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), 
     }
 }
 
-/// Looking at every process takes a while on a big machine; meanwhile the agent's heartbeat must go on.
+/// Runs a search in another thread: on a large machine it takes long, and the agent must continue to send heartbeats.
 pub(in crate::driver) async fn search_beside(search: Search) -> io::Result<Remains> {
     tokio::task::spawn_blocking(move || search.run()).await.map_err(io::Error::other)?
 }

@@ -1,4 +1,4 @@
-//! A service's folder in the state directory: order, record, ending, log, and the lock that a supervisor holds.
+//! A service's directory in the state directory: order, record, ending, log, and the lock that a supervisor holds.
 
 use super::order::{Ending, Record};
 use serde::Serialize;
@@ -8,56 +8,53 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What came of trying to take the lock.
+/// Result of an attempt to take the lock.
 #[derive(Debug)]
 pub(in crate::driver) enum Lock {
-    /// It is held for as long as this file, or a copy of it, is open.
+    /// The lock is held as long as this file, or a copy of its descriptor, is open.
     Taken(File),
-    /// A supervisor, or one that is being started, holds it.
+    /// A supervisor holds the lock, or one that is being started.
     Held,
-    /// There is no folder, so nobody does.
+    /// The lock file does not exist, so no process holds the lock.
     NeverMade,
 }
 
-/// The folder of one service.
+/// The directory of one service.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct ServiceFolder {
     path: PathBuf,
 }
 
 impl ServiceFolder {
-    /// The folder, which need not exist.
+    /// Returns the directory at a path, which may not exist yet.
     pub(in crate::driver) fn at(path: PathBuf) -> ServiceFolder {
         ServiceFolder { path }
     }
 
-    /// Its path.
     pub(in crate::driver) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The log.
     pub(in crate::driver) fn log(&self) -> PathBuf {
         self.path.join("output.log")
     }
 
-    /// Makes the folder.
     pub(in crate::driver) fn make(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
     }
 
-    /// Takes the lock, making the folder if need be.
+    /// Takes the lock, and creates the directory if it does not exist.
     ///
-    /// The lock belongs to the open file, which the supervisor inherits as its standard input: so it is held without a
-    /// gap from before the supervisor exists until the last copy is closed, whatever happens to the agent.
+    /// The lock belongs to the open file, which the supervisor inherits as its standard input. So the lock is held
+    /// without a gap from before the start of the supervisor until the last copy is closed, even if the agent ends.
     pub(in crate::driver) fn lock(&self) -> io::Result<Lock> {
         self.make()?;
         OpenOptions::new().append(true).create(true).mode(0o600).open(self.order())?;
         self.lock_if_made()
     }
 
-    /// As [`ServiceFolder::lock`], leaving no trace of a service that never was here, and also where nothing can be
-    /// written: a stop must be possible on a broken disk.
+    /// Takes the lock without creating the directory, unlike [`ServiceFolder::lock`]. It leaves no trace of a service
+    /// that was never here, and works on a disk that is not writable: a stop must be possible on a broken disk.
     pub(in crate::driver) fn lock_if_made(&self) -> io::Result<Lock> {
         let file = match File::open(self.order()) {
             Ok(file) => file,
@@ -75,37 +72,35 @@ impl ServiceFolder {
         self.path.join("order.json")
     }
 
-    /// Writes the order, in place: whoever has the locked file open reads it from its beginning.
+    /// Writes the order in place, because the supervisor reads it from the locked file that it inherits.
     pub(in crate::driver) fn write_order(&self, order: &impl Serialize) -> io::Result<()> {
         fs::write(self.order(), serde_json::to_vec(order)?)
     }
 
-    /// What runs, or ran last.
+    /// Returns the record of the supervised process, running or ended.
     pub(in crate::driver) fn record(&self) -> io::Result<Option<Record>> {
         self.read("process.json")
     }
 
-    /// How the main process of the record ended.
+    /// Returns how the main process of the record ended.
     pub(in crate::driver) fn ending(&self, record: &Record) -> io::Result<Option<Ending>> {
         Ok(self.read("ending.json")?.filter(|ending: &Ending| ending.main == record.main))
     }
 
-    /// Says what runs.
     pub(in crate::driver) fn write_record(&self, record: &Record) -> io::Result<()> {
         self.write("process.json", record)
     }
 
-    /// Says how it ended.
     pub(in crate::driver) fn write_ending(&self, ending: &Ending) -> io::Result<()> {
         self.write("ending.json", ending)
     }
 
-    /// Forgets what ran last; the log stays.
+    /// Removes the record and the ending; the log stays.
     pub(in crate::driver) fn forget(&self) -> io::Result<()> {
         ["process.json", "ending.json"].into_iter().try_for_each(|name| self.remove(name))
     }
 
-    /// Removes a file, if there is one.
+    /// Removes a file, if it exists.
     pub(in crate::driver) fn remove(&self, name: &str) -> io::Result<()> {
         match fs::remove_file(self.path.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -113,7 +108,7 @@ impl ServiceFolder {
         }
     }
 
-    /// Reads a file; `None`: there is none.
+    /// Reads a file. Returns `None` if it does not exist.
     pub(in crate::driver) fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
         let path = self.path.join(name);
         match fs::read(&path) {
@@ -125,7 +120,7 @@ impl ServiceFolder {
         }
     }
 
-    /// Replaces a file in one step: readers see the old or the new one.
+    /// Replaces a file atomically: readers get the old or the new content.
     pub(in crate::driver) fn write(&self, name: &str, content: &impl Serialize) -> io::Result<()> {
         let new = self.path.join(format!("{name}.new"));
         fs::write(&new, serde_json::to_vec(content)?)?;

@@ -1,4 +1,4 @@
-//! The last steps before a program of a service runs: group, user, directory, a clean process, exec.
+//! The last steps before a program of a service runs: control group, session, signals, user, directory, exec.
 
 use super::cgroup::ServiceCgroup;
 use super::order::{LaunchFailure, LaunchOrder, LaunchStep};
@@ -16,12 +16,13 @@ use std::process::{Command, Stdio};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::SignalKind;
 
-/// Reads a [`LaunchOrder`] from the socket that is the standard input, and becomes the program.
+/// Reads a [`LaunchOrder`] from the socket on standard input, and executes the program in this process.
 ///
-/// The socket closes by itself when that has worked; otherwise the failure is written to it. Guarantees for the
-/// program: its standard input is /dev/null or what the order gives, no other descriptor than 0, 1 and 2 is open, every signal is at its
-/// default and none is blocked, the file mode mask is 022, and a protection of the agent from the kernel's memory
-/// killer is not passed on.
+/// The socket closes on a successful exec; otherwise the failure is written to it. Guarantees for the program:
+///
+/// - Standard input is /dev/null or the order's input. No descriptors except 0, 1 and 2 are open.
+/// - Every signal has its default action, and none is blocked. The file mode mask is 022.
+/// - A protection of the agent from the kernel's OOM killer is not inherited.
 pub(in crate::driver) fn run() -> io::Result<()> {
     let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     close_others(&[channel.as_raw_fd()])?;
@@ -32,7 +33,7 @@ pub(in crate::driver) fn run() -> io::Result<()> {
     (&channel).write_all(&serde_json::to_vec(&failure)?)
 }
 
-/// The other side: gives a launcher its order; `None` once the program was executed.
+/// Sends a launcher its order. Returns `None` once the program was executed.
 pub(in crate::driver) async fn give_order(
     channel: UnixStream,
     order: &LaunchOrder,
@@ -52,9 +53,9 @@ fn read_order(mut channel: &UnixStream) -> io::Result<LaunchOrder> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Closes every descriptor beyond standard error but these: whoever started us may have leaked some.
+/// Closes every descriptor above 2 except these, because the parent process may have leaked some.
 pub(in crate::driver) fn close_others(keep: &[RawFd]) -> io::Result<()> {
-    // Listed first and closed then: the listing's own descriptor is among them and closed already.
+    // The list is complete before the first close. It includes its own descriptor, which is closed by then.
     let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
@@ -66,7 +67,7 @@ pub(in crate::driver) fn close_others(keep: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns only when it failed.
+/// Executes the program. Returns only on failure.
 fn become_program(order: &LaunchOrder) -> LaunchFailure {
     match prepare(order) {
         Ok(mut command) => {
@@ -107,13 +108,13 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
     });
     if let Some(name) = &order.user {
         for (variable, value) in become_user(name)? {
-            // What the resource itself sets wins.
+            // Variables that the resource sets take precedence.
             if std::env::var_os(variable).is_none() {
                 command.env(variable, value);
             }
         }
     }
-    // After the change of user, which clears it.
+    // After the change of user, which resets this signal.
     if let Some(supervisor) = order.supervisor {
         set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(|error| step("prctl failed")(error.into()))?;
@@ -121,7 +122,7 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
             return Err(step("the supervisor has ended")(io::Error::from(io::ErrorKind::BrokenPipe)));
         }
     }
-    // As the user: what only others may enter is no directory for the service.
+    // As the user, so that a directory to which the user has no access fails the launch.
     std::env::set_current_dir(&order.working_directory).map_err(|error| {
         let what = format!("working directory {}", order.working_directory.display());
         LaunchFailure::new(LaunchStep::Directory, &what, &error)
@@ -129,7 +130,7 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
     Ok(command)
 }
 
-/// A file in memory that has no name.
+/// Returns an anonymous file in memory with this content.
 fn readable(input: &str) -> io::Result<fs::File> {
     let mut file = fs::File::from(memfd_create("input", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(input.as_bytes())?;
@@ -137,7 +138,7 @@ fn readable(input: &str) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Becomes the user, with all of the user's groups; the variables that go with it.
+/// Changes to the user, with all of the user's groups, and returns the matching environment variables.
 fn become_user(name: &str) -> Result<Vec<(&'static str, std::ffi::OsString)>, LaunchFailure> {
     let wrong =
         |what: String, errno: Option<i32>| LaunchFailure { step: LaunchStep::User, errno, message: what };
@@ -170,9 +171,10 @@ fn change_user(user: &User) -> nix::Result<()> {
     setuid(user.uid)
 }
 
-/// Signals that whoever started us ignored stay ignored over exec; caught ones do not. So each is caught.
+/// Resets ignored signals: exec keeps them ignored, but resets caught signals to the default. So each is caught before
+/// exec.
 ///
-/// SIGPIPE and the blocked signals are put in order by the standard library when it executes a program.
+/// The standard library handles SIGPIPE and blocked signals when it executes a program.
 fn default_signals() -> io::Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
     let ignored = status
@@ -180,7 +182,7 @@ fn default_signals() -> io::Result<()> {
         .find_map(|line| line.strip_prefix("SigIgn:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .ok_or_else(|| io::Error::other("/proc/self/status has no SigIgn"))?;
-    // 32 and 33 belong to the C library.
+    // Signals 32 and 33 are reserved by the C library.
     let may_be_reset = |signal: &i32| ![nix::libc::SIGPIPE, 32, 33].contains(signal);
     let to_reset: Vec<i32> =
         (1..=64).filter(|signal| ignored & (1 << (signal - 1)) != 0).filter(may_be_reset).collect();
@@ -190,13 +192,15 @@ fn default_signals() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();
     for signal in to_reset {
-        // The handler stays when the stream goes. Refused for signals of program errors, which nobody ignores.
+        // The handler stays after the stream is dropped. Tokio refuses signals of program errors, which are not
+        // ignored in practice.
         drop(tokio::signal::unix::signal(SignalKind::from_raw(signal)));
     }
     Ok(())
 }
 
-/// A service manager may protect the agent; the services are not meant. Raising is always allowed.
+/// Removes a protection from the OOM killer that the service manager set for the agent only. Raising the score is
+/// always permitted.
 fn forget_memory_protection() {
     let path = "/proc/self/oom_score_adj";
     let protected = fs::read_to_string(path).is_ok_and(|score| score.trim().starts_with('-'));

@@ -1,5 +1,5 @@
-//! What a service uses, read from the counters of its control group, as far as the kernel keeps them; without a group, of its
-//! processes.
+//! Resource usage of a service, from the counters of its control group as far as the kernel keeps them; without a
+//! group, from its processes.
 
 use super::Programs;
 use super::cgroup::ServiceCgroup;
@@ -10,14 +10,14 @@ use ha_api_types::time::Mono;
 use std::fs;
 use std::path::Path;
 
-/// What a service uses; `None`: it cannot be told.
+/// Returns the resource usage of a service; `None` if it cannot be measured.
 pub(in crate::driver) fn of_service(
     programs: &Programs,
     service: &ServiceDefinition,
     at: Mono,
 ) -> Option<Sample> {
     let search = programs.search(service);
-    // The group that was recorded at the launch comes last, and is the one that it is in.
+    // The last group is the one recorded at the launch, which contains the processes.
     let of_group = search.cgroups.iter().rev().find_map(|cgroup| sample(cgroup, at));
     let supervisor = search.record.map(|record| record.supervisor);
     of_group.or_else(|| {
@@ -26,15 +26,15 @@ pub(in crate::driver) fn of_service(
     })
 }
 
-/// What the processes in a control group use; `None`: the group does not exist.
+/// Returns the resource usage of a control group; `None` if the group does not exist.
 ///
-/// Processor time is counted in every group. Memory and disks are counted only where the controllers are switched on for it;
-/// without, memory is what its processes have for themselves, and disks are left out.
+/// CPU time is counted in every group. Memory and disk I/O are counted only if their controllers are enabled.
+/// Otherwise, memory is the anonymous memory of the processes, and disk I/O is omitted.
 fn sample(cgroup: &ServiceCgroup, at: Mono) -> Option<Sample> {
     of_group(&cgroup.counters(), || cgroup.members().ok(), at)
 }
 
-/// As [`sample`], of any group of version 2; `members`: the processes in it.
+/// Returns the same as [`sample`], for any v2 group; `members` returns its processes.
 pub(in crate::driver) fn of_group(
     folder: &Path,
     members: impl FnOnce() -> Option<Vec<i32>>,
@@ -48,19 +48,19 @@ pub(in crate::driver) fn of_group(
         cpu: Some(Meter::Total(cpu)),
         memory: working_set(folder).or_else(own_memory),
         disk: fs::read_to_string(folder.join("io.stat")).ok().map(|text| Meter::Total(disk_bytes(&text))),
-        // The kernel counts no packets of a control group.
+        // The kernel does not count network traffic of a control group.
         network: None,
     })
 }
 
-/// `/proc/PID/stat` counts in hundredths of a second on every architecture that has Linux.
+/// Duration of a tick in `/proc/PID/stat`, in microseconds: Linux uses 100 ticks per second on all architectures.
 const TICK_US: u64 = 10_000;
 
-/// What the processes use that a supervisor has begotten, where the agent may make no groups; `None`: there are none, or this
-/// kernel does not tell children (`CONFIG_PROC_CHILDREN`).
+/// Returns the resource usage of a supervisor's descendants, for machines without control groups.
 ///
-/// Those who lose their parents become the supervisor's children, so none is missed. The time of one that has ended is its
-/// parent's; should the sum fall nevertheless, it is taken for a counter that starts anew.
+/// Returns `None` if there are none, or if the kernel does not list children (`CONFIG_PROC_CHILDREN`). Orphaned
+/// processes become the supervisor's children, so none is missed. The CPU time of an ended process is added to its
+/// parent's. If the sum still decreases, it counts as a counter that was reset.
 fn of_processes(proc: &Path, supervisor: i32, at: Mono) -> Option<Sample> {
     let mut pids = children(proc, supervisor)?;
     let (mut ticks, mut memory) = (times(proc, supervisor)?.1, 0);
@@ -80,7 +80,7 @@ fn of_processes(proc: &Path, supervisor: i32, at: Mono) -> Option<Sample> {
     })
 }
 
-/// The children of all threads of a process.
+/// Returns the children of all threads of a process.
 fn children(proc: &Path, pid: i32) -> Option<Vec<i32>> {
     let mut found = Vec::new();
     for task in fs::read_dir(proc.join(pid.to_string()).join("task")).ok()? {
@@ -90,10 +90,10 @@ fn children(proc: &Path, pid: i32) -> Option<Vec<i32>> {
     Some(found)
 }
 
-/// Ticks on processors: its own, and those of its children that have ended.
+/// Returns the CPU time in ticks of the process, and of its children that have ended.
 fn times(proc: &Path, pid: i32) -> Option<(u64, u64)> {
     let text = fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
-    // The program's name may hold anything, also brackets and blanks: the numbers come after the last bracket.
+    // The name in brackets may contain any character, so the numbers are read after the last bracket.
     let text = String::from_utf8_lossy(&text).into_owned();
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     // Field 14 of the file is the twelfth after the name.
@@ -101,20 +101,20 @@ fn times(proc: &Path, pid: i32) -> Option<(u64, u64)> {
     Some((at(11)? + at(12)?, at(13)? + at(14)?))
 }
 
-/// What a line of the form `name number` says.
+/// Returns the number of a line `name number`.
 fn field(text: &str, name: &str) -> Option<u64> {
     let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
     text.lines().find_map(value)
 }
 
-/// Memory without the caches that have not been used lately: those are given up when another needs the room.
+/// Returns the memory without caches that were not used recently, which the kernel reclaims first.
 fn working_set(folder: &Path) -> Option<u64> {
     let current: u64 = fs::read_to_string(folder.join("memory.current")).ok()?.trim().parse().ok()?;
     let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
     Some(current.saturating_sub(field(&stat, "inactive_file").unwrap_or(0)))
 }
 
-/// What a process has in memory that is no copy of a file.
+/// Returns the anonymous and shared memory of a process in bytes.
 fn anonymous(proc: &Path, pid: i32) -> Option<u64> {
     let status = fs::read_to_string(proc.join(pid.to_string()).join("status")).ok()?;
     let kibibytes = |name: &str| {
@@ -124,7 +124,7 @@ fn anonymous(proc: &Path, pid: i32) -> Option<u64> {
     Some((kibibytes("RssAnon:")? + kibibytes("RssShmem:").unwrap_or(0)) * 1024)
 }
 
-/// Bytes read and written over all devices; one that lies on another is counted with it.
+/// Returns the bytes read and written on all devices. I/O on a stacked device is also counted on the device below.
 fn disk_bytes(text: &str) -> u64 {
     let bytes = |line: &str| {
         let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
@@ -140,7 +140,7 @@ fn disk_bytes(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// A control group with these files; as in one that is no real group, nobody can be its member.
+    /// Checks a directory with these files. It is not a real control group, so it has no members.
     fn check(files: &[(&str, &str)], expected: Option<Sample>) {
         let folder = tempfile::tempdir().expect("a folder");
         let cgroup = ServiceCgroup::at(folder.path().to_owned());
@@ -195,7 +195,7 @@ mod tests {
             "RssAnon: 100 kB\nRssShmem: 1 kB\n",
         );
         process(30, &[(30, "")], &stat("worker", "100 200 0 0"), "RssAnon: 10 kB\n");
-        // 31 has ended since: it is not counted, and nothing else is held up by it.
+        // Process 31 has ended in the meantime: it is not counted, and the others still are.
         let expected = Sample {
             at: Mono(5),
             cpu: Some(Meter::Total(340 * TICK_US)),

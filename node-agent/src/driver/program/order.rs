@@ -1,4 +1,4 @@
-//! What agent and launcher tell each other, and what is noted in the service's folder of what runs under a supervisor.
+//! Messages between the agent and the launcher, and the records of supervised processes in the service's directory.
 
 use super::process::ProcessIdentity;
 use crate::core::DriverFailure;
@@ -8,88 +8,85 @@ use nix::libc;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What the launcher is to become: read from the socket that is its standard input.
+/// Order to the launcher, read from the socket on its standard input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::driver) struct LaunchOrder {
     /// Program and arguments; not empty.
     pub(in crate::driver) program: Vec<String>,
-    /// Where it runs.
+    /// Working directory of the program.
     pub(in crate::driver) working_directory: PathBuf,
-    /// Whom it runs as.
+    /// User of the program; `None` means the agent's user.
     pub(in crate::driver) user: Option<String>,
-    /// The folder of the service's control group, to be joined.
+    /// Directory of the service's control group, which the launcher joins.
     pub(in crate::driver) cgroup: Option<PathBuf>,
-    /// The process with which it dies, and whose child it is; it gets a session of its own then.
+    /// Pid of the parent process with which the program must die. If set, the program gets its own session.
     pub(in crate::driver) supervisor: Option<i32>,
-    /// What the program reads on its standard input; without it that is /dev/null.
+    /// Content of the program's standard input; `None` means /dev/null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::driver) input: Option<String>,
 }
 
-/// Where a launch failed.
+/// Step of a launch that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::driver) enum LaunchStep {
     /// The order did not arrive, or the process could not be prepared.
     Prepare,
-    /// The user.
+    /// Change to the user.
     User,
-    /// The working directory.
+    /// Change to the working directory.
     Directory,
-    /// The program.
+    /// Execution of the program.
     Program,
 }
 
-/// A launch that failed, before anything of the service ran.
+/// A failed launch; no program of the service ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::driver) struct LaunchFailure {
-    /// Where.
+    /// Step that failed.
     pub(in crate::driver) step: LaunchStep,
-    /// The kernel's number for it, when there is one.
+    /// Error number of the kernel, if any.
     pub(in crate::driver) errno: Option<i32>,
-    /// In a sentence.
+    /// Description of the failure.
     pub(in crate::driver) message: String,
 }
 
-/// What runs, in the service's folder.
+/// Record of the supervised process, stored in the service's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::driver) struct Record {
-    /// The resource's uid under which it was started.
+    /// Uid of the resource at the start.
     pub(in crate::driver) uid: String,
-    /// The boot in which the identities mean something.
+    /// Boot in which the process identities are valid.
     pub(in crate::driver) boot_id: String,
-    /// The supervisor.
     pub(in crate::driver) supervisor: ProcessIdentity,
-    /// The main process.
     pub(in crate::driver) main: ProcessIdentity,
-    /// The folder of the service's control group.
+    /// Directory of the service's control group.
     pub(in crate::driver) cgroup: Option<PathBuf>,
 }
 
-/// How the main process ended, in the service's folder.
+/// How the main process ended, stored in the service's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::driver) struct Ending {
-    /// Which one.
+    /// Identity of the main process.
     pub(in crate::driver) main: ProcessIdentity,
-    /// How, in a sentence.
+    /// Description of the end.
     pub(in crate::driver) message: String,
 }
 
 impl LaunchFailure {
-    /// A failure of a step.
     pub(in crate::driver) fn new(step: LaunchStep, what: &str, error: &std::io::Error) -> LaunchFailure {
         LaunchFailure { step, errno: error.raw_os_error(), message: format!("{what}: {error}") }
     }
 
-    /// Whoever should have prepared it ended without saying why.
+    /// Returns the failure of a launcher or supervisor that ended without an answer.
     pub(in crate::driver) fn unexplained(message: String) -> LaunchFailure {
         LaunchFailure { step: LaunchStep::Prepare, errno: None, message }
     }
 
-    /// Where the leader should try next.
+    /// Returns the failure for the leader, with the class of nodes to try next.
     pub(in crate::driver) fn to_driver_failure(&self) -> DriverFailure {
         let (class, reason) = match (self.step, self.errno) {
             (LaunchStep::User, Some(libc::ENOMEM | libc::EAGAIN) | None)

@@ -1,4 +1,4 @@
-//! What a service prints: a log file of bounded size in its folder, and the journal of systemd where there is one.
+//! Output of a service: a log file of limited size in its directory, and the systemd journal if there is one.
 
 use ha_runtime::journal::{self, Entry};
 use std::fs::{self, File, OpenOptions};
@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A log file that is rotated once: `output.log` and the one before it, `output.log.1`.
+/// A log file that is rotated: `output.log`, and the previous file `output.log.1`.
 #[derive(Debug)]
 pub(in crate::driver) struct Log {
     path: PathBuf,
@@ -16,12 +16,13 @@ pub(in crate::driver) struct Log {
 }
 
 impl Log {
-    /// A log that is opened at its first use.
+    /// Returns a log that is opened at the first write.
     pub(in crate::driver) fn new(path: PathBuf, bytes_max: u64) -> Log {
         Log { path, file: None, bytes: 0, bytes_max }
     }
 
-    /// Appends. A full disk costs the output, never the service: a failure is answered and tried anew next time.
+    /// Appends output. On a full disk the output is lost but the service continues: the error is returned, and the
+    /// next write tries again.
     pub(in crate::driver) fn write(&mut self, output: &[u8]) -> io::Result<()> {
         if self.bytes.saturating_add(output.len() as u64) > self.bytes_max && self.bytes > 0 {
             self.file = None;
@@ -41,12 +42,11 @@ impl Log {
     }
 }
 
-/// Opens a log for appending.
 pub(in crate::driver) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o640).open(path)
 }
 
-/// For a log that others hold open: copies what is too long to the previous one and empties it in place.
+/// Rotates a log that other processes hold open: copies it to the previous file and truncates it in place.
 pub(in crate::driver) fn rotate_in_place(path: &Path, bytes_max: u64) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|found| found.len() > bytes_max) {
         fs::copy(path, previous(path))?;
@@ -55,18 +55,18 @@ pub(in crate::driver) fn rotate_in_place(path: &Path, bytes_max: u64) -> io::Res
     Ok(())
 }
 
-/// How long a log is now: where the output of what comes next will begin.
+/// Returns the current length of a log in bytes, which is the start of the next output.
 pub(in crate::driver) fn end(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |found| found.len())
 }
 
-/// The end of what was printed since `from`.
+/// Returns at most the last 4096 bytes of the output since `from`.
 pub(in crate::driver) fn since(path: &Path, from: u64) -> String {
     const BYTES: u64 = 4096;
     let read = || {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
-        // Shorter than before: it was rotated meanwhile, and all of it is new.
+        // The log was rotated in the meantime, so all of it is new.
         let from = if length < from { 0 } else { from };
         file.seek(SeekFrom::Start(from.max(length.saturating_sub(BYTES))))?;
         let mut text = Vec::new();
@@ -76,12 +76,12 @@ pub(in crate::driver) fn since(path: &Path, from: u64) -> String {
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
-/// The last line that was printed since `from`, shortened; `None` when nothing was.
+/// Returns the last line of the output since `from`, shortened; `None` if there is none.
 pub(in crate::driver) fn last_line(path: &Path, from: u64) -> Option<String> {
     last_of(&since(path, from))
 }
 
-/// The last line of a text that is not empty, shortened.
+/// Returns the last line of a text that is not blank, without control characters and at most 300 characters long.
 pub(in crate::driver) fn last_of(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     Some(line.chars().filter(|letter| !letter.is_control()).take(300).collect())
@@ -93,7 +93,7 @@ fn previous(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The journal of systemd, for what a resource prints.
+/// Connection to the systemd journal for the output of one resource.
 #[derive(Debug)]
 pub(in crate::driver) struct Journal {
     connection: journal::Journal,
@@ -101,11 +101,10 @@ pub(in crate::driver) struct Journal {
     line: Vec<u8>,
 }
 
-/// Longer lines are cut into several.
+/// Maximum length of a line in bytes; longer lines are split.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
 impl Journal {
-    /// The journal, for what a resource prints.
     pub(in crate::driver) fn connect(resource: &str) -> io::Result<Journal> {
         Ok(Journal::new(journal::Journal::connect()?, resource))
     }
@@ -114,12 +113,12 @@ impl Journal {
         Journal { connection, resource: resource.to_owned(), line: Vec::new() }
     }
 
-    /// Sends whole lines and keeps the rest for later.
+    /// Sends complete lines, and keeps the rest for the next call.
     pub(in crate::driver) fn write(&mut self, output: &[u8]) {
         for byte in output {
             if *byte == b'\n' || self.line.len() >= LINE_BYTES_MAX {
                 let line = std::mem::take(&mut self.line);
-                // What the journal does not take is in the log file.
+                // If the journal rejects the line, it is still in the log file.
                 let _ = self.connection.send(&entry(&self.resource, &line));
             }
             if *byte != b'\n' {

@@ -1,4 +1,4 @@
-//! Processes, told apart for certain: a pid with its start time, held by a pidfd.
+//! Processes with a unique identity: a pid with its start time, and a pidfd as handle.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -9,46 +9,45 @@ use std::os::fd::{AsFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
-/// A process of this boot. Pids are used again; together with the start time they are not.
+/// Identity of a process in this boot. A pid may be reused; a pid with its start time is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::driver) struct ProcessIdentity {
-    /// The process id.
     pub(in crate::driver) pid: i32,
-    /// Field 22 of /proc/PID/stat: clock ticks from boot to its start.
+    /// Field 22 of /proc/PID/stat: clock ticks from boot to the start of the process.
     pub(in crate::driver) started_ticks: u64,
 }
 
-/// A process that is held: the handle never comes to mean another one.
+/// A handle to a process, which never refers to another process.
 #[derive(Debug)]
 pub(in crate::driver) struct ProcessHandle {
     descriptor: OwnedFd,
 }
 
-/// What /proc says about a process.
+/// Status of a process from /proc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::driver) struct ProcessStatus {
-    /// Which one.
     pub(in crate::driver) identity: ProcessIdentity,
-    /// Its program, as the kernel calls it.
+    /// Name of the program in the kernel, at most 15 characters.
     pub(in crate::driver) name: String,
-    /// The process that is told of its end.
+    /// Pid of the parent process.
     pub(in crate::driver) parent: i32,
-    /// Its session.
+    /// Session id.
     pub(in crate::driver) session: i32,
-    /// Whether it has ended and only its status is left.
+    /// `true` if the process has ended and is waiting to be reaped.
     pub(in crate::driver) ended: bool,
 }
 
 impl ProcessIdentity {
-    /// The identity of a process that this process may name for certain: itself or a child not waited for.
+    /// Returns the identity of a process whose pid cannot be reused at present: this process or a child that was not
+    /// reaped.
     pub(in crate::driver) fn of(pid: i32) -> io::Result<ProcessIdentity> {
         ProcessStatus::read(pid)?
             .map(|status| status.identity)
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} is gone")))
     }
 
-    /// Takes hold of it; `None` once it has ended.
+    /// Opens a handle to the process; `None` once the process has ended.
     pub(in crate::driver) fn open(self) -> io::Result<Option<ProcessHandle>> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
         let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -56,25 +55,25 @@ impl ProcessIdentity {
             Err(rustix::io::Errno::SRCH) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // Read after opening: if the start time is right now, it was when the descriptor was made.
+        // The check follows the opening: if the start time matches now, it also did when the descriptor was opened.
         let same = ProcessStatus::read(self.pid)?.is_some_and(|status| status.identity == self);
         let handle = ProcessHandle { descriptor };
         if same && !handle.has_ended()? { Ok(Some(handle)) } else { Ok(None) }
     }
 
-    /// Whether it has not ended.
+    /// Returns `true` if the process has not ended.
     pub(in crate::driver) fn is_alive(self) -> io::Result<bool> {
         Ok(self.open()?.is_some())
     }
 
-    /// Sends a signal to exactly this process; false: it had ended.
+    /// Sends a signal to exactly this process. Returns `false` if the process has ended.
     pub(in crate::driver) fn signal(self, signal: Signal) -> io::Result<bool> {
         self.open()?.map_or(Ok(false), |handle| handle.signal(signal))
     }
 }
 
 impl ProcessHandle {
-    /// Sends a signal; false: it has ended.
+    /// Sends a signal. Returns `false` if the process has ended.
     pub(in crate::driver) fn signal(&self, signal: Signal) -> io::Result<bool> {
         match pidfd_send_signal(&self.descriptor, signal) {
             Ok(()) => Ok(true),
@@ -83,7 +82,7 @@ impl ProcessHandle {
         }
     }
 
-    /// Returns when it has ended, told by the kernel at once.
+    /// Waits until the process has ended; the kernel reports the end immediately.
     pub(in crate::driver) async fn ended(self) -> io::Result<()> {
         #[expect(deprecated, reason = "sound with an owned descriptor; the newer one is unsafe to call")]
         let descriptor = AsyncFd::with_interest(self.descriptor, Interest::READABLE)?;
@@ -101,14 +100,14 @@ impl ProcessHandle {
     }
 }
 
-/// A pidfd is readable once the process, with all its threads, has ended.
+/// Returns `true` if the pidfd is readable, that is, if the process has ended with all its threads.
 fn readable(descriptor: &OwnedFd) -> io::Result<bool> {
     let mut polled = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
     Ok(poll(&mut polled, PollTimeout::ZERO)? > 0)
 }
 
 impl ProcessStatus {
-    /// Reads /proc/PID/stat; `None`: no such process.
+    /// Reads /proc/PID/stat. Returns `None` if the process does not exist.
     pub(in crate::driver) fn read(pid: i32) -> io::Result<Option<ProcessStatus>> {
         let text = match fs::read(format!("/proc/{pid}/stat")) {
             Ok(text) => text,
@@ -117,7 +116,7 @@ impl ProcessStatus {
         };
         match parse(pid, &String::from_utf8_lossy(&text)) {
             Some(mut status) => {
-                // The first thread may have ended before the others: then the process lives on.
+                // The first thread may end before the others, and then the process is still alive.
                 status.ended = status.ended && threads(pid) <= 1;
                 Ok(Some(status))
             }
@@ -127,7 +126,7 @@ impl ProcessStatus {
         }
     }
 
-    /// Every process that can be seen.
+    /// Returns all visible processes.
     pub(in crate::driver) fn all() -> io::Result<Vec<ProcessStatus>> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")? {
@@ -137,9 +136,9 @@ impl ProcessStatus {
         Ok(found)
     }
 
-    /// Which of these variables its environment holds exactly so, as it was at its last exec.
+    /// Returns for each variable (`NAME=value`) whether the process's environment at its last exec contains it.
     pub(in crate::driver) fn holds(&self, variables: [&str; 2]) -> [bool; 2] {
-        // Not readable: it ended, or belongs to somebody else and so was not started by us.
+        // Unreadable means that the process has ended, or belongs to another user and was not started by the agent.
         let environment = fs::read(format!("/proc/{}/environ", self.identity.pid)).unwrap_or_default();
         variables.map(|wanted| environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()))
     }
@@ -153,7 +152,8 @@ fn threads(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
 }
 
-/// The name stands in parentheses and may hold anything, also parentheses; what follows the last one is numbers.
+/// Parses /proc/PID/stat. The name in parentheses may contain any character, so the numbers are read after the last
+/// parenthesis.
 fn parse(pid: i32, text: &str) -> Option<ProcessStatus> {
     let (before, after) = text.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;

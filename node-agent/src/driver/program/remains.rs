@@ -1,4 +1,4 @@
-//! Everything that is left of a service on this machine, however it tried to get away.
+//! Search for all processes of a service on this machine, including those that have detached themselves.
 
 use super::cgroup::ServiceCgroup;
 use super::order::Record;
@@ -7,42 +7,45 @@ use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::io;
 
-/// The variable that marks every process of a service: the service's folder, which no other service has.
+/// Environment variable that marks every process of a service with the service's directory, which is unique.
 pub(in crate::driver) const MARK: &str = "HA_SERVICE_FOLDER";
-/// The variable that marks a supervisor.
+/// Environment variable that marks a supervisor.
 pub(in crate::driver) const SUPERVISOR_MARK: &str = "HA_SUPERVISOR_FOLDER";
 
-/// The variable that marks the program that moves a service live, and what it has started.
+/// Environment variable that marks the program of a live migration, and the processes that it has started.
 pub(in crate::driver) const MIGRATION_MARK: &str = "HA_MIGRATION_FOLDER";
 
-/// How a service's processes are recognised.
+/// Criteria by which a service's processes are found.
 ///
-/// Any of these is enough: being in the service's control group; being a descendant of its supervisor, which adopts
-/// whatever its parents leave behind; being in the main process's session; carrying the mark in the environment, or
-/// being a descendant of who does.
+/// A process belongs to the service if any of these holds:
+///
+/// - It is in the service's control group.
+/// - It is a descendant of the service's supervisor, which adopts orphaned processes.
+/// - It is in the session of the main process.
+/// - It has the mark in its environment, or is a descendant of a process that has it.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Search {
-    /// The variable that holds the mark.
+    /// Environment variable that contains the mark.
     pub(in crate::driver) variable: &'static str,
-    /// The service's folder, which is its mark.
+    /// Directory of the service, which is the mark.
     pub(in crate::driver) mark: String,
-    /// Its control groups: of today, and of the record.
+    /// Control groups of the service: the current one, and the one in the record.
     pub(in crate::driver) cgroups: Vec<ServiceCgroup>,
-    /// What ran last, in this boot.
+    /// Record of the supervised process of this boot.
     pub(in crate::driver) record: Option<Record>,
 }
 
-/// What was found.
+/// Processes that a search has found.
 #[derive(Clone, Debug, Default)]
 pub(in crate::driver) struct Remains {
-    /// The service's processes.
+    /// Processes of the service.
     pub(in crate::driver) processes: Vec<ProcessStatus>,
-    /// Its supervisors: one, or none.
+    /// Supervisors of the service: at most one.
     pub(in crate::driver) supervisors: Vec<ProcessStatus>,
 }
 
 impl Search {
-    /// Looks at every process of the machine.
+    /// Searches all processes of the machine.
     pub(in crate::driver) fn run(&self) -> io::Result<Remains> {
         let all = ProcessStatus::all()?;
         let own = i32::try_from(std::process::id()).ok();
@@ -59,7 +62,7 @@ impl Search {
                 supervisors.push(process.clone());
             } else if of_service {
                 pids.insert(process.identity.pid);
-                // Daemons write titles over the environment of their children.
+                // A daemon may overwrite the environment of its children with their titles.
                 pids.extend(descendants(&all, process.identity.pid));
             }
         }
@@ -79,8 +82,8 @@ impl Search {
         Ok(Remains { processes, supervisors })
     }
 
-    /// Sends SIGKILL to everything that was found of the service, not to its supervisor. Failures show in what the
-    /// next search finds.
+    /// Sends SIGKILL to all processes of the service except its supervisor. Processes that survive are found by the
+    /// next search.
     pub(in crate::driver) fn kill(&self, remains: &Remains) -> io::Result<()> {
         for cgroup in &self.cgroups {
             cgroup.kill()?;
@@ -91,7 +94,7 @@ impl Search {
         Ok(())
     }
 
-    /// The main process's session, unless its number means another process by now.
+    /// Returns the pids in the main process's session; none if the session's pid was reused by another process.
     fn session_members(&self, all: &[ProcessStatus]) -> Vec<i32> {
         let Some(ProcessIdentity { pid: session, started_ticks }) =
             self.record.as_ref().map(|record| record.main)
@@ -109,12 +112,12 @@ impl Search {
 }
 
 impl Remains {
-    /// Whether nothing of the service itself is left.
+    /// Returns `true` if no process of the service is left; a supervisor does not count.
     pub(in crate::driver) fn is_empty(&self) -> bool {
         self.processes.is_empty()
     }
 
-    /// For people: `12 (redis-server), 14 (sh)`.
+    /// Returns the processes as text for a message, such as `12 (redis-server), 14 (sh)`.
     pub(in crate::driver) fn describe(&self) -> String {
         let list: Vec<String> = self
             .processes
@@ -127,7 +130,7 @@ impl Remains {
     }
 }
 
-/// The pids of all processes below one.
+/// Returns the pids of all descendants of a process.
 pub(in crate::driver) fn descendants(all: &[ProcessStatus], of: i32) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
     let mut open = vec![of];

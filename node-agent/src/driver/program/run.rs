@@ -1,5 +1,5 @@
-//! One run of a program through the launcher: killed with its process group when it takes too long, or when nobody waits for
-//! it any more.
+//! A run of a program through the launcher. The program is killed with its process group when it exceeds its time
+//! limit, or when the future is dropped.
 
 use super::cgroup::ServiceCgroup;
 use super::folder::ServiceFolder;
@@ -19,82 +19,82 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStdout, Command};
 
-/// A program that is to be run for a service.
+/// A program to run for a service.
 pub(in crate::driver) struct Run<'a> {
     /// Program and arguments; not empty.
     pub(in crate::driver) program: &'a [String],
-    /// All that it finds in its environment ([`Programs::environment`]).
+    /// The whole environment ([`Programs::environment`]).
     pub(in crate::driver) environment: Vec<(String, String)>,
-    /// Where it runs.
+    /// Working directory.
     pub(in crate::driver) working_directory: PathBuf,
-    /// Whom it runs as; `None`: the agent's user.
+    /// User of the program; `None` means the agent's user.
     pub(in crate::driver) user: Option<String>,
-    /// The group that it, and what it starts, shall live in.
+    /// Control group for the program and the processes that it starts.
     pub(in crate::driver) cgroup: Option<ServiceCgroup>,
-    /// What it reads on its standard input; `None`: nothing.
+    /// Content of the standard input; `None` means /dev/null.
     pub(in crate::driver) input: Option<String>,
-    /// Where its standard output goes.
+    /// Destination of the standard output.
     pub(in crate::driver) output: Output,
-    /// Whether the kernel kills it when the agent ends, however that ends.
+    /// `true` if the kernel kills the program when the agent ends, even by SIGKILL.
     pub(in crate::driver) dies_with_agent: bool,
 }
 
-/// Where a program's standard output goes. Its standard error goes to the service's log always.
+/// Destination of a program's standard output. The standard error always goes to the service's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum Output {
-    /// To the service's log.
+    /// The service's log.
     Log,
-    /// To whoever runs it.
+    /// The caller.
     Captured,
 }
 
-/// How a program ended.
+/// How a run ended.
 #[derive(Debug)]
 pub(in crate::driver) enum End {
-    /// By itself.
+    /// The program ended.
     Ended(Ended),
-    /// It took too long and was killed with its process group.
+    /// The program exceeded its time limit and was killed with its process group.
     TimedOut,
-    /// It never ran.
+    /// The program was not executed.
     NotLaunched(LaunchFailure),
 }
 
-/// A program that ended by itself.
+/// A program that ended on its own.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Ended {
-    /// With this status.
+    /// Exit status.
     pub(in crate::driver) status: ExitStatus,
-    /// The end of what went to the log meanwhile.
+    /// End of the output that was logged during the run.
     pub(in crate::driver) said: String,
-    /// What it printed, if that was captured; cut at [`OUTPUT_BYTES_MAX`].
+    /// Captured standard output, if any, cut at [`OUTPUT_BYTES_MAX`].
     pub(in crate::driver) output: String,
 }
 
 impl Ended {
-    /// `: what it said last`, or nothing.
+    /// Returns `: ` and the last line of output for the end of a message, or an empty string.
     pub(in crate::driver) fn said_last(&self) -> String {
         output::last_of(&self.said).map_or_else(String::new, |line| format!(": {line}"))
     }
 }
 
-/// Of a longer output the rest is read and dropped.
+/// Maximum length of a captured output in bytes; the rest is discarded.
 pub(in crate::driver) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// After a program's end, how long to wait for more from a standard output that something it started still holds.
+/// Time after a program's end to wait for more output, if a process that it started still holds its standard output.
 const HELD_OUTPUT: Duration = Duration::from_millis(200);
 
-/// A program that runs. Dropping it kills the program with its process group.
+/// A running program. Dropping it kills the program with its process group.
 pub(in crate::driver) struct Running {
     group: Group,
     output: Option<ChildStdout>,
     folder: ServiceFolder,
-    /// Where in the log its own part begins.
+    /// Offset in the log at which the program's own output begins.
     from: u64,
 }
 
 impl Programs {
-    /// Runs a program to its end, for at most so long. When this is dropped before, the program and its process group are
-    /// killed.
+    /// Runs a program to its end, for at most `limit_ms`. Dropping the future earlier kills the program and its
+    /// process group.
     pub(in crate::driver) async fn run(
         &self,
         resource: &str,
@@ -110,7 +110,7 @@ impl Programs {
         tokio::time::timeout(Duration::from_millis(limit_ms), whole).await.unwrap_or(Ok(End::TimedOut))
     }
 
-    /// Starts a program; it has been executed when this returns.
+    /// Starts a program. When this returns, the program has been executed.
     pub(in crate::driver) async fn begin_run(
         &self,
         resource: &str,
@@ -123,7 +123,7 @@ impl Programs {
         let mut command = Command::new(&self.settings.shim);
         command.arg(LAUNCH).env_clear().envs(run.environment).stdin(OwnedFd::from(theirs)).kill_on_drop(true);
         if !run.dies_with_agent {
-            // Otherwise it makes a session of its own, which is a group too.
+            // With `dies_with_agent`, the launcher creates a session, which is also a process group.
             command.process_group(0);
         }
         match run.output {
@@ -132,7 +132,7 @@ impl Programs {
         };
         command.stderr(log);
         let mut group = Group { child: command.spawn()? };
-        // Its copy of our end's peer must go, or the end of the answer is never seen.
+        // The command holds a copy of the socket's other end, which would keep the answer from ending.
         drop(command);
         let order = LaunchOrder {
             program: run.program.to_vec(),
@@ -151,7 +151,7 @@ impl Programs {
 }
 
 impl Running {
-    /// Waits for its end.
+    /// Waits for the end of the program.
     pub(in crate::driver) async fn end(mut self) -> io::Result<Ended> {
         let mut printed = Vec::new();
         let status = self.collect(&mut printed).await?;
@@ -159,7 +159,7 @@ impl Running {
         Ok(Ended { status, said, output: String::from_utf8_lossy(&printed).into_owned() })
     }
 
-    /// Its standard output, for whoever reads it while it runs; only once, and only when it is captured.
+    /// Returns the captured standard output for reading during the run; `None` if not captured, or already taken.
     pub(in crate::driver) fn take_output(&mut self) -> Option<ChildStdout> {
         self.output.take()
     }
@@ -191,7 +191,8 @@ fn keep(printed: &mut Vec<u8>, more: &[u8]) {
     printed.extend_from_slice(&more[..room]);
 }
 
-/// The log, for what a program prints. A full or broken disk costs the output: a stop must be possible all the same.
+/// Opens the log for a program's output. On a full or broken disk the output is lost, because a stop must be possible
+/// there.
 fn open_log(folder: &ServiceFolder, bytes_max: u64) -> io::Result<File> {
     let log = folder.make().and_then(|()| {
         output::rotate_in_place(&folder.log(), bytes_max)?;
@@ -203,21 +204,21 @@ fn open_log(folder: &ServiceFolder, bytes_max: u64) -> io::Result<File> {
     })
 }
 
-/// A program in a process group of its own, killed with the group unless it was waited for.
+/// A program in its own process group, killed with the group on drop unless it was waited for.
 struct Group {
     child: Child,
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The number is the child's for as long as it was not waited for.
+        // The pid belongs to the child as long as the child was not waited for.
         if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
             let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
 }
 
-/// How a program ended, for people.
+/// Returns how a program ended, as a clause for a message.
 pub(in crate::driver) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),

@@ -1,4 +1,4 @@
-//! Units that systemd starts by itself, at boot or on demand: such a unit would start twice.
+//! Units that systemd starts on its own, at boot or on demand: such a unit could run on two nodes.
 
 use super::bus::{BusError, Session};
 use super::state::UnitState;
@@ -7,7 +7,7 @@ use crate::core::DriverFailure;
 use ha_api_types::driver::is_essential_unit;
 use ha_api_types::reason::Reason;
 
-/// Targets that a booting machine reaches, besides those without which there is no node.
+/// Targets that a machine reaches at boot, in addition to those that every node needs.
 const BOOT_TARGETS: [&str; 9] = [
     "getty.target",
     "network-online.target",
@@ -20,18 +20,18 @@ const BOOT_TARGETS: [&str; 9] = [
     "timers.target",
 ];
 
-/// Something that starts a unit without being asked by hactl.
+/// A reason for which systemd starts a unit without a request of hactl.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Starter {
-    /// The unit that is enabled: the service itself, or what starts it on demand.
+    /// The unit that is enabled: the service's own unit, or one that starts it on demand.
     pub(super) unit: String,
-    /// How, as the end of a sentence about that unit.
+    /// Predicate of a sentence about the unit, such as `is enabled at boot`.
     pub(super) how: String,
-    /// Whether `systemctl disable` helps.
+    /// `true` if `systemctl disable` prevents it.
     pub(super) can_be_disabled: bool,
 }
 
-/// Whether the boot starts a unit.
+/// Returns the reason for which the boot starts a unit; `None` if it does not.
 pub(super) fn at_boot(unit: &str, state: &UnitState) -> Option<Starter> {
     let (how, can_be_disabled) = match state.file.as_str() {
         "enabled" | "enabled-runtime" => ("is enabled at boot".to_owned(), true),
@@ -39,7 +39,7 @@ pub(super) fn at_boot(unit: &str, state: &UnitState) -> Option<Starter> {
             "is made and started at boot by a generator (/etc/init.d, /etc/fstab or the like)".to_owned(),
             false,
         ),
-        // Linked into a target by its package or by hand, or enabled by another name.
+        // Linked into a target by the package or by an operator, or enabled by another name.
         _ => {
             let starts = |other: &&String| BOOT_TARGETS.contains(&other.as_str()) || is_boot(other);
             (format!("is started at boot by {}", state.wanted_by.iter().find(starts)?), true)
@@ -52,7 +52,7 @@ fn is_boot(target: &str) -> bool {
     target.ends_with(".target") && is_essential_unit(target)
 }
 
-/// What starts a unit by itself.
+/// Returns all reasons for which systemd starts a unit on its own.
 pub(super) async fn starters(
     session: &Session,
     unit: &str,
@@ -71,7 +71,7 @@ pub(super) async fn starters(
     Ok(found)
 }
 
-/// Takes a unit, and what starts it on demand, out of the boot; what cannot be is left.
+/// Disables a unit, and the units that start it on demand. Returns the reasons that remain.
 pub(super) async fn disable(
     session: &Session,
     unit: &str,
@@ -90,7 +90,7 @@ pub(super) async fn disable(
     starters(session, unit, &state).await
 }
 
-/// Why a unit that starts by itself cannot be a service.
+/// Returns the failure of a unit that systemd starts on its own and that therefore cannot be a service.
 pub(super) fn refusal(left: &[Starter], disable: bool) -> Option<DriverFailure> {
     let first = left.first()?;
     let Starter { unit, how, can_be_disabled } = first;

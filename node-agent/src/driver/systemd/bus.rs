@@ -1,7 +1,8 @@
-//! The connection to the service manager: made when it is needed, made anew after it broke; what it says, given to whoever listens.
+//! The connection to the service manager: opened when needed, opened again after a failure. Its signals are
+//! distributed to all subscribers.
 //!
-//! It goes over the system bus. systemd's own socket, which systemctl uses, is no way for zbus: the sender that is named there has no
-//! valid name.
+//! The connection uses the system bus. zbus cannot use systemd's private socket, as systemctl does, because the sender
+//! in its messages has no valid name.
 
 use futures::StreamExt;
 use std::path::{Path, PathBuf};
@@ -12,53 +13,54 @@ use zbus::connection::Builder;
 use zbus::message::Type;
 use zbus::{Connection, MatchRule, Message, MessageStream};
 
-/// The manager's name on the bus.
+/// Bus name of the manager.
 pub(super) const DESTINATION: &str = "org.freedesktop.systemd1";
-/// The manager.
+/// Object path of the manager.
 pub(super) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
-/// Its interface.
+/// Interface of the manager.
 pub(super) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
-/// The interface of all objects that have properties.
+/// Interface for the properties of all objects.
 pub(super) const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
-/// How long the manager may take to answer. It answers nobody while it reads its units anew.
+/// Time limit for an answer of the manager, which answers no calls while it reloads its units.
 const ANSWER: Duration = Duration::from_secs(60);
-/// How long a connection may take: a bus that is being stopped still takes some, and says nothing.
+/// Time limit for a connection: a bus that is stopping still accepts connections, but does not answer.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Signals that a slow listener may be behind; one that is further behind looks for itself.
+/// Number of signals by which a subscriber may lag behind; a slower one has to query the state.
 const BACKLOG: usize = 1024;
 
-/// What the manager said of itself.
+/// Message of the manager.
 #[derive(Clone, Debug)]
 pub(super) enum Signal {
-    /// A job was made for a unit.
+    /// A job was created for a unit.
     JobNew { unit: String },
     /// A job ended.
     JobRemoved { id: u32, unit: String, result: String },
     /// Properties of the object at this path changed.
     Changed { path: String },
-    /// A question of this number was answered: what was said before the answer has been given out.
+    /// A call with this serial number was answered. All signals that the manager sent before its answer have been
+    /// distributed.
     Answered { question: u32 },
 }
 
-/// Why something could not be asked of the manager.
+/// Reason for a failed call of the manager.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum BusError {
-    /// There is no way to it, or it broke.
+    /// The connection cannot be opened, or was lost.
     #[error("systemd cannot be reached: {0}")]
     Unreachable(String),
-    /// It answered with an error.
+    /// The manager returned an error.
     #[error("systemd refuses: {message}")]
     Refused {
-        /// The error's name on the bus.
+        /// Bus name of the error.
         name: String,
-        /// Its words.
+        /// Message of the error.
         message: String,
     },
 }
 
 impl BusError {
-    /// Whether the manager refused with this error of its own.
+    /// Returns `true` if the manager returned the error with this last part of its name.
     pub(super) fn is(&self, error: &str) -> bool {
         match self {
             BusError::Refused { name, .. } => name.rsplit('.').next() == Some(error),
@@ -79,14 +81,14 @@ impl From<zbus::Error> for BusError {
     }
 }
 
-/// The way to the manager.
+/// The connection to the manager, opened when needed.
 #[derive(Debug)]
 pub(super) struct Bus {
     socket: PathBuf,
     session: Mutex<Option<Session>>,
 }
 
-/// A connection that stood when it was given out.
+/// A connection that was open when it was handed out.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) connection: Connection,
@@ -94,19 +96,19 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// What the manager says from now on.
+    /// Returns a receiver of the manager's signals from now on.
     pub(super) fn signals(&self) -> broadcast::Receiver<Signal> {
         self.signals.subscribe()
     }
 }
 
 impl Bus {
-    /// By this socket of the system bus.
+    /// Returns a connection over this socket of the system bus, not yet opened.
     pub(super) fn new(socket: PathBuf) -> Bus {
         Bus { socket, session: Mutex::new(None) }
     }
 
-    /// A connection.
+    /// Returns an open connection.
     pub(super) async fn session(&self) -> Result<Session, BusError> {
         let mut held = self.session.lock().await;
         if let Some(session) = held.as_ref().filter(|session| !session.connection.is_closed()) {
@@ -129,7 +131,8 @@ async fn connect(socket: &Path) -> Result<Session, BusError> {
         .map_err(|error| BusError::Unreachable(format!("{}: {error}", socket.display())))?;
     let connection = Builder::unix_stream(stream).method_timeout(ANSWER).build().await?;
     let (signals, _) = broadcast::channel(BACKLOG);
-    // From before the manager is asked to speak. Holding the connection's messages, it must be read without a pause.
+    // Before the manager is asked to send signals. The stream holds back the connection's messages, so it must be read
+    // continuously.
     tokio::spawn(spread(MessageStream::from(&connection), signals.clone()));
     let bus = zbus::fdo::DBusProxy::new(&connection).await?;
     for rule in rules()? {
@@ -147,11 +150,11 @@ fn rules() -> Result<[MatchRule<'static>; 2], BusError> {
     ])
 }
 
-/// Gives out signals until the connection ends.
+/// Distributes signals until the connection ends.
 async fn spread(mut messages: MessageStream, signals: broadcast::Sender<Signal>) {
     while let Some(message) = messages.next().await {
         if let Some(signal) = message.ok().as_ref().and_then(signal) {
-            // Nobody may be listening.
+            // Sending fails if there is no subscriber.
             let _ = signals.send(signal);
         }
     }

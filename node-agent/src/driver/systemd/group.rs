@@ -1,4 +1,4 @@
-//! The control group of a unit as the kernel shows it: who is in it. systemd says what it means to do, the kernel what is.
+//! The control group of a unit in the kernel's view: systemd reports its intentions, the kernel the actual processes.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -6,25 +6,25 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A hierarchy in which systemd keeps units apart.
+/// A cgroup hierarchy in which systemd has groups for its units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hierarchy {
-    /// Which of its folders is mounted.
+    /// Directory of the hierarchy that is mounted.
     root: PathBuf,
-    /// Where.
+    /// Mount point.
     mount: PathBuf,
-    /// Whether it is that of version 2, which also counts what is used.
+    /// `true` for a v2 hierarchy, which also counts resource usage.
     counts: bool,
 }
 
-/// Where units' groups are on this machine.
+/// Cgroup hierarchies of this machine that contain the groups of units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Groups {
     hierarchies: Vec<Hierarchy>,
 }
 
 impl Groups {
-    /// Of the mounts that this process sees.
+    /// Returns the hierarchies among the mounts that this process sees.
     pub(super) fn here() -> io::Result<Groups> {
         Ok(Groups::of(&fs::read_to_string("/proc/self/mountinfo")?))
     }
@@ -44,7 +44,7 @@ impl Groups {
         Groups { hierarchies: hierarchies.collect() }
     }
 
-    /// The folders of a group that exist, those that count first.
+    /// Returns the existing directories of a group, those with counters first.
     fn folders(&self, group: &str) -> Vec<(PathBuf, bool)> {
         let mut found: Vec<(PathBuf, bool)> = self
             .hierarchies
@@ -59,7 +59,7 @@ impl Groups {
         found
     }
 
-    /// The folder with the counters of a group.
+    /// Returns the directory with the counters of a group.
     pub(super) fn counters(&self, group: &str) -> Option<PathBuf> {
         if group.is_empty() {
             return None;
@@ -67,13 +67,13 @@ impl Groups {
         self.folders(group).into_iter().find(|(_, counts)| *counts).map(|(folder, _)| folder)
     }
 
-    /// The processes in a group and in those below it.
+    /// Returns the pids of the processes in a group and its subgroups.
     ///
     /// # Errors
-    /// When the kernel cannot be asked, or nothing that is mounted here has that group: then who is in it is not known.
+    /// If the group cannot be read, or no mounted hierarchy contains it, so that its members are unknown.
     pub(super) fn members(&self, group: &str) -> io::Result<Vec<i32>> {
         let mut pids = Vec::new();
-        // The root is everybody's.
+        // The root group contains the processes of all units.
         if group.is_empty() || group == "/" {
             return Ok(pids);
         }
@@ -85,7 +85,8 @@ impl Groups {
         while let Some(folder) = folders.pop() {
             match fs::read_to_string(folder.join("cgroup.procs")) {
                 Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
-                // It has gone meanwhile, or it is one of threads, whose processes are listed above it.
+                // The group was removed in the meantime, or is a threaded one, whose processes are listed in its
+                // parent.
                 Err(error) if passes(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -97,12 +98,13 @@ impl Groups {
         Ok(pids)
     }
 
-    /// Kills everything in a group, without systemd.
+    /// Kills all processes in a group, without systemd.
     pub(super) fn kill(&self, group: &str) -> io::Result<()> {
         for pid in self.members(group)? {
-            // Zero is a process that this pid namespace does not see, and kill(0) would be ourselves.
+            // Zero stands for a process outside this pid namespace, and kill(0) would hit the agent's own process
+            // group.
             if pid > 0 {
-                // It may have ended meanwhile; who looks again sees.
+                // The process may have ended in the meantime. The caller checks again.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
         }
@@ -115,7 +117,7 @@ fn passes(error: &io::Error) -> bool {
         || matches!(error.raw_os_error(), Some(nix::libc::ENODEV | nix::libc::EOPNOTSUPP))
 }
 
-/// Processes, for people.
+/// Returns the pids as text for a message.
 pub(super) fn describe(pids: &[i32]) -> String {
     let words: Vec<String> = pids.iter().take(5).map(ToString::to_string).collect();
     let more = if pids.len() > 5 { " …" } else { "" };
@@ -165,7 +167,7 @@ mod tests {
         assert_eq!(groups.counters("/system.slice/web.service"), Some(unit));
         assert_eq!((groups.counters("/gone"), groups.counters("")), (None, None));
         let other = Groups::of(&format!("1 2 0:1 /machine {mount} rw - cgroup2 none rw\n"));
-        // What no mount shows is not known to be empty.
+        // A group that no mount shows is not known to be empty.
         let problem = other.members("/system.slice/web.service").unwrap_err().to_string();
         assert!(problem.contains("/system.slice/web.service"), "{problem}");
         assert_eq!(other.members("").unwrap(), Vec::<i32>::new());

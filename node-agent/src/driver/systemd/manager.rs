@@ -1,4 +1,4 @@
-//! What is asked of the service manager.
+//! Calls of the service manager.
 
 use super::bus::{BusError, DESTINATION, MANAGER, MANAGER_PATH, PROPERTIES, Session, Signal};
 use super::state::{Properties, UnitState};
@@ -10,17 +10,17 @@ use tokio::sync::broadcast::error::RecvError;
 use zbus::Message;
 use zbus::zvariant::{DynamicType, ObjectPath, OwnedObjectPath, OwnedValue, Value};
 
-/// The interface of all units.
+/// Interface of all units.
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
-/// The interface of jobs.
+/// Interface of jobs.
 const JOB: &str = "org.freedesktop.systemd1.Job";
 
-/// Whether a job replaces those that stand against it, or also ignores every order between units.
+/// Mode of a job: whether it only replaces conflicting jobs, or also ignores the order between units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// As systemctl asks.
+    /// Replaces conflicting jobs, as systemctl does.
     Replace,
-    /// At once, whatever else systemd is about to do.
+    /// Runs immediately, without regard to other jobs.
     AtOnce,
 }
 
@@ -33,14 +33,14 @@ impl Mode {
     }
 }
 
-/// A job under way.
+/// A job in progress.
 pub(super) struct Job {
     id: u32,
     signals: Receiver<Signal>,
 }
 
 impl Job {
-    /// How it ended.
+    /// Waits for the end of the job, and returns its result.
     pub(super) async fn ended(mut self) -> JobResult {
         loop {
             match self.signals.recv().await {
@@ -72,25 +72,26 @@ impl Session {
         self.ask(&ObjectPath::from_static_str_unchecked(MANAGER_PATH), MANAGER, method, body).await
     }
 
-    /// The object of a unit, whether or not the node has such a unit.
+    /// Returns the object of a unit, even if the node does not have the unit.
     pub(super) async fn load(&self, unit: &str) -> Result<OwnedObjectPath, BusError> {
         Ok(self.manager("LoadUnit", &(unit,)).await?.body().deserialize()?)
     }
 
-    /// A question without a meaning of its own: once it is seen to be answered, everything said before has been given out.
+    /// Makes a call without effect, and returns its serial number. Once the answer is distributed, so are all earlier
+    /// signals.
     pub(super) async fn question(&self) -> Result<u32, BusError> {
         let path = ObjectPath::from_static_str_unchecked(MANAGER_PATH);
         let answer = self.ask(&path, "org.freedesktop.DBus.Peer", "Ping", &()).await?;
         Ok(answer.header().reply_serial().map_or(0, NonZeroU32::get))
     }
 
-    /// A unit by its name, or one of its names.
+    /// Returns the state of a unit by its name or an alias.
     pub(super) async fn unit(&self, unit: &str) -> Result<UnitState, BusError> {
         let path = self.load(unit).await?;
         self.state(&path, unit).await
     }
 
-    /// A unit by its object and name.
+    /// Returns the state of a unit by its object and name.
     pub(super) async fn state(&self, path: &ObjectPath<'_>, unit: &str) -> Result<UnitState, BusError> {
         let common = self.properties(path, UNIT).await?;
         let own = match own_interface(unit) {
@@ -104,7 +105,7 @@ impl Session {
         Ok(self.ask(path, PROPERTIES, "GetAll", &(interface,)).await?.body().deserialize()?)
     }
 
-    /// The control group of a unit; empty: none now.
+    /// Returns the current control group of a unit; empty if it has none.
     pub(super) async fn group(&self, unit: &str) -> Result<String, BusError> {
         let path = self.load(unit).await?;
         let Some(interface) = own_interface(unit) else { return Ok(String::new()) };
@@ -113,13 +114,13 @@ impl Session {
         Ok(String::try_from(value).unwrap_or_default())
     }
 
-    /// The unit that a process belongs to.
+    /// Returns the unit to which a process belongs.
     pub(super) async fn unit_of(&self, pid: u32) -> Result<UnitState, BusError> {
         let path: OwnedObjectPath = self.manager("GetUnitByPID", &(pid,)).await?.body().deserialize()?;
         Ok(UnitState::of(&self.properties(&path, UNIT).await?, &Properties::new()))
     }
 
-    /// What a job of this number is to do; `None`: it has ended.
+    /// Returns the type of a job; `None` if it has ended.
     pub(super) async fn job_type(&self, job: u32) -> Option<String> {
         let path = ObjectPath::try_from(format!("{MANAGER_PATH}/job/{job}")).ok()?;
         let answer = self.ask(&path, PROPERTIES, "Get", &(JOB, "JobType")).await.ok()?;
@@ -127,12 +128,12 @@ impl Session {
         String::try_from(value).ok()
     }
 
-    /// Asks for a start.
+    /// Requests a start.
     pub(super) async fn start(&self, unit: &str) -> Result<Job, BusError> {
         self.job("StartUnit", &(unit, Mode::Replace.word())).await
     }
 
-    /// Makes a transient unit and asks for its start.
+    /// Creates a transient unit, and requests its start.
     pub(super) async fn start_transient(
         &self,
         unit: &str,
@@ -142,42 +143,43 @@ impl Session {
         self.job("StartTransientUnit", &(unit, Mode::Replace.word(), properties, beside)).await
     }
 
-    /// Asks for a stop.
+    /// Requests a stop.
     pub(super) async fn stop(&self, unit: &str, mode: Mode) -> Result<Job, BusError> {
         self.job("StopUnit", &(unit, mode.word())).await
     }
 
     async fn job<B: Serialize + DynamicType>(&self, method: &str, body: &B) -> Result<Job, BusError> {
-        // Listened to from before the job is there.
+        // Subscribe before the job exists, so that its end is not missed.
         let signals = self.signals();
         let path: OwnedObjectPath = self.manager(method, body).await?.body().deserialize()?;
         let id = path.rsplit('/').next().and_then(|id| id.parse().ok()).unwrap_or_default();
         Ok(Job { id, signals })
     }
 
-    /// Sends SIGKILL to everything in the unit.
+    /// Sends SIGKILL to all processes of the unit.
     pub(super) async fn kill(&self, unit: &str) -> Result<(), BusError> {
         self.manager("KillUnit", &(unit, "all", nix::libc::SIGKILL)).await.map(|_| ())
     }
 
-    /// Forgets that the unit failed, and how often it was started.
+    /// Resets the unit's failed state and its start counter.
     pub(super) async fn reset_failed(&self, unit: &str) -> Result<(), BusError> {
         self.manager("ResetFailedUnit", &(unit,)).await.map(|_| ())
     }
 
-    /// Keeps a unit's state readable after its end, when systemd forgets units that nothing names, until [`Session::unref`].
+    /// Keeps a unit's state readable after its end until [`Session::unref`]; otherwise systemd unloads unreferenced
+    /// units.
     pub(super) async fn keep(&self, unit: &str) -> Result<(), BusError> {
         let path = self.load(unit).await?;
         self.ask(&path, UNIT, "Ref", &()).await.map(|_| ())
     }
 
-    /// Undoes one [`Session::keep`].
+    /// Reverts one [`Session::keep`].
     pub(super) async fn unref(&self, unit: &str) -> Result<(), BusError> {
         let path = self.load(unit).await?;
         self.ask(&path, UNIT, "Unref", &()).await.map(|_| ())
     }
 
-    /// Takes units out of the boot, and reads all units anew.
+    /// Disables units, and reloads all units.
     pub(super) async fn disable(&self, units: &[&str]) -> Result<(), BusError> {
         for until_boot in [false, true] {
             self.manager("DisableUnitFiles", &(units, until_boot)).await?;
@@ -185,13 +187,13 @@ impl Session {
         self.reload().await
     }
 
-    /// Reads all units anew.
+    /// Reloads all units.
     pub(super) async fn reload(&self) -> Result<(), BusError> {
         self.manager("Reload", &()).await.map(|_| ())
     }
 }
 
-/// The interface of a unit's own type; `None`: it has no properties of its own that are used here.
+/// Returns the interface of a unit's own type; `None` if no property of that type is used here.
 fn own_interface(unit: &str) -> Option<String> {
     let name = match unit.rsplit('.').next()? {
         "service" => "Service",

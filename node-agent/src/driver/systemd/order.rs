@@ -1,10 +1,12 @@
 //! The order of a shutdown: the agent ends before the units that it manages, and stops them itself.
 //!
-//! systemd stops the units of a machine that shuts down all at once, unless they are ordered. A managed unit without an order would be
-//! stopped beside the agent, which would take it for a stop by hand, or under the agent's hands while it still moves services away. So
-//! each is ordered before the agent: a transient one by its properties, one of the node by a drop-in in /run, which ends with the boot.
-//! While systemd stops the agent, its jobs for these units therefore wait for the agent's end; the agent's own stops must not, and
-//! are asked for without regard to any order.
+//! At a shutdown, systemd stops all units at the same time, unless they are ordered. It could stop an unordered unit
+//! together with the agent, which would interpret that as a stop by hand. It could also stop the unit while the agent
+//! is still moving services away.
+//!
+//! So each unit is ordered before the agent: a transient unit by its properties, a unit of the node by a drop-in in
+//! /run, which ends with the boot. systemd's stop jobs for these units then wait for the agent's end. The agent's own
+//! stop jobs must not wait, so the agent requests them without regard to the order.
 
 use super::bus::{BusError, Session};
 use super::manager::Mode;
@@ -13,10 +15,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where drop-ins lie that end with the boot.
+/// Directory of drop-ins that end with the boot.
 const FOLDER: &str = "/run/systemd/system";
 
-/// The service that this process is; `None`: it is none, as one that was started by hand.
+/// Returns the unit of this process; `None` if it is not a service, for example after a start by hand.
 pub(super) async fn own_unit(session: &Session) -> Result<Option<UnitState>, BusError> {
     match session.unit_of(std::process::id()).await {
         Ok(own) => Ok(Some(own).filter(|own| own.id.ends_with(".service"))),
@@ -25,19 +27,20 @@ pub(super) async fn own_unit(session: &Session) -> Result<Option<UnitState>, Bus
     }
 }
 
-/// How a stop must be asked for.
+/// Returns the mode for a stop: without regard to the order if systemd is stopping the agent.
 pub(super) async fn stop_mode(session: &Session) -> Result<Mode, BusError> {
     let job = own_unit(session).await?.map_or(0, |own| own.job);
     let ends = job != 0 && matches!(session.job_type(job).await.as_deref(), Some("stop" | "restart"));
     Ok(if ends { Mode::AtOnce } else { Mode::Replace })
 }
 
-/// Whether a unit has to be ordered before the agent; one that is ordered after it by its own file cannot be.
+/// Returns `true` if a unit needs an order before the agent. A unit that is already ordered after the agent cannot
+/// have one.
 fn is_missing(unit: &UnitState, agent: &str) -> bool {
     !unit.before.iter().chain(&unit.after).any(|other| other == agent)
 }
 
-/// Orders a unit of the node before the agent, if it is not yet.
+/// Orders a unit of the node before the agent, unless it already is.
 pub(super) async fn ensure(
     session: &Session,
     name: &str,
@@ -48,7 +51,7 @@ pub(super) async fn ensure(
         return Ok(());
     }
     if let Err(error) = write(Path::new(FOLDER), name, agent) {
-        // Only the order of a shutdown suffers.
+        // Not an error: only the order at a shutdown is affected.
         tracing::warn!(unit = name, %error, "the unit cannot be ordered before the agent: a shutdown may stop it first");
         return Ok(());
     }
@@ -77,7 +80,7 @@ mod tests {
         let agent = "ha-node-agent.service";
         assert!(is_missing(&unit(&[("Before", Value::from(vec!["shutdown.target"]))]), agent));
         assert!(!is_missing(&unit(&[("Before", Value::from(vec!["shutdown.target", agent]))]), agent));
-        // That would be a cycle.
+        // Another order would create a cycle.
         assert!(!is_missing(&unit(&[("After", Value::from(vec![agent]))]), agent));
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "web@1.service", agent).unwrap();

@@ -1,4 +1,4 @@
-//! Starting a unit, or adopting it when it runs.
+//! Start or adoption of a unit.
 
 use super::bus::{BusError, Session};
 use super::manager::Job;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// A process that ends sooner than this after its start has failed to start.
+/// Time after the start before which the end of a process counts as a failed start.
 const SETTLING: Duration = Duration::from_millis(100);
-/// How long systemd may take to forget a transient unit that has ended.
+/// Time limit for systemd to unload a transient unit that has ended.
 const FORGETTING: Duration = Duration::from_secs(5);
-/// How often to look at what no signal tells.
+/// Interval between queries of changes that have no signal.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Starts or adopts it; `Ok` once it is active and has not ended at once.
+/// Starts the unit, or adopts it. Returns `Ok` once the unit is active and has not ended immediately.
 pub(super) async fn start(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -73,7 +73,7 @@ async fn start_or_adopt(
     settled(context, &session, unit, &result).await
 }
 
-/// A unit of the node. `None`: it is active already.
+/// Starts a unit of the node. Returns `None` if the unit is already active.
 async fn of_the_node(
     context: &Context,
     session: &Session,
@@ -83,7 +83,7 @@ async fn of_the_node(
     own: Option<&str>,
 ) -> Result<Option<Job>, DriverFailure> {
     let is_active = state.active == ActiveState::Active;
-    // What runs is adopted also when its file has gone since.
+    // An active unit is adopted even if its unit file was removed in the meantime.
     if let Some(failure) = refusal(unit, state).filter(|_| !is_active) {
         return Err(failure);
     }
@@ -108,13 +108,13 @@ async fn of_the_node(
     }
     if state.has_ended() {
         context.clear_group(unit, &state.group).await?;
-        // It may have been started too often, by its own count.
+        // The unit may have exceeded its own limit of starts.
         let _ = session.reset_failed(unit).await;
     }
     session.start(unit).await.map(Some).map_err(|error| refused(unit, &error))
 }
 
-/// A transient unit. `None`: it is active already.
+/// Starts a transient unit. Returns `None` if the unit is already active.
 async fn of_a_command(
     context: &Context,
     session: &Session,
@@ -129,7 +129,7 @@ async fn of_a_command(
     }
     match state.active {
         ActiveState::Active => {
-            // How it ends should be readable; without, it is only known that it did.
+            // Keeps the reason of its end readable. Without it, only the end itself is known.
             let _ = session.keep(unit).await;
             return Ok(None);
         }
@@ -140,21 +140,21 @@ async fn of_a_command(
     }
     context.clear_group(unit, &state.group).await?;
     let mut properties = transient::properties(service, spec, &context.settings.node, own);
-    // How it ends stays readable until it is released.
+    // Keeps the reason of its end readable until the unit is released.
     properties.push(("AddRef", true.into()));
     let until = Instant::now() + FORGETTING;
     loop {
         release(session, unit).await;
         match session.start_transient(unit, &properties).await {
             Ok(job) => return Ok(Some(job)),
-            // What ran before is not yet forgotten.
+            // systemd has not unloaded the previous unit yet.
             Err(error) if error.is("UnitExists") && Instant::now() < until => sleep(LOOK).await,
             Err(error) => return Err(refused(unit, &error)),
         }
     }
 }
 
-/// Waits until the unit is active and has not ended at once. systemd may restart it by itself meanwhile.
+/// Waits until the unit is active and has not ended immediately. systemd may restart the unit in the meantime.
 async fn settled(
     context: &Context,
     session: &Session,
@@ -184,12 +184,12 @@ async fn settled(
     }
 }
 
-/// Whether its start is done before its program says anything.
+/// Returns `true` if the unit counts as started before its program reports readiness.
 fn ends_unnoticed(state: &UnitState) -> bool {
     state.service.as_ref().is_some_and(|service| matches!(service.kind.as_str(), "simple" | "exec" | "idle"))
 }
 
-/// What an answer of systemd's to a start means.
+/// Returns the failure for systemd's error answer to a start.
 fn refused(unit: &str, error: &BusError) -> DriverFailure {
     let (class, reason) = match error {
         BusError::Refused { .. } if error.is("NoSuchUnit") => (FailureClass::NeverHere, Reason::NotInstalled),
@@ -207,7 +207,7 @@ fn refused(unit: &str, error: &BusError) -> DriverFailure {
         {
             (FailureClass::NeverHere, Reason::BadConfiguration)
         }
-        // The machine shuts down.
+        // The machine is shutting down.
         BusError::Refused { .. } if error.is("TransactionIsDestructive") || error.is("ShuttingDown") => {
             (FailureClass::TryElsewhere, Reason::StartFailed)
         }

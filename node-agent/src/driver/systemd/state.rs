@@ -1,99 +1,99 @@
-//! A unit as its service manager describes it: the properties that are used here, read once.
+//! A unit's state as described by the service manager: the properties that the driver uses, read once.
 
 use std::collections::BTreeMap;
 use zbus::zvariant::{OwnedValue, Str, Value};
 
-/// Properties by name, as D-Bus gives them.
+/// Properties by name, as in D-Bus.
 pub(super) type Properties = BTreeMap<String, OwnedValue>;
 
-/// Whether a unit's file could be read.
+/// Result of loading a unit's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LoadState {
     Loaded,
-    /// There is no such file.
+    /// The unit file does not exist.
     NotFound,
     Masked,
-    /// It cannot be used: the word for it, and why.
+    /// The unit cannot be used: the load state of systemd, and the reason.
     Broken(String, String),
 }
 
-/// What a unit does, in the words of all types.
+/// State that units of all types have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActiveState {
-    /// Also while it reloads.
+    /// The unit is active, possibly while it reloads.
     Active,
     Inactive,
     Failed,
     Activating,
     Deactivating,
-    /// A word that this version does not know.
+    /// A state that this version of the agent does not know.
     Unknown,
 }
 
 /// How a main process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MainEnd {
-    /// None has.
+    /// No main process has ended.
     None,
-    /// With this exit status.
+    /// The process exited with this status.
     Exited(i32),
-    /// By this signal.
+    /// The process was killed by this signal.
     Killed(i32),
-    /// By this signal, with a core dump.
+    /// The process was killed by this signal, with a core dump.
     Dumped(i32),
 }
 
-/// What a unit's own type says, of services.
+/// State that only units of type service have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServiceState {
     /// `Type=`.
     pub(super) kind: String,
     /// `RemainAfterExit=`.
     pub(super) remains: bool,
-    /// How its last main process ended.
+    /// How the last main process ended.
     pub(super) main_end: MainEnd,
-    /// When, in microseconds on the clock that does not jump; 0: never.
+    /// Time of that end, in microseconds of the monotonic clock; 0 means never.
     pub(super) main_ended_us: u64,
 }
 
-/// A unit.
+/// State of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnitState {
-    /// Its name; another than asked for when that is an alias.
+    /// Name of the unit; differs from the requested name if that is an alias.
     pub(super) id: String,
     pub(super) load: LoadState,
     pub(super) active: ActiveState,
-    /// `ActiveState/SubState`, for people.
+    /// `ActiveState/SubState`, for messages.
     pub(super) words: String,
-    /// `UnitFileState`: whether and how it is enabled.
+    /// `UnitFileState`: whether and how the unit is enabled.
     pub(super) file: String,
-    /// Where its file is; empty: it has none.
+    /// Path of the unit file; empty if there is none.
     pub(super) fragment: String,
     pub(super) is_transient: bool,
-    /// The number of its job under way; 0: none.
+    /// Id of the job in progress; 0 means none.
     pub(super) job: u32,
-    /// `Result`: the word for how it ended last.
+    /// `Result`: systemd's word for how the unit last ended.
     pub(super) result: String,
-    /// Whether its conditions held at the last start.
+    /// `true` if the unit's conditions were met at the last start.
     pub(super) conditions_held: bool,
-    /// When it was no longer active, as [`ServiceState::main_ended_us`].
+    /// Time at which the unit stopped being active, in the same clock as [`ServiceState::main_ended_us`].
     pub(super) active_until_us: u64,
-    /// Its control group, below the root of the hierarchy; empty: none now.
+    /// Control group, relative to the root of the hierarchy; empty means none at present.
     pub(super) group: String,
-    /// Units that want or require it.
+    /// Units that want, require or uphold this unit.
     pub(super) wanted_by: Vec<String>,
-    /// Units that start it on demand.
+    /// Units that start this unit on demand.
     pub(super) triggered_by: Vec<String>,
-    /// Units that it is ordered before.
+    /// Units before which this unit is ordered.
     pub(super) before: Vec<String>,
-    /// Units that it is ordered after.
+    /// Units after which this unit is ordered.
     pub(super) after: Vec<String>,
-    /// What only services have.
+    /// State of a service; `None` for other types.
     pub(super) service: Option<ServiceState>,
 }
 
 impl UnitState {
-    /// Reads the properties of all units, and of the unit's own type.
+    /// Reads the properties that all units have, and those of the unit's own type.
     pub(super) fn of(unit: &Properties, own: &Properties) -> UnitState {
         let id = text(unit, "Id");
         let (active, sub) = (text(unit, "ActiveState"), text(unit, "SubState"));
@@ -102,7 +102,7 @@ impl UnitState {
             kind: text(own, "Type"),
             remains: flag(own, "RemainAfterExit"),
             main_end: match (signed(own, "ExecMainCode"), signed(own, "ExecMainStatus")) {
-                // As waitid(2) numbers them.
+                // Numbers of waitid(2).
                 (1, status) => MainEnd::Exited(status),
                 (2, signal) => MainEnd::Killed(signal),
                 (3, signal) => MainEnd::Dumped(signal),
@@ -142,12 +142,12 @@ impl UnitState {
         }
     }
 
-    /// Whether nothing of it is meant to run; processes may be left all the same.
+    /// Returns `true` if the unit is not meant to run; processes of it may still be left.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.active, ActiveState::Inactive | ActiveState::Failed)
     }
 
-    /// A service that does one thing and is inactive again.
+    /// Returns `true` for a service that runs once and then is inactive again.
     pub(super) fn ends_at_once(&self) -> bool {
         self.service.as_ref().is_some_and(|service| service.kind == "oneshot" && !service.remains)
     }
@@ -208,7 +208,7 @@ fn signed(properties: &Properties, name: &str) -> i32 {
 pub(super) mod testing {
     use super::*;
 
-    /// A unit with these properties, of any type, besides being loaded; `after` is left as systemd has it for nobody.
+    /// Returns the state of a loaded unit of any type with these properties.
     pub(in super::super) fn unit(properties: &[(&str, Value<'_>)]) -> UnitState {
         let mut all = Properties::new();
         for (name, value) in [("Id", Value::from("web.service")), ("LoadState", Value::from("loaded"))]

@@ -1,4 +1,4 @@
-//! Stopping a unit: by a job first, then by SIGKILL; done once systemd and the kernel agree that nothing is left.
+//! Stop of a unit: first by a job, then by SIGKILL, until systemd and the kernel agree that nothing is left.
 
 use super::bus::{BusError, Session};
 use super::group::describe;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// How long killing may take: longer means that the kernel, or systemd, does not let go of it.
+/// Time limit of a kill; a unit that takes longer is stuck in the kernel or in systemd.
 const KILLING: Duration = Duration::from_secs(10);
-/// How long one look may take then, with a connection that is made for it.
+/// Time limit of one query during a kill, including a new connection.
 const ANSWER: Duration = Duration::from_secs(4);
-/// How often to look meanwhile.
+/// Interval between queries during a kill.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Stops it: by a job of systemd's first, by SIGKILL after the time is up.
+/// Stops the unit: first by a job of systemd, then by SIGKILL after `graceful_ms`.
 pub(super) async fn stop(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -39,7 +39,7 @@ pub(super) async fn stop(
     kill(context, service, spec).await
 }
 
-/// Asks for a stop, and waits for its end.
+/// Requests a stop, and waits for the end of the unit.
 async fn ask_to_end(context: &Context, unit: &str) -> Result<(), BusError> {
     let session = context.bus.session().await?;
     let mut signals = session.signals();
@@ -61,7 +61,7 @@ async fn ask_to_end(context: &Context, unit: &str) -> Result<(), BusError> {
     }
 }
 
-/// Kills it and keeps systemd from restarting it; `Ok` once nothing is left.
+/// Kills the unit, and prevents systemd from restarting it. Returns `Ok` once nothing is left.
 pub(super) async fn kill(
     context: &Arc<Context>,
     service: &ServiceDefinition,
@@ -71,7 +71,8 @@ pub(super) async fn kill(
     context.watches.end(&service.name);
     let until = Instant::now() + KILLING;
     let mut is_asked = false;
-    // At once, and whether or not systemd answers. What it restarts until it is asked for a stop is killed then.
+    // Kill immediately, even if systemd does not answer. Processes that systemd restarts before the stop job are
+    // killed below.
     let _ = context.groups.kill(&context.group_of(&unit));
     loop {
         let looked = timeout(ANSWER, end_hard(context, &unit, &mut is_asked)).await;
@@ -96,7 +97,7 @@ pub(super) async fn kill(
     Ok(())
 }
 
-/// Looks what is left and kills it; `None`: nothing is.
+/// Checks the unit, requests a stop, and kills its processes. Returns `None` once nothing is left.
 async fn end_hard(context: &Context, unit: &str, is_asked: &mut bool) -> Result<Option<String>, BusError> {
     let session = context.bus.session().await?;
     let state = session.unit(unit).await?;
@@ -110,18 +111,18 @@ async fn end_hard(context: &Context, unit: &str, is_asked: &mut bool) -> Result<
         });
     }
     if !*is_asked {
-        // Before the kill, so that systemd does not restart it.
+        // Before the kill, so that systemd does not restart the unit.
         let mode = order::stop_mode(&session).await?;
         session.stop(unit, mode).await?;
         *is_asked = true;
     }
-    // There may be nothing left to kill while systemd takes note of that.
+    // Fails if no process is left but systemd has not registered that yet.
     let _ = session.kill(unit).await;
     Ok(Some(format!("it is {}", state.words)))
 }
 
 impl Context {
-    /// Kills what an earlier run left behind: never beside something old.
+    /// Kills leftovers of an earlier run, because a new one must not run in parallel with them.
     pub(super) async fn clear_group(&self, unit: &str, group: &str) -> Result<(), DriverFailure> {
         self.remember_group(unit, group);
         let group = self.group_of(unit);
@@ -143,10 +144,11 @@ impl Context {
     }
 }
 
-/// Lets systemd forget a transient unit that has ended. What is not so is no error.
+/// Lets systemd unload a transient unit that has ended. Errors are ignored: the unit is possibly neither failed nor
+/// referenced.
 pub(super) async fn release(session: &Session, unit: &str) {
     let _ = session.reset_failed(unit).await;
-    // Each start of ours keeps it once.
+    // Each start by the agent adds one reference.
     while session.unref(unit).await.is_ok() {}
 }
 

@@ -1,13 +1,13 @@
-//! The transient unit of a command line.
+//! Properties of the transient unit of a command.
 
 use ha_api_types::driver::SystemdDriver as SystemdSpec;
 use ha_api_types::resource::ServiceDefinition;
 use zbus::zvariant::Value;
 
-/// The slice of all transient units.
+/// Slice of all transient units.
 const SLICE: &str = "hactl.slice";
 
-/// The unit's properties. `agent`: the unit of the agent itself, which ends before this one at a shutdown.
+/// Returns the unit's properties. `agent` is the agent's own unit, which ends before this unit at a shutdown.
 pub(super) fn properties(
     service: &ServiceDefinition,
     spec: &SystemdSpec,
@@ -22,12 +22,12 @@ pub(super) fn properties(
     environment.push(format!("HA_NODE={node}"));
     let mut all = vec![
         ("Description", Value::from(format!("hactl resource {}", service.name))),
-        // Started means: the program was executed.
+        // With this type, the unit counts as started once the program was executed.
         ("Type", Value::from("exec")),
         ("ExecStart", Value::from(vec![(program, spec.command.clone(), false)])),
         ("Environment", Value::from(environment)),
         ("Slice", Value::from(SLICE)),
-        // hactl starts it again, here or elsewhere.
+        // Only hactl restarts the service, on this node or another.
         ("Restart", Value::from("no")),
         ("KillMode", Value::from("control-group")),
         ("TimeoutStopUSec", Value::from(service.timeouts.stop_ms().saturating_mul(1000))),
@@ -47,7 +47,7 @@ pub(super) fn properties(
         all.push(("MemoryMax", Value::from(u64::try_from(bytes.units()).unwrap_or(u64::MAX))));
     }
     if let Some(cores) = spec.limits.cpu {
-        // So much processor time in each second: a thousandth of a core is a millisecond.
+        // CPU time per second: a thousandth of a core is one millisecond.
         let micros = u64::try_from(cores.milli()).unwrap_or_default().saturating_mul(1000);
         all.push(("CPUQuotaPerSecUSec", Value::from(micros)));
     }
@@ -67,7 +67,7 @@ mod tests {
     use ha_api_types::resource::Resource;
     use serde_json::json;
 
-    /// Properties by name, as text.
+    /// Checks the properties by name, as text.
     fn check(spec: &serde_json::Value, agent: Option<&str>, expected: &[(&str, &str)], absent: &[&str]) {
         let mut resource = Resource::default();
         resource.metadata.name = "web".into();

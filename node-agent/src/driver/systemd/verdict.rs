@@ -1,4 +1,5 @@
-//! What a unit's state means: whether it runs, how it ended, whether by hand, and where to try next after a failure.
+//! Interpretation of a unit's state: whether the unit runs, how it ended, whether by hand, and where to retry after a
+//! failure.
 
 use super::state::{ActiveState, LoadState, MainEnd, UnitState};
 use crate::core::DriverFailure;
@@ -8,13 +9,13 @@ use ha_api_types::record::FailureClass;
 /// Whether a unit runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It does, or systemd is about to make it: also while systemd waits before it restarts it by itself.
+    /// The unit runs, or systemd is about to start it, possibly after the delay before an automatic restart.
     Running,
-    /// It is being stopped.
+    /// The unit is being stopped.
     Ending,
-    /// It does not; processes may be left all the same.
+    /// The unit does not run; processes of it may still be left.
     Ended,
-    /// It cannot be told.
+    /// The state is unknown.
     Unclear,
 }
 
@@ -27,19 +28,19 @@ pub(super) fn standing(state: &UnitState) -> Standing {
     }
 }
 
-/// How a job of systemd's ended.
+/// Result of a systemd job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum JobResult {
     Done,
     Failed,
-    /// Another job took its place.
+    /// Another job replaced this one.
     Canceled,
     Timeout,
-    /// A job that it waited for failed.
+    /// A job on which this one depends failed.
     Dependency,
-    /// Its end was not seen: the unit's state has to tell.
+    /// The end of the job was not seen; the unit's state shows the result.
     Unseen,
-    /// `assert`, `unsupported`, `invalid` and what else there is.
+    /// Any other result, such as `assert`, `unsupported` or `invalid`.
     Other(String),
 }
 
@@ -56,7 +57,7 @@ impl JobResult {
     }
 }
 
-/// Why a unit of the node cannot be a service here, whatever is done.
+/// Returns the failure of a unit of the node that cannot be a service here in its present form.
 pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
     let (reason, message) = match &state.load {
         LoadState::NotFound => (Reason::NotInstalled, format!("this node has no unit {unit}")),
@@ -79,7 +80,7 @@ pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
     Some(never_here(reason, message))
 }
 
-/// A unit of this name that is not made of the command.
+/// Returns the failure if the node has a unit of this name that was not created from the command.
 pub(super) fn occupied(unit: &str, state: &UnitState) -> Option<DriverFailure> {
     (!state.fragment.is_empty() && !state.is_transient).then(|| {
         let message = format!(
@@ -90,7 +91,7 @@ pub(super) fn occupied(unit: &str, state: &UnitState) -> Option<DriverFailure> {
     })
 }
 
-/// Why a start did not end with a running unit.
+/// Returns the failure of a start after which the unit does not run.
 pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -> DriverFailure {
     let hint = format!("; see journalctl -u {unit}");
     let class = match &state.service {
@@ -128,7 +129,7 @@ pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -
     DriverFailure { class: class.0, reason: class.1, message: format!("{unit}: {message}{hint}") }
 }
 
-/// Exit statuses that systemd gives when it cannot even execute the program.
+/// Exit statuses with which systemd reports that it could not execute the program.
 const CANNOT_CHANGE_DIRECTORY: i32 = 200;
 const CANNOT_EXECUTE: i32 = 203;
 const NO_SUCH_GROUP: i32 = 216;
@@ -147,7 +148,7 @@ fn main_class(end: MainEnd) -> (FailureClass, Reason) {
     }
 }
 
-/// How a unit that has ended did so, in a sentence.
+/// Returns how an ended unit ended, as a clause for a message.
 pub(super) fn how_it_ended(state: &UnitState) -> String {
     let main = state.service.as_ref().map_or(MainEnd::None, |service| service.main_end);
     match state.result.as_str() {
@@ -160,7 +161,7 @@ pub(super) fn how_it_ended(state: &UnitState) -> String {
         "start-limit-hit" => "systemd gave up restarting it (start-limit-hit)".to_owned(),
         "protocol" => "it did not do what its Type= asks for (protocol)".to_owned(),
         "resources" => "systemd lacked what it takes to run it (resources)".to_owned(),
-        // Units that are not loaded any more have no result.
+        // A unit that is no longer loaded has no result.
         "" => "it ended".to_owned(),
         other => format!("it failed ({other})"),
     }
@@ -177,7 +178,7 @@ fn main_end(end: MainEnd, result: &str) -> String {
         MainEnd::Exited(CANNOT_MAKE_NAMESPACE) => {
             "its namespaces cannot be set up (exit status 226)".to_owned()
         }
-        // The main process may have gone well, and a command beside it not.
+        // The main process may have succeeded, and another command of the unit failed.
         MainEnd::Exited(0) if result == "exit-code" => "a command of the unit failed".to_owned(),
         MainEnd::Exited(status) => format!("its main process ended with exit status {status}"),
         MainEnd::Killed(signal) => format!("its main process was killed by signal {signal}"),
@@ -186,17 +187,18 @@ fn main_end(end: MainEnd, result: &str) -> String {
     }
 }
 
-/// Whether the end of a unit was begun from outside: it left the active state before its main process ended, by a job
-/// (`told`) that was not ours.
+/// Returns `true` if the end of a unit was requested from outside: the unit left the active state before its main
+/// process ended, because of a job (`told`) that the agent did not request.
 ///
-/// A process that ends by itself, with whatever status, or is killed, ends before the unit leaves that state. What systemd ends for reasons of its
-/// own (a watchdog, the kernel's memory killer) has them as its result; a limit of time may also be that of a stop.
+/// A process that exits or is killed ends before the unit leaves the active state. If systemd ends a unit for its own
+/// reasons, such as a watchdog or the OOM killer, the result shows that. The result `timeout` may also belong to a
+/// requested stop.
 pub(super) fn is_by_hand(state: &UnitState, told: bool) -> bool {
     let began_before_the_end = match &state.service {
         Some(service) if !service.remains && service.main_ended_us > 0 => {
             state.active_until_us < service.main_ended_us
         }
-        // Nothing of it could have ended by itself.
+        // A unit without a main process cannot end on its own.
         Some(_) => true,
         None => return state.result == "success",
     };
@@ -348,17 +350,17 @@ mod tests {
             }
             assert_eq!(is_by_hand(&state, told), expected, "{result} {active_until} {main_ended} {told}");
         };
-        // systemctl stop: the job first, then the process, however that takes it.
+        // systemctl stop: the job comes first, then the end of the process with any result.
         check("success", 10, 20, true, true);
         check("exit-code", 10, 20, true, true);
         check("timeout", 10, 20, true, true);
-        // It ended by itself, or was killed.
+        // The process exited or was killed.
         check("success", 20, 20, true, false);
         check("exit-code", 21, 20, false, false);
         check("signal", 21, 20, true, false);
-        // It said that it is stopping, and nobody had told it to.
+        // The service announced its end, without a job.
         check("success", 10, 20, false, false);
-        // systemd's own reasons.
+        // Reasons of systemd itself.
         check("watchdog", 10, 20, true, false);
         check("oom-kill", 10, 20, true, false);
         // A service without a process, and a mount.

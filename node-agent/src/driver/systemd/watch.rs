@@ -1,4 +1,4 @@
-//! Watching units: systemd tells when one changes; it is asked now and then in case that was missed.
+//! Watches of units: systemd signals changes, and a poll finds those that were missed.
 
 use super::Context;
 use super::bus::{BusError, Session, Signal};
@@ -12,28 +12,29 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
-/// How often a unit is looked at of which nothing is heard.
+/// Interval between queries of a unit without signals.
 const POLL: Duration = Duration::from_secs(10);
-/// How long to wait before a connection that could not be made is tried again.
+/// Delay before a failed connection is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Watches a unit of which it was just seen whether it runs. A watch from before ends.
+/// Starts to watch a unit whose state `runs` was just seen, and ends an earlier watch.
 pub(super) fn begin(context: &Arc<Context>, service: &ServiceDefinition, unit: &str, runs: bool) {
     context.watches.end(&service.name);
-    // The task must not keep the driver alive: it ends with it.
+    // A strong reference in the task would keep the driver alive.
     let watch = || watch(Arc::downgrade(context), service.clone(), unit.to_owned(), runs);
     context.watches.ensure(&service.name, (), watch);
 }
 
-/// What a watch has seen.
+/// State that a watch has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Track {
     runs: bool,
-    /// A job of the unit was seen since it last ran without one; or it may have been missed.
+    /// `true` if a job of the unit was seen since the unit last ran without one, or if such a job may have been
+    /// missed.
     told: bool,
 }
 
-/// A change that nobody asked for.
+/// A change that hactl did not request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Noticed {
     Exited { message: String, by_hand: bool },
@@ -49,7 +50,7 @@ impl Track {
                 self.runs = true;
                 appeared.then_some(Noticed::Appeared)
             }
-            // With a job left, as that of a restart, it is on its way.
+            // With a job left, such as that of a restart, the unit is still changing.
             Standing::Ended if self.runs && state.job == 0 => {
                 self.runs = false;
                 let by_hand = is_by_hand(state, self.told);
@@ -74,13 +75,13 @@ async fn watch(context: Weak<Context>, service: ServiceDefinition, unit: String,
         if context.strong_count() == 0 {
             return;
         }
-        // Whatever is missed until the next connection.
+        // A job may be missed until the next connection.
         track.told = true;
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-/// Watches until the connection breaks or the driver is gone.
+/// Watches the unit until the connection is lost or the driver is dropped.
 async fn watch_once(
     context: &Weak<Context>,
     service: &ServiceDefinition,
@@ -93,12 +94,12 @@ async fn watch_once(
     };
     let mut signals = session.signals();
     let path = session.load(unit).await?;
-    // Without, it is only known that it ended, and not how.
+    // Without this, only the end of the unit is known, but not how it ended.
     let _ = session.keep(unit).await;
     while !session.connection.is_closed() {
         let state = session.state(&path, unit).await?;
         if state.has_ended() && track.runs {
-            // systemd tells of the job after what came of it.
+            // systemd sends the signal about the job after those about its effects.
             track.told |= job_was_made(&session, &mut signals, unit).await?;
         }
         let Some(context) = context.upgrade() else { return Ok(()) };
@@ -106,7 +107,7 @@ async fn watch_once(
         if let Some(noticed) = track.notice(&state) {
             tracing::debug!(resource = service.name, unit, ?noticed, words = state.words, "noticed");
             let (name, uid) = (service.name.clone(), service.uid.clone());
-            // The receiver is gone only when the agent is ending.
+            // Sending fails only when the agent is ending.
             let _ = context.events.send(match noticed {
                 Noticed::Exited { message, by_hand } => DriverEvent::Exited { name, uid, message, by_hand },
                 Noticed::Appeared => DriverEvent::Appeared { name, uid },
@@ -122,20 +123,20 @@ async fn watch_once(
     Ok(())
 }
 
-/// What was heard of a unit.
+/// A signal about a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A job for it began.
+    /// A job for the unit was created.
     Job,
-    /// It has changed, or a job of it ended.
+    /// The unit has changed, or a job of it has ended.
     Properties,
-    /// Something may have been missed.
+    /// A signal may have been missed.
     Missed,
-    /// The time is up.
+    /// The time is over.
     Nothing,
 }
 
-/// Waits until something is heard of a unit.
+/// Waits for a signal about a unit, at most until `until`.
 pub(super) async fn change(
     session: &Session,
     signals: &mut Receiver<Signal>,
@@ -156,7 +157,7 @@ pub(super) async fn change(
                     | Signal::Answered { .. },
                 ) => {}
                 Err(RecvError::Lagged(_)) => return Change::Missed,
-                // Nothing comes any more; the connection is found to be closed.
+                // No more signals come; the caller finds the connection closed.
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }
@@ -170,7 +171,8 @@ pub(super) async fn change(
     timeout_at(until, heard_or_closed).await.unwrap_or(Change::Nothing)
 }
 
-/// Whether, among what was said until now and not yet heard, a job of the unit was made; or that may have been missed.
+/// Reads all signals that were sent until now. Returns `true` if one reports a new job of the unit, or if it may have
+/// been missed.
 async fn job_was_made(
     session: &Session,
     signals: &mut Receiver<Signal>,
@@ -203,13 +205,14 @@ mod tests {
         let mut state = unit(&[("ActiveState", Value::from(active)), ("Job", Value::from(job))]);
         state.result = "success".to_owned();
         if let Some(service) = &mut state.service {
-            // It ends after it was told to.
+            // The end of the process follows the request.
             (state.active_until_us, service.main_ended_us) = (10, 20);
         }
         state
     }
 
-    /// Whether it ran at first; then states, and what is noticed in the last. A job's beginning is heard before the state that it is in.
+    /// Checks the change that is detected in the last of the states; `runs` is the state before them. The signal about
+    /// a new job precedes the state with that job.
     fn check(runs: bool, states: &[(&str, u32)], expected: Option<&Noticed>) {
         let mut track = Track { runs, told: false };
         let mut last = None;
@@ -235,9 +238,9 @@ mod tests {
         check(true, &[("deactivating", 0), ("inactive", 0)], Some(&crash));
         // systemctl stop.
         check(true, &[("active", 7), ("deactivating", 7), ("inactive", 0)], Some(&by_hand));
-        // systemctl restart: it is never gone.
+        // systemctl restart: the unit is never gone.
         check(true, &[("active", 7), ("deactivating", 7), ("inactive", 7), ("active", 0)], None);
-        // systemd's own restart, and then a crash for good.
+        // systemd's own restart, followed by a crash without a restart.
         check(true, &[("activating", 0), ("activating", 7), ("active", 0), ("failed", 0)], Some(&crash));
         check(false, &[("inactive", 0)], None);
         check(false, &[("inactive", 7)], None);
