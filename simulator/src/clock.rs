@@ -1,13 +1,13 @@
-//! A machine's own clocks: each runs at its own rate, and one of them stands still while the machine is suspended.
+//! The clocks of a simulated machine, which run at their own rate. The raw clock stops while the machine is suspended.
 
 use ha_api_types::time::{Millis, Mono, Now};
 
 /// The clocks of one machine, driven by virtual time.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// Local nanoseconds per virtual millisecond: 1,000,000 is exact.
+    /// Local nanoseconds per virtual millisecond; 1,000,000 is a clock without rate error.
     rate_ppm: u64,
-    /// Virtual time up to which `raw_ns` and `boot_ns` are counted.
+    /// Virtual time up to which `raw_ns` and `boot_ns` have been advanced.
     counted_at: Millis,
     raw_ns: u128,
     boot_ns: u128,
@@ -15,7 +15,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Clocks that start somewhere, so that nobody compares two machines' clocks unnoticed.
+    /// Creates clocks that show `start_ms`. Each machine gets a different start, so that comparing two machines' clocks
+    /// fails.
     pub fn new(now: Millis, start_ms: Millis) -> Clock {
         Clock {
             rate_ppm: 1_000_000,
