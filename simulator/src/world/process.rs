@@ -1,4 +1,4 @@
-//! A simulated process: a core, its inbox while it is stopped, and where its watch of the store is.
+//! A simulated process: a core, its inbox while it is paused, and the state of its watch.
 
 use super::link::Token;
 use ha_api_types::record::Revision;
@@ -9,20 +9,20 @@ use ha_store::Change;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Tells a process from its predecessor of the same name.
+/// Number that distinguishes a process from its predecessors of the same role and node.
 pub(crate) type Generation = u64;
 
-/// Which process.
+/// Role and node of a process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
-    /// The agent of a node.
+    /// The agent of this node.
     Agent(String),
-    /// The controller on a node.
+    /// The controller on this node.
     Controller(String),
 }
 
 impl Who {
-    /// The machine.
+    /// Returns the node on which the process runs.
     pub(super) fn node(&self) -> &str {
         match self {
             Who::Agent(node) | Who::Controller(node) => node,
@@ -39,11 +39,11 @@ impl fmt::Display for Who {
     }
 }
 
-/// What agent and controller have in common.
+/// The common interface of agent and controller cores.
 pub(crate) trait Core {
-    /// What can happen to it.
+    /// Input of the core.
     type Input;
-    /// When to send the tick.
+    /// Returns the time of the next tick.
     fn deadline(&self) -> Option<(Mono, &'static str)>;
 }
 
@@ -65,35 +65,36 @@ impl Core for Replica {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "a process can hang, end, plan and read at the same time")]
 pub(crate) struct Process<C: Core> {
-    /// The core.
+    /// Core of the process.
     pub core: C,
-    /// Which process of this name it is.
+    /// Generation of the process.
     pub generation: Generation,
-    /// Stopped (SIGSTOP): what happens to it waits in the inbox.
+    /// Whether the process is paused (SIGSTOP): its inputs wait in the inbox.
     pub hung: bool,
-    /// Told to end.
+    /// Whether the process was told to end.
     pub ending: bool,
-    /// The end of the plan that is under way is scheduled.
+    /// Whether the end of the plan in progress is scheduled.
     pub plans: bool,
-    /// What waits.
+    /// Inputs that wait while the process is paused.
     pub inbox: Vec<C::Input>,
-    /// Requests that are not answered yet.
+    /// Unanswered requests.
     pub outstanding: BTreeSet<Token>,
-    /// How far its view of the store is complete; `None`: it reads everything first.
+    /// Revision up to which the process has read etcd; `None`: the first full read is not complete.
     pub cursor: Option<Revision>,
-    /// The prefixes that it watches.
+    /// Prefixes that the process watches.
     pub prefixes: Vec<String>,
-    /// A look at the store is already under way.
+    /// Whether a notification of the watch is already scheduled.
     pub watching: bool,
-    /// How many readings of everything are under way, and the newest refresh that one that failed was to answer.
+    /// Number of unanswered full reads.
     pub syncs: u32,
+    /// Newest refresh that a failed full read was to answer; `None`: no failed read awaits a retry.
     pub owed: Option<u64>,
-    /// When the next wake is scheduled.
+    /// Virtual time of the next scheduled wake.
     pub wake_at: Option<u64>,
 }
 
 impl<C: Core> Process<C> {
-    /// A process that has just started.
+    /// Creates a process that has just started.
     pub(super) fn new(core: C, generation: Generation, prefixes: Vec<String>) -> Process<C> {
         Process {
             core,
@@ -112,8 +113,8 @@ impl<C: Core> Process<C> {
         }
     }
 
-    /// A wake that was scheduled for a virtual time is there: whether the core has something to do by its own clock.
-    /// `None`: the wake is of no account any more.
+    /// Handles a scheduled wake. Returns whether the core's deadline has passed by its own clock; `None` if the wake is
+    /// outdated.
     pub(super) fn woken(&mut self, generation: Generation, at: u64, now: &Now) -> Option<bool> {
         if self.generation != generation || self.wake_at != Some(at) {
             return None;
@@ -122,8 +123,8 @@ impl<C: Core> Process<C> {
         Some(self.core.deadline().is_some_and(|(due, _)| due <= now.raw))
     }
 
-    /// A reading of everything has failed. Returns which refresh the next one answers; `None`: another one is under way, so
-    /// that a process that is cut off has one at a time.
+    /// Handles a failed full read. Returns the refresh that the next read answers; `None` if another read is
+    /// unanswered, so that an isolated process reads one at a time.
     pub(super) fn failed_sync(&mut self, answers: u64) -> Option<u64> {
         let newest = self.owed.take().unwrap_or_default().max(answers);
         if self.syncs > 0 {
@@ -133,8 +134,8 @@ impl<C: Core> Process<C> {
         Some(newest)
     }
 
-    /// The store has changed. Returns whether it is to look what: something that it watches has changed, and no look is
-    /// under way yet.
+    /// Handles a change of the store. Returns `true` if a notification must be scheduled: a watched key has changed,
+    /// and no notification is scheduled yet.
     pub(super) fn notice(&mut self, changes: &[Change], revision: Revision) -> bool {
         if self.watching || self.cursor.is_none() {
             return false;
