@@ -1,4 +1,4 @@
-//! The command line: global flags and commands.
+//! The command line of hactl: global flags and the command.
 
 use crate::command::Command;
 use crate::config::ConnectionFlags;

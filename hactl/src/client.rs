@@ -126,7 +126,6 @@ impl Client {
         Ok(list)
     }
 
-    /// Creates an object.
     pub(crate) async fn create(
         &self,
         kind: Kind,
@@ -201,7 +200,7 @@ impl Client {
         self.ours(&Call::new(Method::GET, ours_path(&["status"]))).await
     }
 
-    /// Returns the input of placement.
+    /// Returns the facts on which placement decisions are based.
     pub(crate) async fn placement(&self) -> Result<View, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["placement"]))).await
     }

@@ -136,7 +136,6 @@ pub(crate) enum Command {
     Generate(completion::Generate),
 }
 
-/// Runs a command.
 pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
     match command {
         Command::Status(status) => status.run(session).await,

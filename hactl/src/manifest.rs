@@ -24,11 +24,8 @@ pub(crate) struct FileFlags {
 /// An object with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// Its kind.
     pub(crate) kind: Kind,
-    /// Its name.
     pub(crate) name: String,
-    /// The object.
     pub(crate) object: Value,
     /// Origin of the object's first line as `file:line`.
     pub(crate) place: String,
@@ -76,7 +73,7 @@ pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure>
     Ok(entries)
 }
 
-/// Returns `true` if a warning only says that an object is missing which these entries create.
+/// Returns `true` if a warning only reports a missing object that one of these entries creates.
 pub(crate) fn brings(entries: &[Entry], warning: &str) -> bool {
     entries.iter().any(|entry| {
         let missing = names::missing(entry.kind, &entry.name);

@@ -10,7 +10,6 @@ use serde_json::Value;
 pub(crate) struct TypedName {
     /// Type before the colon; `None` if no type was typed.
     pub(crate) type_name: Option<String>,
-    /// The name.
     pub(crate) name: String,
 }
 
@@ -83,9 +82,7 @@ pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
 /// A kind with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The kind.
     pub(crate) kind: Kind,
-    /// The name.
     pub(crate) name: TypedName,
 }
 

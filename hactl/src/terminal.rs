@@ -30,7 +30,7 @@ pub(crate) enum Style {
     Bad,
     /// A heading.
     Bold,
-    /// Less important.
+    /// Text of low importance.
     Dim,
     /// Text without a special meaning.
     Plain,

@@ -48,13 +48,11 @@ impl Call {
         Call { method, path, query: Vec::new(), body: None, harmless }
     }
 
-    /// Adds a query parameter.
     pub(crate) fn query(mut self, name: &str, value: &str) -> Call {
         self.query.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Sets the body.
     pub(crate) fn body(mut self, content_type: &'static str, body: &Value) -> Call {
         self.body = Some((content_type, body.to_string().into_bytes()));
         self

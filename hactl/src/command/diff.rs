@@ -93,7 +93,7 @@ async fn after(client: &Client, entry: &Entry, live: Option<&Value>) -> Result<V
 fn comparable(object: &Value) -> Result<String, Failure> {
     let mut object = render::readable(object);
     manifest::own_fields_only(&mut object);
-    // The order of fields and their writers are no difference.
+    // The order of fields and the list of their writers do not count as a difference.
     render::yaml(&merge::sorted(&object))
 }
 

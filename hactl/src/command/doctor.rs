@@ -1,4 +1,4 @@
-//! `hactl doctor`: shows failed checks of a node or of the cluster, with suggested fixes.
+//! `hactl doctor`: shows the checks of a node or of the cluster, with suggested fixes.
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;

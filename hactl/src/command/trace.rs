@@ -83,7 +83,7 @@ impl Trace {
         })
     }
 
-    /// Returns the last action of a resource, or the action with this uid.
+    /// Returns the present or last action of a resource, or the action with this uid.
     async fn action(&self, target: &Target, session: &Session) -> Result<Subject, Failure> {
         let Some(resource) = session.client()?.get(Kind::Resource, &target.name.name).await? else {
             // A uid has no kind or type in front of it.

@@ -14,7 +14,7 @@ pub(crate) struct ConfigFile {
     /// Name of the default context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) current_context: Option<String>,
-    /// The clusters known.
+    /// Contexts of the known clusters.
     pub(crate) contexts: Vec<Context>,
 }
 

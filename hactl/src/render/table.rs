@@ -41,7 +41,6 @@ impl Table {
         Table { header: header.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row.
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }

@@ -148,7 +148,7 @@ impl Script<'_> {
         }
     }
 
-    /// Upgrades all processes one at a time, in either order; a node may fail meanwhile, and one process may be
+    /// Upgrades all processes one at a time, in either order; a node fails meanwhile, and some processes may be
     /// downgraded.
     fn upgrade(&mut self, at: Millis) {
         let nodes = self.cluster.nodes.clone();

@@ -9,8 +9,8 @@ use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceSt
 use std::collections::{BTreeMap, BTreeSet};
 
 impl World {
-    /// Returns a sentence for each set of running services that active strict Positive rules want on one node, if the
-    /// set is split although one node could run it now.
+    /// Returns a sentence for each set of running services that is split against active strict Positive rules, although
+    /// one node could run the whole set now.
     pub(super) fn apart(
         &self,
         rules: &[AffinityRule],

@@ -62,20 +62,21 @@ pub enum Action {
     Driver { node: String, hangs: bool },
     /// `fence-device N ok|broken`: sets whether the node's fence devices work.
     FenceDevice { node: String, broken: bool },
-    /// `store outage DURATION`.
+    /// `store outage DURATION`: etcd does not answer for this time.
     StoreOutage { length_ms: Millis },
-    /// `store leader-change`.
+    /// `store leader-change`: etcd elects a leader, and commits nothing meanwhile.
     StoreLeaderChange,
-    /// `store leader-pause DURATION`.
+    /// `store leader-pause DURATION`: etcd's leader is paused and then isolated, and the other members elect another
+    /// one.
     StoreLeaderPause { length_ms: Millis },
-    /// `store compact`.
+    /// `store compact`: etcd compacts its history.
     StoreCompact,
     /// `store snapshot`: makes a backup.
     StoreSnapshot,
     /// `store restore [empty]`: replaces the store by its last backup, or by an empty one, as `hactl restore` prepares
     /// it.
     StoreRestore { empty: bool },
-    /// `store latency DURATION`.
+    /// `store latency DURATION`: sets the latency of etcd.
     StoreLatency { length_ms: Millis },
     /// `store flaky DURATION`: requests and answers are lost or seconds late.
     StoreFlaky { length_ms: Millis },
@@ -114,9 +115,9 @@ pub enum Pets {
 /// State of an agent's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalFault {
-    /// Writes fail.
+    /// Writes to the journal fail.
     Full,
-    /// Writes succeed again.
+    /// Writes to the journal succeed again.
     Ok,
     /// The file is missing.
     Lost,

@@ -67,7 +67,7 @@ fn known(scenario: &Scenario) -> Known {
 }
 
 impl Scenario {
-    /// Returns the texts of all commands and applies in the steps, as `expect.refused` names them.
+    /// Returns the texts of all actions and applies in the steps, in the form of `expect.refused`.
     pub(crate) fn asked(&self) -> BTreeSet<String> {
         let doings = self.steps.iter().flat_map(|step| &step.doings);
         let text = |doing: &Doing| match doing {

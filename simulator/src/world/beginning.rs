@@ -106,7 +106,7 @@ impl World {
         self.leader().is_some() && on.iter().all(is_admitted)
     }
 
-    /// Assigns a service to a node without running it.
+    /// Stores a node in the status of a service, which does not run.
     pub(super) fn lie(&mut self, name: &str, node: &str) -> Result<(), String> {
         self.lie_in(name, Place { node: node.to_owned(), ..Place::default() })
     }

@@ -33,12 +33,12 @@ pub enum Step {
     DeviceCloses,
     /// The watchdog device was petted.
     Pets,
-    /// The agent told the daemon a deadline.
+    /// The agent sent a deadline to the watchdog daemon.
     Deadline {
-        /// Time from now to the deadline, milliseconds.
+        /// Time from the request to the deadline, in milliseconds.
         left_ms: Millis,
     },
-    /// The agent told the daemon that the node is empty.
+    /// The agent reported to the watchdog daemon that the node is empty.
     Stays,
     /// A service began to run: from now on it may touch its data.
     ServiceStarts(String),
@@ -121,7 +121,7 @@ impl World {
         let deadline = match request {
             Request::Deadline(deadline) => deadline,
             Request::Stay => return self.note_step(node, || Step::Stays),
-            // The model arms without a deadline; the agent sends the same deadline in a request of its own.
+            // The model arms without a deadline, and the agent sends its deadline in a request of its own.
             Request::Arm(_) | Request::Release | Request::Query => return,
         };
         let left_ms = (deadline.monotonic_raw_ns / 1_000_000).saturating_sub(self.clock_of(node).raw.0);

@@ -49,7 +49,7 @@ impl World {
         })
     }
 
-    /// Changes the version of a machine's process. Events scheduled for the previous process are delivered unchanged.
+    /// Changes the version of a machine's process. Answers already on their way keep the values for the previous version.
     pub(super) fn set_version(&mut self, who: &Who, version: Version) {
         self.has_next |= version != Version::This;
         self.log(who.node(), "machine", &format!("has another version of its {who}"));

@@ -46,7 +46,7 @@ pub(crate) enum AgentStep {
     /// The agent stops the service and gives up every right to start it: on request, at D − Ts, or because its epoch is
     /// closed.
     Stop,
-    /// The agent tells the daemon that the node is empty: the daemon pets without D.
+    /// The agent reports to the daemon that the node is empty: the daemon pets without D.
     Stay,
     /// The agent sees that its epoch is no longer the fence's.
     NoticeClosed,
@@ -54,7 +54,7 @@ pub(crate) enum AgentStep {
     EndHandOver,
     /// The agent asks every candidate not to declare its node dead.
     Ask,
-    /// Every candidate has granted: D = time of asking + Th.
+    /// Every candidate has granted, so the agent sets D = time of asking + Th.
     HoldOn,
     /// The agent has read that a candidate is gone while its own fence is unchanged, and no longer asks that candidate.
     DropCandidates,

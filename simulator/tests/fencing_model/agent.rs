@@ -262,7 +262,6 @@ fn may_leave(configuration: &Configuration, state: &State, node: NodeId) -> bool
         && !state.has_unknown_permit(node)
 }
 
-/// Takes a step.
 pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeId, step: AgentStep) {
     let names = state.store.assignment.work.names(node);
     let armed = state.store.member(node).armed;

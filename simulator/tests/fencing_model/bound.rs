@@ -61,8 +61,8 @@ const SCENARIOS: [&str; 10] = [
     "services/states-as-requested",
 ];
 
-/// Each transaction of the code must guard every key that the model's corresponding write guards, and no other keys of
-/// the model than those of [`surplus`].
+/// Each transaction of the code must guard every key that the model's corresponding write guards. Of the model's other
+/// keys, it may guard only those of [`surplus`].
 #[test]
 fn guards_are_those_of_the_code() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();

@@ -36,7 +36,6 @@ pub(crate) fn steps(
     }
 }
 
-/// Takes a step.
 pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeId, step: WatchdogStep) {
     let timeout = configuration.bounds.timeout;
     match (step, state.node_mut(node).watchdog) {

@@ -63,7 +63,6 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Ve
     }
 }
 
-/// Takes a step.
 pub(crate) fn take(configuration: &Configuration, state: &mut State, step: LeaderStep) {
     match step {
         LeaderStep::Commit(write) => apply(configuration, state, write, true),

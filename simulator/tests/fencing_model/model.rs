@@ -12,7 +12,6 @@ use crate::{agent, daemon, hold, leader, world};
 /// The protocol in one configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Protocol {
-    /// The configuration.
     pub(crate) configuration: Configuration,
 }
 

@@ -171,8 +171,8 @@ fn answered(configuration: &Configuration, state: &mut State, node: NodeId, answ
     touch(configuration, state, Key::Answer(node));
 }
 
-/// Tells the agent of its permit as soon as it is committed, the earliest possible moment. An action that the agent has
-/// begun or given up may only continue, under its own permit, while the copy runs.
+/// Gives the agent the right of its permit as soon as the permit is committed, the earliest possible moment. An action
+/// that the agent has begun or given up may only continue, under its own permit, while the copy runs.
 fn learn_permit(state: &mut State, node: NodeId) {
     let answer = state.store.answer(node);
     let work = state.store.assignment.work;

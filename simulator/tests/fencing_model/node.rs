@@ -32,9 +32,9 @@ pub(crate) enum Phase {
 pub(crate) enum Watchdog {
     /// Not armed: no reset is possible.
     Off,
-    /// Petted without a deadline: while arming, and after stop-then-stay.
+    /// The daemon pets without a deadline: while arming, and after stop-then-stay.
     Free,
-    /// Petted only while now ≤ D.
+    /// The daemon pets only while now ≤ D.
     Follow {
         /// Ticks until the device resets the machine.
         timer: i8,
@@ -75,7 +75,7 @@ pub(crate) enum Right {
         /// Whether the action uid is still the assigned one.
         current: bool,
     },
-    /// Prepare to receive.
+    /// Prepare to receive a migration.
     Receive {
         /// Whether the action uid is still the assigned one.
         current: bool,
@@ -83,7 +83,7 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// The same right once another action uid is assigned.
+    /// Returns the right as it is after another action uid was assigned.
     pub(crate) fn outdated(self) -> Right {
         match self {
             Right::None => Right::None,
@@ -104,7 +104,6 @@ pub(crate) struct Node {
     pub(crate) belongs: bool,
     /// State of the watchdog.
     pub(crate) watchdog: Watchdog,
-    /// The copy of the service.
     pub(crate) service: Service,
     /// Right of the agent, as far as the agent knows.
     pub(crate) right: Right,

@@ -47,11 +47,9 @@ pub(crate) enum Harm {
 /// The whole state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct State {
-    /// What is stored.
     pub(crate) store: Store,
-    /// The machines.
     pub(crate) nodes: [Node; NODES],
-    /// The candidates, the leader first.
+    /// Candidates, the leader first.
     pub(crate) candidates: [Candidate; CANDIDATES],
     /// Whether the first candidate is the leader. Not from the restart of the leader's process until an election.
     pub(crate) led: bool,
@@ -89,12 +87,10 @@ impl State {
         state.normalised(configuration)
     }
 
-    /// A machine.
     pub(crate) fn node(&self, node: NodeId) -> &Node {
         &self.nodes[at(node)]
     }
 
-    /// A machine, to change it.
     pub(crate) fn node_mut(&mut self, node: NodeId) -> &mut Node {
         &mut self.nodes[at(node)]
     }

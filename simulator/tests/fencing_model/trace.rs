@@ -25,11 +25,11 @@ pub(crate) enum Event {
     Arm(NodeId),
     /// The watchdog device was closed.
     Release(NodeId),
-    /// The agent told the daemon that the node is empty.
+    /// The agent reported to the daemon that the node is empty.
     Stay(NodeId),
     /// The device was petted.
     Pet(NodeId),
-    /// The agent told the daemon a deadline.
+    /// The agent sent a deadline to the daemon.
     Deadline {
         /// Node of the daemon.
         node: NodeId,
@@ -40,7 +40,7 @@ pub(crate) enum Event {
     Begin(NodeId),
     /// The service, or the preparation to receive it, ended completely.
     End(NodeId),
-    /// The service arrived on the other node, and is gone from this one.
+    /// The service arrived on the other node, and no longer runs on this one.
     CutOver(NodeId),
     /// The machine lost its power.
     PowerLost {

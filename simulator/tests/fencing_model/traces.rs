@@ -1,4 +1,4 @@
-//! Tests of traces: recorded traces must be paths of the model, and changed ones must not.
+//! Tests of traces: recorded traces must be paths of the model, and changed traces must be refused.
 
 use crate::configuration::Configuration;
 use crate::replay::{Refused, configuration, replay};

@@ -15,7 +15,7 @@ pub(crate) const LABEL: &str = "hactl.io/inventory";
 /// is pruned.
 const PRUNED: [Kind; 4] = [Kind::Resource, Kind::AffinityRule, Kind::Group, Kind::NodeGroup];
 
-/// An object that is no longer in the files.
+/// An object of the inventory that the files no longer contain.
 pub(super) struct Leftover {
     pub(super) kind: Kind,
     pub(super) name: String,

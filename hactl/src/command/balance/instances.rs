@@ -1,4 +1,4 @@
-//! The table of instances.
+//! The table of instances that `--print-instances` prints.
 
 use crate::render::cpus::cpus;
 use ha_scheduler::balance::model::{Cluster, LOAD_UNIT};

@@ -1,4 +1,4 @@
-//! The table of nodes.
+//! The table of nodes that `--print-nodes` prints.
 
 use super::instances::aligned;
 use crate::render::cpus::cpus;

@@ -1,4 +1,4 @@
-//! The options that `hactl balance` and `hbal` have in common, with hbal's meaning.
+//! The options that `hactl balance` and `hbal` share, with hbal's meaning.
 
 use super::apply::Conditions;
 use crate::failure::Failure;
@@ -184,7 +184,6 @@ pub(crate) fn written(value: &str) -> Option<&Path> {
     (!value.is_empty()).then(|| Path::new(value))
 }
 
-/// Writes a text to a file.
 pub(crate) fn save_text(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
         .map_err(|error| Failure::usage(format!("{}: cannot be written: {error}", path.display())))

@@ -18,7 +18,6 @@ use std::time::Instant;
 
 /// A cluster with the selected groups.
 pub(crate) struct Source {
-    /// The cluster.
     pub(crate) cluster: Cluster,
     /// Groups to balance, as indexes.
     pub(crate) groups: Vec<usize>,
@@ -38,7 +37,6 @@ pub(crate) struct Planned {
     pub(crate) group: usize,
     /// Group as a problem of the balancer.
     pub(crate) problem: Problem,
-    /// The plan.
     pub(crate) plan: Plan,
 }
 
@@ -113,8 +111,8 @@ pub(crate) fn find_group(cluster: &Cluster, name: &str) -> Result<usize, Failure
     found.ok_or_else(|| Failure::usage(format!("-G {name}: the cluster has no such group")))
 }
 
-/// Returns a clock for one of several groups, which tells the used share of that group's time. The next group gets the
-/// time that a group leaves.
+/// Returns a clock for one of several groups: the used share of the group's time. The next group also gets the time
+/// that this group leaves.
 pub(crate) fn time_used(begun: Instant, budget: f64, (nth, of): (usize, usize)) -> impl FnMut() -> f64 {
     let (first, last) = (begun.elapsed().as_secs_f64(), budget * (nth + 1) as f64 / of as f64);
     move || (begun.elapsed().as_secs_f64() - first) / (last - first).max(1e-9)

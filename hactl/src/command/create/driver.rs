@@ -52,7 +52,7 @@ pub(super) struct DriverFlags {
 }
 
 impl DriverFlags {
-    /// Returns `spec.driver`.
+    /// Returns the value of `spec.driver`.
     ///
     /// # Errors
     /// Fails if no driver or several drivers are given, or if the driver does not match the type in the name.

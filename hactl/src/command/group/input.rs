@@ -53,7 +53,6 @@ pub(crate) struct Input {
 pub(crate) struct Read {
     /// Whether this is the live cluster rather than one from a file.
     pub(crate) is_live: bool,
-    /// The cluster.
     pub(crate) cluster: Cluster,
     /// Settings of moves.
     pub(crate) settings: Settings,

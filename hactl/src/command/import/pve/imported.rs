@@ -44,7 +44,7 @@ impl Written {
 }
 
 impl Imported {
-    /// Adds an object.
+    /// Adds an object with its origin and comments.
     pub(super) fn object(
         &mut self,
         kind: Kind,

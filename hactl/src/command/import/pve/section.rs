@@ -33,7 +33,6 @@ pub(super) struct Section {
 /// A property of a section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Property {
-    /// Its name.
     pub(super) name: String,
     /// Value of the property; empty if it has none.
     pub(super) value: String,
