@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Annotation with the last applied form of an object. The name is kubectl's, so that both tools can be used
-/// alternately.
+/// Annotation with the last applied form of an object. The name is kubectl's, so that both tools can be used alternately.
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Removes the last applied form from an object.

@@ -1,5 +1,4 @@
-//! Measures failover times over random losses of nodes, for comparison with W: `cargo bench -p ha-simulator --bench
-//! failover`.
+//! Measures failover times over random losses of nodes, for comparison with W: `cargo bench -p ha-simulator --bench failover`.
 
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
@@ -21,8 +20,7 @@ const STORE: StoreTimes = StoreTimes { commit_ms: 10, expiry_ms: 0, unanswered_m
 /// Time that a sender takes to read again and decide again after a request has timed out, in milliseconds.
 const READ_AGAIN_MS: u64 = 100;
 
-/// Returns a scenario of three nodes and six services, in which machines lose their power one at a time at random
-/// moments.
+/// Returns a scenario of three nodes and six services, in which machines lose their power one at a time at random moments.
 fn scenario(profile: &str, random: &mut Random) -> Value {
     let nodes: Vec<Value> = (1..=3).map(|number| json!({"name": format!("node{number}")})).collect();
     let service = |number: u64| {

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 
-/// Returns a scenario of three nodes and six services, in which a machine loses its power and boots again at this
-/// interval.
+/// Returns a scenario of three nodes and six services, in which a machine loses its power and boots again at this interval.
 fn scenario(hours: u64, fault_every_minutes: Option<u64>) -> Value {
     let nodes: Vec<Value> = (1..=3).map(|number| json!({"name": format!("node{number}")})).collect();
     let service = |number: u64| {
@@ -35,8 +34,7 @@ fn scenario(hours: u64, fault_every_minutes: Option<u64>) -> Value {
     })
 }
 
-/// Returns the CPU time of this process in seconds; unlike elapsed time, it does not depend on other load of the
-/// machine.
+/// Returns the CPU time of this process in seconds; unlike elapsed time, it does not depend on other load of the machine.
 fn core_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
     Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)

@@ -12,8 +12,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
-/// Size of a random run: short and with many faults, so that a broken rule shows within seconds of virtual time, or
-/// never.
+/// Size of a random run: short and with many faults, so that a broken rule shows within seconds of virtual time, or never.
 const SIZE: Size = Size { nodes: 5, resources: 8, faults_ms: 400_000 };
 
 /// Exit status 0: no killer failed. 1: the printed killer failed. 2: invalid arguments.
@@ -36,8 +35,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs `A..B` as seeds, and any other argument as a scenario file or a directory of scenario files. Returns the first
-/// failure.
+/// Runs `A..B` as seeds, and any other argument as a scenario file or a directory of scenario files. Returns the first failure.
 fn killer(argument: &str) -> Result<Option<String>, String> {
     if argument.contains("..") && !argument.contains('/') {
         return random(Seeds::parse(argument)?);

@@ -1,5 +1,4 @@
-//! Simulator of a whole cluster under a virtual clock: the real cores with a simulated store, network, watchdogs and
-//! services.
+//! Simulator of a whole cluster under a virtual clock: the real cores with a simulated store, network, watchdogs and services.
 
 pub mod clock;
 pub mod duration;

@@ -7,8 +7,7 @@ use std::collections::BinaryHeap;
 /// A queue of timed events.
 #[derive(Clone, Debug)]
 pub struct Queue<T> {
-    /// Time, sequence number, and index in `kept` of each event. Events are stored apart because a heap moves its
-    /// items.
+    /// Time, sequence number, and index in `kept` of each event. Events are stored apart because a heap moves its items.
     order: BinaryHeap<Reverse<(Millis, u64, usize)>>,
     kept: Vec<Option<T>>,
     free: Vec<usize>,

@@ -1,5 +1,4 @@
-//! Random runs: a seeded cluster with seeded faults. Invariants are checked after every event, progress after the last
-//! fault.
+//! Random runs: a seeded cluster with seeded faults. Invariants are checked after every event, progress after the last fault.
 //!
 //! A random run is an ordinary scenario, so a failing one can be printed, shrunk and kept as a file.
 
@@ -37,8 +36,7 @@ pub struct Size {
     pub nodes: usize,
     /// Largest number of resources; at least three are drawn, unless this number is smaller.
     pub resources: usize,
-    /// Longest time during which faults happen, in milliseconds. The drawn time is log-uniform: minutes are as likely
-    /// as hours.
+    /// Longest time during which faults happen, in milliseconds. Most seeds draw minutes, and few draw hours.
     pub faults_ms: Millis,
 }
 

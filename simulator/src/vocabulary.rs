@@ -1,5 +1,4 @@
-//! The vocabulary that a run has shown to its users: states, proofs and reasons in every place where a user could read
-//! them.
+//! The vocabulary that a run has shown to its users: states, proofs and reasons in every place where a user could read them.
 
 use ha_api_types::event::Event;
 use ha_api_types::keys::{Key, Keys};

@@ -1,5 +1,4 @@
-//! Up to six clean restarts of controllers around the loss of a node: its services must run again within W plus a
-//! bound.
+//! Up to six clean restarts of controllers around the loss of a node: its services must run again within W plus a bound.
 //!
 //! `HACTL_RESTART_SEEDS=500 cargo test --release -p ha-simulator --test controller_restarts` runs 500 seeds.
 

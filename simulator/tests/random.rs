@@ -1,5 +1,4 @@
-//! Random runs: clusters and faults by seed, with invariants after every event and a progress check after the last
-//! fault.
+//! Random runs: clusters and faults by seed, with invariants after every event and a progress check after the last fault.
 
 use ha_simulator::random_run::{Size, run_seed, run_value, scenario_of, shrink};
 use serde_json::{Value, json};
@@ -50,8 +49,7 @@ fn forty_seeds_with_a_restored_store_keep_the_promises() {
 
 #[test]
 fn a_broken_promise_is_seen_and_shrunk() {
-    // Three copies of the service already run when it is added: hactl cannot prevent this violation, so the run must
-    // report it.
+    // Three copies of the service already run when it is added: hactl cannot prevent this violation, so the run must report it.
     let mut scenario = scenario_of(1, SIZE);
     scenario["later"] = json!([{
         "apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "r1"},

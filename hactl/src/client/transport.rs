@@ -21,8 +21,7 @@ const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 /// A client of all controllers of one cluster.
 ///
 /// # Guarantees
-/// A change is sent to a second controller only if the first one has certainly not taken it. Reads may go to any
-/// controller.
+/// A change is sent to a second controller only if the first one has certainly not taken it. Reads may go to any controller.
 pub(crate) struct Client {
     http: reqwest::Client,
     connection: Connection,

@@ -30,8 +30,7 @@ pub(crate) enum Change {
 /// A watch of one collection.
 ///
 /// # Guarantees
-/// The newest state of each object is returned eventually. States in between may be skipped, and no state is returned
-/// twice.
+/// The newest state of each object is returned eventually. States in between may be skipped, and no state is returned twice.
 pub(crate) struct Watcher<'a> {
     client: &'a Client,
     collection: Collection,

@@ -209,8 +209,7 @@ impl Apply {
 /// Returns the patch that turns a live object into the desired one. The patch also removes fields that an earlier apply
 /// set and that are no longer in the file.
 ///
-/// The recorded last apply is compared by value, not by spelling: field order, or another tool's notation, is no
-/// change.
+/// The recorded last apply is compared by value, not by spelling: field order, or another tool's notation, is no change.
 pub(super) fn patch(wanted: &Value, live: &Value) -> Value {
     let last = merge::last_applied(live);
     let mut wanted = wanted.clone();

@@ -26,8 +26,7 @@ fn replicated(services: &[(&str, bool)]) -> Facts {
     facts
 }
 
-/// Starts a server whose leader executes every operation: a move exchanges the roles, a replacement changes the other
-/// copy.
+/// Starts a server whose leader executes every operation: a move exchanges the roles, a replacement changes the other copy.
 fn willing(facts: &Facts) -> Server {
     let (told, moved) = (facts.clone(), facts.clone());
     Server::with(

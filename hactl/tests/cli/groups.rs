@@ -1,5 +1,4 @@
-//! Tests of the commands about node groups on files: check, redistribute, compress, balance, allocate, evacuate,
-//! capacity.
+//! Tests of the commands about node groups on files: check, redistribute, compress, balance, allocate, evacuate, capacity.
 
 use super::hactl::{command, file, run};
 use serde_json::{Value, json};

@@ -53,8 +53,7 @@ impl World {
         None
     }
 
-    /// Returns `true` if a running controller is old enough for the node's report, so that it may declare the node
-    /// dead.
+    /// Returns `true` if a running controller is old enough for the node's report, so that it may declare the node dead.
     fn has_old_enough_controller(&self, report: &NodeReport) -> bool {
         let Some(terms) = report.hold_terms() else { return true };
         let candidates = self.store.list(&self.keys.candidates()).entries;
@@ -65,8 +64,7 @@ impl World {
         })
     }
 
-    /// Returns `true` if a service that is not in its desired state is held up by a broken node, and states the right
-    /// reason.
+    /// Returns `true` if a service that is not in its desired state is held up by a broken node, and states the right reason.
     pub(super) fn is_held_by_broken_node(&self, status: &ResourceStatus) -> bool {
         // The service may run on the broken node although it was free before: only an operator or the node can answer.
         let asks = status.conditions.iter().any(|condition| {

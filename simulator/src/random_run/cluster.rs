@@ -127,8 +127,7 @@ impl Cluster {
     }
 }
 
-/// Draws a profile, or timings with no more margin than the rules of FENCING 4 require, so that a violation of a rule
-/// shows.
+/// Draws a profile, or timings with no more margin than the rules of FENCING 4 require, so that a violation of a rule shows.
 fn timing(random: &mut Random) -> Value {
     let shutdown_seconds = 20 + random.below(60);
     let profile = match random.below(20) {

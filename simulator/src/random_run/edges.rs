@@ -127,8 +127,7 @@ impl Script<'_> {
                 self.at(at, format!("set cluster/default maxWorkers={workers}"));
             }
             5..=6 => {
-                // Simulated devices have at most the lateness in the timings of this run, so the setting must not be
-                // smaller.
+                // Simulated devices have at most the lateness in the timings of this run, so the setting must not be smaller.
                 let lateness = self.cluster.timings.watchdog_lateness_ms;
                 let most = if lateness <= 500 {
                     3
@@ -148,8 +147,7 @@ impl Script<'_> {
         }
     }
 
-    /// Upgrades all processes one at a time, in either order; a node fails meanwhile, and some processes may be
-    /// downgraded.
+    /// Upgrades all processes one at a time, in either order; a node fails meanwhile, and some processes may be downgraded.
     fn upgrade(&mut self, at: Millis) {
         let nodes = self.cluster.nodes.clone();
         let order = if self.random.chance(0.5) { ["controller", "agent"] } else { ["agent", "controller"] };

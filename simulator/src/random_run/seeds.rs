@@ -1,5 +1,4 @@
-//! Campaigns of many seeds on all cores. Failing seeds are reported with their violations, and the first few are
-//! shrunk.
+//! Campaigns of many seeds on all cores. Failing seeds are reported with their violations, and the first few are shrunk.
 
 use super::{Size, run_value, scenario_of, shrink};
 use crate::world::Violation;

@@ -1,5 +1,4 @@
-//! Reduction of a failing run: steps, objects and nodes are removed as long as the same invariant is broken in the same
-//! way.
+//! Reduction of a failing run: steps, objects and nodes are removed as long as the same invariant is broken in the same way.
 
 use super::run_value;
 use crate::world::Violation;

@@ -44,8 +44,7 @@ pub enum Action {
     Pets { node: String, pets: Pets },
     /// `sleep N never|masked|inhibitor|unprotected`: sets the machine's sleep protection from now on.
     Sleep { node: String, protection: SleepProtection },
-    /// `drivers N unknown|known`: sets whether the agent knows the services' drivers; after a rollback, it may not know
-    /// them.
+    /// `drivers N unknown|known`: sets whether the agent knows the services' drivers; after a rollback, it may not know them.
     Drivers { node: String, known: bool },
     /// `journal N full|ok|lost|old`: sets the state of the disk with the agent's journal.
     Journal { node: String, what: JournalFault },
@@ -66,15 +65,13 @@ pub enum Action {
     StoreOutage { length_ms: Millis },
     /// `store leader-change`: etcd elects a leader, and commits nothing meanwhile.
     StoreLeaderChange,
-    /// `store leader-pause DURATION`: etcd's leader is paused and then isolated, and the other members elect another
-    /// one.
+    /// `store leader-pause DURATION`: etcd's leader is paused and then isolated, and the other members elect another one.
     StoreLeaderPause { length_ms: Millis },
     /// `store compact`: etcd compacts its history.
     StoreCompact,
     /// `store snapshot`: makes a backup.
     StoreSnapshot,
-    /// `store restore [empty]`: replaces the store by its last backup, or by an empty one, as `hactl restore` prepares
-    /// it.
+    /// `store restore [empty]`: replaces the store by its last backup, or by an empty one, as `hactl restore` prepares it.
     StoreRestore { empty: bool },
     /// `store latency DURATION`: sets the latency of etcd.
     StoreLatency { length_ms: Millis },

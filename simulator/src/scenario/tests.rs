@@ -1,5 +1,4 @@
-//! Tests of invalid files: the parser reports all errors together, each with its line, its path and the accepted
-//! values.
+//! Tests of invalid files: the parser reports all errors together, each with its line, its path and the accepted values.
 
 use super::Scenario;
 use std::path::Path;

@@ -217,8 +217,7 @@ impl World {
             return failure(FailureClass::RetryHere, Reason::MoveFailed, "pretended failure to migrate");
         }
         *failed = 0;
-        // An ungated service arrives whenever the target is up, also in a later boot than the one that was to receive
-        // it.
+        // An ungated service arrives whenever the target is up, also in a later boot than the one that was to receive it.
         let ready = !simulated.gated || self.present(target, name) == Some(Doing::Receives);
         if !self.migrates_between(node, target) || !ready || self.present(node, name) != Some(Doing::Runs) {
             return failure(FailureClass::RetryHere, Reason::MoveFailed, "the target cannot be reached");

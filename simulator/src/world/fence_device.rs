@@ -40,8 +40,7 @@ impl World {
         self.tell_controller(controller, generation, Input::FencerDone { id: run.id, outcome });
     }
 
-    /// Cuts or restores a machine's access to its storage; its access to etcd stays, as with a separate storage
-    /// network.
+    /// Cuts or restores a machine's access to its storage; its access to etcd stays, as with a separate storage network.
     fn cut_storage(&mut self, node: &str, cut: bool) {
         let what = if cut { "is cut off its storage by its fence device" } else { "has its storage again" };
         self.log(node, "machine", what);

@@ -94,9 +94,8 @@ impl World {
         self.tell_agent(&node, generation, agent::Input::HoldAnswered { id, candidate, answer });
     }
 
-    /// Records a grant. Once every counted candidate has granted, services on the node may continue until D, counted
-    /// from the time of asking. The candidates that count have a key that is not newer than the newest generation in
-    /// the node's report.
+    /// Records a grant. Once every counted candidate has granted, services on the node may continue until D, counted from the
+    /// time of asking. The candidates that count have a key that is not newer than the newest generation in the node's report.
     fn note_grant(&mut self, question: &Question) {
         let Question { node, generation, id, candidate, asked_at } = question;
         let report: Option<NodeReport> = self.record(&self.keys.node_report(node));

@@ -100,8 +100,7 @@ impl World {
         at(&self.last_heartbeat) < at(&self.last_report) + RELEASED_WITHIN_MS
     }
 
-    /// Returns `true` if an assignment orders the machine to start or receive a service, for which it arms its watchdog
-    /// first.
+    /// Returns `true` if an assignment orders the machine to start or receive a service, for which it arms its watchdog first.
     pub(super) fn is_to_start(&self, node: &str) -> bool {
         let assignments = self.store.list(&self.keys.assignments()).entries;
         assignments.iter().filter_map(|entry| self.seen::<Assignment>(&entry.value)).any(|assignment| {

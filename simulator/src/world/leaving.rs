@@ -18,8 +18,7 @@ const REBOOT_MS: Millis = 15_000;
 const RESTART_MS: Millis = 200;
 
 impl World {
-    /// Begins an orderly shutdown of a machine: the service manager stops the agent first, and everything else waits
-    /// for it.
+    /// Begins an orderly shutdown of a machine: the service manager stops the agent first, and everything else waits for it.
     pub(super) fn shut_down(&mut self, node: &str, leave: Leave) -> Result<(), String> {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) else {
             return Err(format!("{node} is not up"));
@@ -41,8 +40,7 @@ impl World {
         Ok(())
     }
 
-    /// Handles the end of an agent's process: a shutdown that waits for it continues, and a restart starts the next
-    /// process.
+    /// Handles the end of an agent's process: a shutdown that waits for it continues, and a restart starts the next process.
     pub(super) fn agent_has_ended(&mut self, node: &str) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let (boot, ending) = (machine.boot, machine.ending);
@@ -105,8 +103,7 @@ impl World {
         }
     }
 
-    /// Replaces a machine by another one under the same name, which is switched on with an empty disk or a copy of the
-    /// disk.
+    /// Replaces a machine by another one under the same name, which is switched on with an empty disk or a copy of the disk.
     pub(super) fn replace(&mut self, node: &str, clone: bool) {
         let by = if clone { "one with a copy of its disk" } else { "another" };
         self.log(node, "machine", &format!("is switched off and replaced by {by}"));

@@ -85,8 +85,7 @@ pub(crate) struct Machine {
     pub orders: BTreeMap<u64, Order>,
     /// Services that start when the machine boots.
     pub autostart: BTreeMap<String, ServiceDefinition>,
-    /// Services that the boot has started, until the node's epoch opens: before that, the agent cannot have stopped
-    /// them.
+    /// Services that the boot has started, until the node's epoch opens: before that, the agent cannot have stopped them.
     pub by_boot: BTreeSet<String>,
     /// Whether writes to the disk fail.
     pub disk_full: bool,
@@ -149,8 +148,7 @@ pub(crate) struct Watchdog {
     pub dead: bool,
     /// Record that the daemon stores for its next process.
     pub saved: Option<Saved>,
-    /// Whether the device is open: the daemon holds its descriptor or, after the daemon's death, the service manager
-    /// does.
+    /// Whether the device is open: the daemon holds its descriptor or, after the daemon's death, the service manager does.
     pub open: bool,
     /// Whether the device accepts pets.
     pub pets: Pets,

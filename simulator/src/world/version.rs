@@ -1,5 +1,4 @@
-//! The next version of the programs, which reads all values of this version and writes values that this version cannot
-//! read.
+//! The next version of the programs, which reads all values of this version and writes values that this version cannot read.
 //!
 //! A process of the next version is this version's core with translated values. Its records get a field that this
 //! version does not know. Once every reader supports the next version, the process also writes new words. With `words`,

@@ -43,8 +43,7 @@ pub(crate) enum AgentStep {
     Lose(Write),
     /// The agent starts the service under its permit, or prepares to receive it.
     Begin,
-    /// The agent stops the service and gives up every right to start it: on request, at D − Ts, or because its epoch is
-    /// closed.
+    /// The agent stops the service and gives up every right to start it: on request, at D − Ts, or because its epoch is closed.
     Stop,
     /// The agent reports to the daemon that the node is empty: the daemon pets without D.
     Stay,
@@ -103,8 +102,7 @@ pub(crate) enum Fault {
     Crash(NodeId),
     /// A follower becomes the leader.
     LeaderChange(usize),
-    /// A candidate's process is restarted; the leader's process becomes a follower, although its leader key still
-    /// exists.
+    /// A candidate's process is restarted; the leader's process becomes a follower, although its leader key still exists.
     CandidateRestart(usize),
 }
 

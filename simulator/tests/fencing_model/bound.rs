@@ -1,5 +1,4 @@
-//! The connection of the model to the code: W, and the guards of the transactions that the cores commit in simulated
-//! clusters.
+//! The connection of the model to the code: W, and the guards of the transactions that the cores commit in simulated clusters.
 
 use crate::bounds::{Bounds, Device};
 use crate::write::{Change, Key, Proof, Write};

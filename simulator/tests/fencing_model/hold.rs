@@ -90,8 +90,7 @@ pub(crate) fn events(configuration: &Configuration, state: &State, add: &mut imp
     }
 }
 
-/// Returns `true` if a candidate may join: at most one more than at first, in a place whose former candidate no node
-/// asks.
+/// Returns `true` if a candidate may join: at most one more than at first, in a place whose former candidate no node asks.
 fn has_room(configuration: &Configuration, state: &State, candidate: &Candidate) -> bool {
     let present = state.candidates.iter().filter(|candidate| candidate.present).count();
     present <= configuration.candidates && !candidate.known.iter().any(|known| known.asked)
@@ -143,9 +142,8 @@ pub(crate) fn read(candidate: &mut Candidate) {
     }
 }
 
-/// Restarts a candidate's process. Its candidate key stays, with its generation (R9.12, R9.16). The process grants only
-/// after it has read the store, so earlier gaps do not matter. It does not know of a declaration that its predecessor
-/// sent.
+/// Restarts a candidate's process. Its candidate key stays, with its generation (R9.12, R9.16). The process grants only after
+/// it has read the store, so earlier gaps do not matter. It does not know of a declaration that its predecessor sent.
 pub(crate) fn restart(configuration: &Configuration, candidate: &mut Candidate) {
     candidate.silence = [0; NODES];
     read(candidate);

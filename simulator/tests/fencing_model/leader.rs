@@ -166,8 +166,7 @@ fn in_place(configuration: &Configuration, state: &State, on: NodeId, found: &mu
     }
 }
 
-/// Collects the assignments after a migration (FENCING 8): until HandingOver the service is on the source; after it, on
-/// either.
+/// Collects the assignments after a migration (FENCING 8): until HandingOver the service is on the source; after it, on either.
 fn after_migration(
     configuration: &Configuration,
     state: &State,
@@ -202,8 +201,7 @@ fn after_migration(
     if !handed_over || !is_gone(state, from) {
         return;
     }
-    // The source is proven dead, so a target that still waits to receive is ordered to start, which clears the data
-    // received.
+    // The source is proven dead, so a target that still waits to receive is ordered to start, which clears the data received.
     let waits = state.store.is_proven_dead(from) && state.store.answer(target) == Answer::Receiving;
     if (arrived(state, from) || waits) && is_open(state, target) && state.store.is_assigned(target) {
         found(Work::Run(target), rests_on(from) | 1 << target);

@@ -29,8 +29,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, found: &mut Vec<Action>) {
-        // A write that will be refused changes nothing. It arrives immediately, so that it does not multiply the
-        // states.
+        // A write that will be refused changes nothing. It arrives immediately, so that it does not multiply the states.
         if let Some(number) = state.late.iter().position(|late| *late == Some(Late::Refused)) {
             found.push(Action::Arrive(number));
             return;

@@ -64,8 +64,7 @@ pub(crate) enum Service {
     Running,
 }
 
-/// The right that a committed permit gives to the agent. The agent may use it late: a process may pause between any two
-/// steps.
+/// The right that a committed permit gives to the agent. The agent may use it late: a process may pause between any two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Right {
     /// No right.

@@ -1,5 +1,4 @@
-//! Progress: from every state that faults may lead to, steps without further faults lead to a state in which the
-//! service runs.
+//! Progress: from every state that faults may lead to, steps without further faults lead to a state in which the service runs.
 //!
 //! The whole graph is stored and searched backward from the good states. Unlike the checker's own `eventually`, this is
 //! also correct for paths with cycles. The search shows that a path exists, not that it is taken; that follows if every

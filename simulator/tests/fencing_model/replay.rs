@@ -126,8 +126,7 @@ fn closure(model: &Protocol, states: &HashSet<State>) -> HashSet<State> {
     all
 }
 
-/// Returns `true` for unrecorded steps: decisions of an agent, reads of a candidate, and pets that reach the device
-/// late.
+/// Returns `true` for unrecorded steps: decisions of an agent, reads of a candidate, and pets that reach the device late.
 fn is_hidden(state: &State, action: Action) -> bool {
     match action {
         Action::Agent(node, AgentStep::Stop) => state.node(node).service == Service::Absent,
@@ -239,8 +238,7 @@ fn is_that(action: Action, event: Event) -> bool {
     }
 }
 
-/// Returns `true` if two writes are the same, apart from their basis and from whether their action uid is still
-/// assigned.
+/// Returns `true` if two writes are the same, apart from their basis and from whether their action uid is still assigned.
 fn is_same(own: Write, seen: Write) -> bool {
     match (own, seen) {
         (Write::Close { node, .. }, Write::Close { node: other, .. })

@@ -1,9 +1,8 @@
 //! The content of the store: the keys of FENCING 3, 5 and 6, without revisions.
 //!
-//! The model needs no revisions. A late write is refused at the moment when a key that it guards is written
-//! (`network.rs`), which has the effect of `Unchanged`, `Created` and `Absent`. Epochs and action uids are relative:
-//! the model only stores whether one is still current. So a node may be fenced, and a service moved, any number of
-//! times.
+//! The model needs no revisions. A late write is refused at the moment when a key that it guards is written (`network.rs`),
+//! which has the effect of `Unchanged`, `Created` and `Absent`. Epochs and action uids are relative: the model only stores
+//! whether one is still current. So a node may be fenced, and a service moved, any number of times.
 
 /// A machine of the model, 0 or 1.
 pub(crate) type NodeId = u8;

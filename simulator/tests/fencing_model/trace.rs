@@ -255,8 +255,7 @@ impl Translator {
         }
     }
 
-    /// Returns the writes of the model that a transaction makes; writes about fences come before those that follow from
-    /// them.
+    /// Returns the writes of the model that a transaction makes; writes about fences come before those that follow from them.
     fn committed(&mut self, transaction: &Transaction) -> Vec<Event> {
         let mut fences = Vec::new();
         let mut others = Vec::new();

@@ -67,8 +67,7 @@ pub(crate) fn arrive(configuration: &Configuration, state: &mut State, number: u
     }
 }
 
-/// Ends the migration by the driver: the source pauses before the target continues, so there are never two running
-/// copies.
+/// Ends the migration by the driver: the source pauses before the target continues, so there are never two running copies.
 pub(crate) fn cut_over(state: &mut State, from: NodeId) {
     let source = state.node_mut(from);
     source.service = Service::Absent;

@@ -1,5 +1,4 @@
-//! Test of all scenario files: expectations and invariants must hold. Together, the files reach every word of the
-//! vocabulary.
+//! Test of all scenario files: expectations and invariants must hold. Together, the files reach every word of the vocabulary.
 
 mod vocabulary;
 

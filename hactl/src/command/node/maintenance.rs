@@ -161,8 +161,7 @@ async fn until_empty(
     }
 }
 
-/// Returns the controller's suggested actions for a service that stays; empty if the controller does not answer in
-/// time.
+/// Returns the controller's suggested actions for a service that stays; empty if the controller does not answer in time.
 async fn what_helps(session: &Session, service: &str) -> Vec<String> {
     let Ok(client) = session.client() else { return Vec::new() };
     match tokio::time::timeout(HELP_WITHIN, client.explanation(service)).await {

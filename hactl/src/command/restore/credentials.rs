@@ -24,8 +24,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Creates the files in a directory. The client's name is root, which is also the administrator of an etcd with
-    /// users.
+    /// Creates the files in a directory. The client's name is root, which is also the administrator of an etcd with users.
     pub(super) fn create(folder: &Path) -> Result<Credentials, Failure> {
         let failed = |error: rcgen::Error| Failure::refused(format!("no certificate can be made: {error}"));
         let mut authority = CertificateParams::default();

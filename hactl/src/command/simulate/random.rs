@@ -9,8 +9,7 @@ use ha_simulator::random_run::{Campaign, Campaigned, FailedSeed, Seeds, Size};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of failing seeds that are shrunk. Shrinking takes as long as hundreds of seeds, so the others are only
-/// listed.
+/// Number of failing seeds that are shrunk. Shrinking takes as long as hundreds of seeds, so the others are only listed.
 const MOST_SHRUNK: usize = 3;
 /// Largest number of nodes or resources of a random run.
 const MOST: u32 = 1_000;
@@ -104,8 +103,7 @@ fn summary(seeds: Seeds, done: &Campaigned) -> Value {
     })
 }
 
-/// Returns every failing seed as a scenario file, with other output as comments, so that standard output is a valid
-/// file.
+/// Returns every failing seed as a scenario file, with other output as comments, so that standard output is a valid file.
 fn text(session: &Session, done: &Campaigned) -> Result<String, Failure> {
     let terminal = session.terminal();
     let mut text = String::new();

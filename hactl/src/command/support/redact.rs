@@ -61,8 +61,7 @@ fn hide_leaves(value: &mut Value) {
     }
 }
 
-/// Returns a text without secrets: in options such as `--password=x`, in JSON (the last applied object), in XML
-/// attributes.
+/// Returns a text without secrets: in options such as `--password=x`, in JSON (the last applied object), in XML attributes.
 fn cleared(text: &str) -> String {
     if let Some(url) = cleared_url(text) {
         return url;

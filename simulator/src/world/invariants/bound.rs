@@ -15,8 +15,7 @@ use ha_node_agent::watchdog::protocol::State;
 pub(crate) struct Bound {
     /// Whether the boot's epoch is closed and its services are proven stopped.
     pub released: bool,
-    /// Milliseconds from the sending of a heartbeat to the latest reset after D; `None`: the node's report does not say
-    /// armed.
+    /// Milliseconds from the sending of a heartbeat to the latest reset after D; `None`: the node's report does not say armed.
     pub lasts_ms: Option<Millis>,
     /// Virtual time at which the newest applied heartbeat was sent.
     pub proven_at: Millis,
@@ -57,8 +56,7 @@ impl World {
         }
     }
 
-    /// Checks the start of an exclusive service: the node's report must say armed, and its watchdog must follow a
-    /// deadline.
+    /// Checks the start of an exclusive service: the node's report must say armed, and its watchdog must follow a deadline.
     pub(in crate::world) fn check_guarded_start(&mut self, node: &str, name: &str) {
         let Some(machine) = self.machines.get(node) else { return };
         let missing = match machine.watchdog.daemon.status().state {
@@ -103,8 +101,7 @@ impl World {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present
             .filter(|present| present.doing == Doing::Runs && self.is_exclusive(&present.definition.name))
-            // An ungated service may arrive at any time until its source has ended, so the target's release does not
-            // cover it.
+            // An ungated service may arrive at any time until its source has ended, so the target's release does not cover it.
             .filter(|present| {
                 let driver = &present.definition.driver;
                 driver.is_gated() || !driver.can_migrate()
@@ -123,9 +120,8 @@ impl World {
         }
     }
 
-    /// Returns `true` if a service is managed: the leader has taken it on, and it is neither deleted nor Ignored. In
-    /// Error, a service is managed only where it may still run; an operator who starts it elsewhere is responsible for
-    /// it.
+    /// Returns `true` if a service is managed: the leader has taken it on, and it is neither deleted nor Ignored. In Error, a
+    /// service is managed only where it may still run; an operator who starts it elsewhere is responsible for it.
     fn is_guarded(&self, node: &str, name: &str, uid: &str) -> bool {
         let resource: Option<Resource> =
             self.spec_of(Kind::Resource, name).and_then(|value| serde_json::from_value(value).ok());
@@ -140,8 +136,7 @@ impl World {
             .is_some_and(|(state, _)| !matches!(state, ServiceState::Ignored | ServiceState::Queued));
         let left_alone = self.status_of::<ResourceStatus>(Kind::Resource, name).is_some_and(|status| {
             let elsewhere = status.node.as_deref() != Some(node);
-            // When it registered, the node named the service in notStopped: it counts under the epoch that is not open
-            // yet.
+            // When it registered, the node named the service in notStopped: it counts under the epoch that is not open yet.
             let is_told = status.epoch.is_some() && status.epoch == self.closed_epoch(node);
             status.state == ServiceState::Error
                 && (elsewhere || is_told || status.stop_confirmed == Some(true))

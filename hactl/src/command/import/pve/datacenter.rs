@@ -77,8 +77,7 @@ pub(super) fn read(
             }
             "bwlimit" => {
                 let parts = parts(&setting, "default")?;
-                // The limit of migrations has priority over the default limit, regardless of the order and even if it
-                // is 0.
+                // The limit of migrations has priority over the default limit, regardless of the order and even if it is 0.
                 let of = |name: &str| parts.iter().find(|part| part.name == name);
                 if let Some(part) = of("migration").or_else(|| of("default")) {
                     guests.bandwidth_mebibytes = mebibytes(part)?;
@@ -135,8 +134,7 @@ pub(super) fn defaults(text: &str, path: &str, imported: &mut Imported) {
     }
 }
 
-/// Splits a value such as `ha=static,ha-rebalance-on-start=1` into its parts. A part without a name gets the name
-/// `unnamed`.
+/// Splits a value such as `ha=static,ha-rebalance-on-start=1` into its parts. A part without a name gets the name `unnamed`.
 fn parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Problem> {
     let mut parts: Vec<Property> = Vec::new();
     for part in setting.value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -150,8 +148,7 @@ fn parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Problem> {
     Ok(parts)
 }
 
-/// Parses a limit in KiB per second, with an optional fraction. Returns MiB per second, at least 1, or `None` for 0 (no
-/// limit).
+/// Parses a limit in KiB per second, with an optional fraction. Returns MiB per second, at least 1, or `None` for 0 (no limit).
 fn mebibytes(part: &Property) -> Result<Option<u64>, Problem> {
     let expected = || part.expected("KiB a second, 0 for no limit");
     let (whole, fraction) = part.value.split_once('.').unwrap_or((&part.value, ""));

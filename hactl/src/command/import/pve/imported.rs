@@ -71,8 +71,7 @@ impl Imported {
         }
     }
 
-    /// Records the origins of fields below some fields of the last object; the name `max_restart` belongs to
-    /// `maxRestart`.
+    /// Records the origins of fields below some fields of the last object; the name `max_restart` belongs to `maxRestart`.
     pub(super) fn fields(&mut self, above: &[&str], path: &str, properties: &[Property]) {
         for property in properties {
             for above in above {
