@@ -15,7 +15,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Creates clocks that show `start_ms`. Each machine gets a different start, so that comparing two machines' clocks fails.
+    /// Creates clocks that show `start_ms`. Each machine gets another start, so that code that compares two
+    /// machines' clocks fails.
     pub fn new(now: Millis, start_ms: Millis) -> Clock {
         Clock {
             rate_ppm: 1_000_000,

@@ -48,7 +48,7 @@ impl Default for Size {
 
 /// Generates the scenario of a seed, as the content of a scenario file.
 pub fn scenario_of(seed: u64, size: Size) -> Value {
-    // A separate generator from the run's: the shape of the cluster must not influence the run's delays.
+    // A generator separate from the run's: the shape of the cluster must not influence the run's delays.
     let mut random = Random::new(seed ^ 0x5eed_0fac_ade5_0000);
     let cluster = cluster::Cluster::random(&mut random, size);
     let script::Steps { actions: steps, last_ms, broken } =

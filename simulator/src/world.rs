@@ -208,7 +208,7 @@ impl World {
         let timings = Timings::from(&scenario.timing);
         let mut machines = BTreeMap::new();
         for machine in &scenario.nodes {
-            // Clocks start at random times, so that a comparison of two machines' clocks breaks the run.
+            // Clocks start at random times, so that code that compares two machines' clocks fails.
             let clock = Clock::new(0, random.between_ms(1_000, 1_000_000_000));
             machines.insert(
                 machine.name.clone(),

@@ -1,4 +1,4 @@
-//! Check whether some node could run a service now, without the scheduler: from the objects and the running services.
+//! The check whether some node could run a service now, without the scheduler: from the objects and the running services.
 
 use crate::world::World;
 use ha_api_types::kind::Kind;

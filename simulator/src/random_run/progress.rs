@@ -1,4 +1,5 @@
-//! The progress check: after the faults, every desired service that can run runs, and every other one states a reason.
+//! The progress check: after the faults, every desired service with an eligible node runs, and every other one
+//! states a reason.
 
 use crate::world::World;
 use ha_api_types::kind::Kind;

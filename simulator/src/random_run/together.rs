@@ -1,4 +1,4 @@
-//! Check of services that a strict rule keeps together, without the scheduler: the sets, and whether one node could run them.
+//! The check of services that a strict rule keeps together, without the scheduler: the sets, and whether one node could run them.
 
 use super::progress::stop_fails;
 use crate::world::World;

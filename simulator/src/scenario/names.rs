@@ -1,4 +1,4 @@
-//! Check of references: every node, resource and text that a scenario refers to must be defined.
+//! The check of references: every node, resource and text that a scenario refers to must be defined.
 
 use super::reader::{Reader, one_of};
 use super::step::{Doing, Moment};

@@ -216,7 +216,7 @@ fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     wants_permit(state, node) && outdated && allowed && !state.is_late(Write::Leave(node))
 }
 
-/// Returns the report Stopped, Failed or HandedOver: only when nothing is left, which ends the right to start.
+/// Returns the report Stopped, Failed or HandedOver, which ends the right to start; `None` while a copy is left.
 fn stopped(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     // The action uid alone counts: a node that registered again also answers for the action of its former epoch.
     let named = state.store.assignment.work.names(node);
@@ -307,7 +307,7 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeI
     }
 }
 
-/// Applies the effect that sending a write has immediately, regardless of the outcome: an action that is answered with
+/// Applies the immediate effect of sending a write, regardless of the outcome: an action that is answered with
 /// Stopped or Failed is not begun afterward.
 fn decided(configuration: &Configuration, machine: &mut Node, names: bool, write: Write) {
     match write {

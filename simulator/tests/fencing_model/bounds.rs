@@ -7,7 +7,7 @@ pub(crate) enum Device {
     Sliding,
     /// Fixed timeout, descriptor retained.
     Fixed,
-    /// Descriptor not retained when its holder dies, with a fixed timeout, which is worse than a sliding one.
+    /// Descriptor not retained after its holder's death. Assumes a fixed timeout, which is worse than a sliding one.
     NotRetained,
 }
 

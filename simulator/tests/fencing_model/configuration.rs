@@ -56,8 +56,8 @@ pub(crate) struct Configuration {
     /// Whether agents and daemons act in time, so that no machine may ever be reset. Otherwise every process may pause
     /// for any time between two steps.
     pub(crate) timely: bool,
-    /// Whether states that differ only in the names of the two nodes count as one. Off for counterexamples, in which a
-    /// node would otherwise change its name.
+    /// Whether states that differ only in the names of the two nodes count as one. `false` for counterexamples, in
+    /// which a node would otherwise change its name.
     pub(crate) symmetric: bool,
     /// Rule that is removed; `None`: the whole protocol.
     pub(crate) mutation: Option<Mutation>,

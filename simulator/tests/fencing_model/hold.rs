@@ -1,7 +1,7 @@
 //! Hold (FENCING 9): a node that cannot commit asks every controller candidate not to declare it dead.
 //!
 //! No step in the model has a deadline, so an outage needs no state of its own: a process that does not commit may be
-//! unable to. An agent may ask at any time. A candidate may lose etcd at any moment, grant, and regain etcd. Only the
+//! unable to commit. An agent may ask at any time. A candidate may lose etcd at any moment, grant, and regain etcd. Only the
 //! writes that a candidate has not read meanwhile are part of its state.
 
 use crate::agent;

@@ -137,7 +137,7 @@ pub(crate) fn assert_progresses(configuration: Configuration) -> Found {
     found
 }
 
-/// Returns `true` if the promise applies to a state: one machine is on; machines that are off stay off.
+/// Returns `true` if the promise applies to a state: at least one machine is on. Machines that are off stay off.
 fn has_a_machine(state: &State) -> bool {
     state.nodes.iter().any(crate::node::Node::is_on)
 }

@@ -19,8 +19,8 @@ pub(crate) const TICK_MS: Millis = 250;
 
 /// Returns the times of a trace in ticks. Two moments at a distance of x ticks are separated by ⌊x⌋ or ⌊x⌋ + 1
 /// boundaries of ticks. So events **until** a time are no later in the model, and waits **for** a time last at least
-/// its integer part. Th and Ts are exact; the model's W is the integer part of the code's W. The rest of W for the
-/// watchdog must still cover the longest time of the trace's device.
+/// its integer part. Th and Ts are exact; the model's W is the integer part of the code's W. The part of W
+/// that remains for the watchdog must still cover the longest time that its device takes.
 pub(crate) fn bounds(trace: &Trace) -> Bounds {
     let ticks = |ms: Millis| i8::try_from(ms / TICK_MS).expect("a time of the model");
     let timings = &trace.timings;

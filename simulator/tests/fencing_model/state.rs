@@ -51,7 +51,7 @@ pub(crate) struct State {
     pub(crate) nodes: [Node; NODES],
     /// Candidates, the leader first.
     pub(crate) candidates: [Candidate; CANDIDATES],
-    /// Whether the first candidate is the leader. Not from the restart of the leader's process until an election.
+    /// Whether the first candidate is the leader; `false` from the restart of the leader's process until an election.
     pub(crate) led: bool,
     /// Late writes, in no particular order.
     pub(crate) late: [Option<Late>; LATE],

@@ -1,4 +1,4 @@
-//! Check that some scenario reaches every word of the vocabulary: a word that no scenario reaches is untested.
+//! The check that some scenario reaches every word of the vocabulary: a word that no scenario reaches is untested.
 
 use ha_api_types::reason::Reason;
 use ha_simulator::vocabulary::{Vocabulary, Word};

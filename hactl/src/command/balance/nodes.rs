@@ -62,7 +62,7 @@ const COLUMNS: [Column; 21] = [
 ];
 
 /// Returns one line per node: `-` if it is offline, `*` if it fails N+1. `fields` names columns, separated by commas.
-/// All columns are shown if it is empty or begins with a plus sign.
+/// An empty `fields`, or one that begins with a plus sign, selects all columns.
 pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot], fields: &str) -> String {
     let named: Vec<&str> = fields.split(',').filter(|name| !name.is_empty()).collect();
     let all = named.is_empty() || fields.starts_with('+');

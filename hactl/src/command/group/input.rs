@@ -88,7 +88,7 @@ impl Input {
 }
 
 impl Read {
-    /// Removes limits by unknown capacities of live nodes. The cluster model otherwise sets them just large enough for
+    /// Removes the limits of unknown capacities of live nodes. The cluster model otherwise sets them just large enough for
     /// the running services.
     pub(crate) fn open_unknown(mut self) -> Read {
         const MUCH: i64 = 1 << 36;

@@ -300,7 +300,8 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns `true` if the user of ha-controller's unit can read a key. For a missing key, another step asks.
+/// Returns `true` if the user of ha-controller's unit can read a key. Also returns `true` for a missing
+/// key, which another step mentions.
 fn controller_may_read(key: &Path) -> bool {
     let Ok(metadata) = std::fs::metadata(key) else { return true };
     let group = Group::from_name(CONTROLLER_GROUP).ok().flatten().map(|group| group.gid);
