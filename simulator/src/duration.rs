@@ -11,7 +11,7 @@ pub struct Duration(pub Millis);
 impl Duration {
     /// Parses a duration of one or several units (`1h30m`).
     ///
-    /// Errors: the accepted forms.
+    /// Errors: the text is not a duration. The message names the accepted forms.
     pub fn parse(text: &str) -> Result<Duration, String> {
         let wrong =
             || format!("{text:?} is not a duration: write 500ms, 37s, 10m, 2h, 1h30m or a number of seconds");

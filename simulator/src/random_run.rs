@@ -73,14 +73,14 @@ pub fn scenario_of(seed: u64, size: Size) -> Value {
 
 /// Runs a seed. `World::is_good` returns whether the invariants held and the cluster recovered.
 ///
-/// Errors: the defect of the generated scenario, which is a defect of the generator.
+/// Errors: the generated scenario is invalid, which is a defect of the generator.
 pub fn run_seed(seed: u64, size: Size) -> Result<World, String> {
     run_value(&scenario_of(seed, size))
 }
 
 /// Runs a generated scenario, or the rest of one after shrinking.
 ///
-/// Errors: the defect of the scenario.
+/// Errors: the scenario is invalid.
 pub fn run_value(scenario: &Value) -> Result<World, String> {
     let text = serde_yaml::to_string(scenario).map_err(|error| error.to_string())?;
     let mut world = World::new(Scenario::parse("a random run", &text, Path::new("."))?)?;

@@ -202,7 +202,7 @@ pub struct World {
 impl World {
     /// Creates the world of a scenario at time 0.
     ///
-    /// Errors: the defect of the scenario.
+    /// Errors: the scenario is invalid.
     pub fn new(scenario: Scenario) -> Result<World, String> {
         let mut random = Random::new(scenario.seed);
         let timings = Timings::from(&scenario.timing);

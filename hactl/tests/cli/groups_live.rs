@@ -63,7 +63,7 @@ fn a_group_is_emptied_and_loads_are_evened() {
     hactl(&server, &["group", "balance", "--apply"]).shows(0, &["(west, node3)", "deviation "]);
     let moved = ["a", "b", "c", "d"].iter().filter(|name| facts.place(name) == "node3").count();
     assert!((1..4).contains(&moved), "{moved}");
-    // CPUs, not thousandths of CPUs.
+    // The output must count CPUs, not thousandths of CPUs.
     hactl(&server, &["group", "compress", "-o", "json"]).shows(0, &["\"vcpus\": 30.5"]);
     hactl(&server, &["group", "compress", "--apply"]).shows(0, &["Group east is emptied"]);
     assert!(["a", "b", "c", "d"].iter().all(|name| facts.place(name) == "node3"));

@@ -21,7 +21,7 @@ pub struct Seeds {
 impl Seeds {
     /// Parses `0..1000` or `7`.
     ///
-    /// Errors: the accepted forms.
+    /// Errors: the text is not a range. The message names the accepted forms.
     pub fn parse(text: &str) -> Result<Seeds, String> {
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let range = match text.split_once("..") {

@@ -136,7 +136,7 @@ impl Script<'_> {
         let back = self.around_closing(at);
         if self.random.chance(0.3) {
             self.at(at, format!("power {node} off"));
-            // The boot takes this time.
+            // A boot takes 5 s, so the power returns earlier.
             let on = back.saturating_sub(5_000).max(at + 1);
             self.at(on, format!("power {node} on"));
         } else {

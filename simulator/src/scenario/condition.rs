@@ -79,7 +79,7 @@ pub(super) fn service_state(word: &str) -> Result<ServiceState, String> {
 impl Condition {
     /// Parses a condition.
     ///
-    /// Errors: the defect and the accepted forms.
+    /// Errors: the text is not a condition. The message names the defect and the accepted forms.
     pub fn parse(text: &str) -> Result<Condition, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let about = |problem: String| format!("{text:?}: {problem}");

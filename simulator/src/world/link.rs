@@ -210,7 +210,7 @@ impl World {
                 Answer::Entries(entries, self.store.revision())
             }
             Request::Grant(ttl_seconds) => {
-                // etcd grants no lease either when it has no space left.
+                // Without space, etcd grants no lease either.
                 if self.store.is_full() {
                     return Answer::NoLease;
                 }

@@ -19,7 +19,7 @@ pub(crate) struct Configuration {
     pub(crate) starts_running: bool,
     /// Number of controller candidates, 1 to 3.
     pub(crate) candidates: usize,
-    /// Whether a candidate's process may be restarted, after which it observes from the beginning.
+    /// Whether a candidate's process may be restarted, after which its observations start again.
     pub(crate) candidate_restarts: bool,
     /// Whether new candidates may join.
     pub(crate) candidate_joins: bool,

@@ -18,7 +18,7 @@ pub(crate) fn touch(configuration: &Configuration, state: &mut State, key: Key) 
     }
 }
 
-/// Makes a write late, if there is room.
+/// Adds a write to the late ones, if there is room.
 pub(crate) fn lose(state: &mut State, write: Write) {
     if let Some(slot) = state.late.iter_mut().find(|slot| slot.is_none()) {
         *slot = Some(Late::Waiting(write));

@@ -138,7 +138,7 @@ fn contents(path: &Path) -> Result<String, Failure> {
 }
 
 impl Planned {
-    /// Searches a plan for a group.
+    /// Searches for a plan of a group.
     pub(crate) fn new(source: &Source, options: &Options, group: usize, clock: Clock<'_>) -> Planned {
         let problem = Problem::new(&source.cluster, group, &options.settings(&source.drained));
         let plan = search(&problem, &options.goal(), clock);

@@ -75,7 +75,7 @@ fn forms() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
 impl Action {
     /// Parses an action.
     ///
-    /// Errors: the defect and the accepted forms.
+    /// Errors: the text is not an action. The message names the defect and the accepted forms.
     pub fn parse(text: &str) -> Result<Action, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let read = match words.first().copied() {
