@@ -1,4 +1,4 @@
-//! The command line: global flags and commands.
+//! The command line of hactl: global flags and the command.
 
 use crate::command::Command;
 use crate::config::ConnectionFlags;
@@ -54,7 +54,7 @@ mod tests {
     use clap::CommandFactory;
     use ha_api_types::reason::Reason;
 
-    /// The words after `hactl` that are not those of a command.
+    /// Asserts that every word after `hactl` in a text is a known command or subcommand.
     fn check(text: &str) {
         for words in text.split("hactl ").skip(1) {
             let mut place = Arguments::command();

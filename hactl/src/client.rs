@@ -1,4 +1,4 @@
-//! The API's client: typed requests over one connection description, with failover to the next controller.
+//! The API client: typed requests to the cluster, with failover to the next controller.
 
 mod answer;
 mod transport;
@@ -18,21 +18,21 @@ use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Whether a write is carried out.
+/// Whether a write takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Commitment {
-    /// Written.
+    /// The server writes the change.
     Real,
-    /// All admission runs on the server, nothing is written.
+    /// The server runs all admission and writes nothing.
     DryRun,
 }
 
 /// A collection of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Collection {
-    /// The objects of one of our kinds.
+    /// Objects of one of the project's kinds.
     Kind(Kind),
-    /// What happened: core/v1 Events.
+    /// Events, in core/v1.
     Events,
 }
 
@@ -46,17 +46,17 @@ impl Collection {
     }
 }
 
-/// A list and the revision it was read at.
+/// A list of objects, with the revision at which it was read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct List {
-    /// The objects, in the server's order.
+    /// Objects in the server's order.
     pub(crate) items: Vec<Value>,
-    /// `metadata.resourceVersion`.
+    /// `metadata.resourceVersion` of the list.
     pub(crate) resource_version: String,
 }
 
 impl Client {
-    /// One object; `None` when it does not exist.
+    /// Returns an object; `None` if it does not exist.
     pub(crate) async fn get(&self, kind: Kind, name: &str) -> Result<Option<Value>, ApiError> {
         match self.call(&Call::new(Method::GET, object_path(kind, name))).await {
             Ok(object) => Ok(Some(object)),
@@ -65,7 +65,7 @@ impl Client {
         }
     }
 
-    /// One object that must exist and have the type that was typed.
+    /// Returns the object of a target, which must exist and have the type that the user typed.
     pub(crate) async fn target(&self, target: &Target) -> Result<Value, Failure> {
         let Some(object) = self.get(target.kind, &target.name.name).await? else {
             return Err(self.missing(target).await);
@@ -76,18 +76,18 @@ impl Client {
         Ok(object)
     }
 
-    /// One node, which must exist.
+    /// Returns a node, which must exist.
     pub(crate) async fn node(&self, target: &Target) -> Result<Node, Failure> {
         read(self.target(target).await?)
     }
 
-    /// All nodes, in the server's order.
+    /// Returns all nodes in the server's order.
     pub(crate) async fn nodes(&self) -> Result<Vec<Node>, Failure> {
         let list = self.list(Collection::Kind(Kind::Node), &[]).await?;
         list.items.into_iter().map(read).collect()
     }
 
-    /// All objects of a collection that match the selectors.
+    /// Returns all objects of a collection that match the selectors.
     pub(crate) async fn list(
         &self,
         collection: Collection,
@@ -115,7 +115,7 @@ impl Client {
             }
         }
         if let Collection::Kind(kind) = collection {
-            // Items of a list may come without their type; every object that we hand on has one.
+            // Items of a list may lack apiVersion and kind; later code relies on both.
             for item in &mut list.items {
                 if let Some(item) = item.as_object_mut() {
                     item.entry("apiVersion").or_insert_with(|| ha_api_types::kind::API_VERSION.into());
@@ -126,7 +126,6 @@ impl Client {
         Ok(list)
     }
 
-    /// Creates an object.
     pub(crate) async fn create(
         &self,
         kind: Kind,
@@ -149,7 +148,7 @@ impl Client {
         self.call(&write(call, "application/merge-patch+json", patch, commitment)).await
     }
 
-    /// Replaces an object; its resourceVersion guards against lost changes.
+    /// Replaces an object, guarded by its resourceVersion.
     pub(crate) async fn replace(
         &self,
         kind: Kind,
@@ -160,7 +159,7 @@ impl Client {
         self.call(&write(call, "application/json", object, commitment)).await
     }
 
-    /// Deletes an object, the one with this uid only when one is given. `false` when it was not there.
+    /// Deletes an object, or only the object with this uid if one is given. Returns `false` if it did not exist.
     pub(crate) async fn delete(
         &self,
         kind: Kind,
@@ -183,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Deletes the key of a controller that is gone. `false` when it was not there.
+    /// Deletes the key of a controller. Returns `false` if it did not exist.
     pub(crate) async fn delete_controller(&self, id: &str, commitment: Commitment) -> Result<bool, ApiError> {
         let mut call = Call::new(Method::DELETE, ours_path(&["controllers", id]));
         if commitment == Commitment::DryRun {
@@ -196,27 +195,27 @@ impl Client {
         }
     }
 
-    /// The cluster on one screen.
+    /// Returns the overview of the cluster.
     pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["status"]))).await
     }
 
-    /// The facts that placement goes by.
+    /// Returns the facts on which placement decisions are based.
     pub(crate) async fn placement(&self) -> Result<View, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["placement"]))).await
     }
 
-    /// What nodes and services use.
+    /// Returns the usage of nodes and services.
     pub(crate) async fn usage(&self) -> Result<UsageOverview, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["usage"]))).await
     }
 
-    /// Why a service is where it is.
+    /// Returns the explanation why a service runs on its node, or why it does not run.
     pub(crate) async fn explanation(&self, name: &str) -> Result<Explanation, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["resources", name, "explain"]))).await
     }
 
-    /// Whether services would find a place if nodes failed; `proof`: also where.
+    /// Returns the result of the failover capacity (N+1) check. `proof`: also the nodes to which services would move.
     pub(crate) async fn reservation(
         &self,
         failures: u32,
@@ -230,21 +229,21 @@ impl Client {
         self.ours(&call).await
     }
 
-    /// What a change would do.
+    /// Returns the effects that a change would have.
     pub(crate) async fn plan(&self, request: &PlanRequest) -> Result<Plan, Failure> {
         let body = serde_json::to_value(request).map_err(|error| Failure::refused(error.to_string()))?;
         self.ours(&Call::new(Method::POST, ours_path(&["plan"])).body("application/json", &body).harmless())
             .await
     }
 
-    /// What the server says about itself.
+    /// Returns the server's version.
     pub(crate) async fn server_version(&self) -> Result<Value, ApiError> {
         self.call(&Call::new(Method::GET, vec!["version".to_owned()])).await
     }
 
     async fn ours<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Failure> {
         let value = self.call(call).await.map_err(|error| {
-            // Names of objects were looked up before, so it is the path that is unknown.
+            // The object names were checked before, so the path is unknown to the server.
             if error.is_status(404) {
                 Failure::refused(format!("this controller does not know {}", call.describe()))
                     .help("hactl and the controllers may have different versions: hactl version")
@@ -258,7 +257,7 @@ impl Client {
         })
     }
 
-    /// Says that an object does not exist, with the nearest name that does.
+    /// Returns the error that an object does not exist, with the most similar existing name.
     async fn missing(&self, target: &Target) -> Failure {
         let failure = Failure::refused(format!("{} does not exist", target.shown()));
         let names =
@@ -276,10 +275,10 @@ impl From<ApiError> for Failure {
     }
 }
 
-/// An object as its type.
+/// Parses an object into its type.
 ///
 /// # Errors
-/// When the server's objects are of another shape than ours.
+/// Fails if the server's object has another shape than the type.
 pub(crate) fn read<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {
     serde_json::from_value(object)
         .map_err(|error| Failure::refused(format!("the answer cannot be read: {error}")))
@@ -304,7 +303,7 @@ fn write(call: Call, content_type: &'static str, body: &Value, commitment: Commi
     }
 }
 
-/// The exit status for a Status error's code.
+/// Returns the exit status for the code of a Status error.
 fn exit_of(code: u16) -> Exit {
     match code {
         401 | 403 => Exit::NotPermitted,

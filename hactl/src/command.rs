@@ -1,4 +1,4 @@
-//! The commands, one module each.
+//! The commands of hactl, one module each.
 
 mod allocate;
 mod apply;
@@ -136,7 +136,6 @@ pub(crate) enum Command {
     Generate(completion::Generate),
 }
 
-/// Runs a command.
 pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
     match command {
         Command::Status(status) => status.run(session).await,
@@ -185,12 +184,12 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
     }
 }
 
-/// A resource by `name`, `type:name` or `resource/name`, for commands that take nothing else.
+/// Parses a resource given as `name`, `type:name` or `resource/name`, for commands that accept only resources.
 fn resource(text: &str) -> Result<Target, Failure> {
     of_kind(Kind::Resource, text, "write NAME or TYPE:NAME, as web or vm:100")
 }
 
-/// A node by `name` or `node/name`, for commands that take nothing else.
+/// Parses a node given as `name` or `node/name`, for commands that accept only nodes.
 fn node(text: &str) -> Result<Target, Failure> {
     let text = if text.contains('/') { text.to_owned() } else { format!("node/{text}") };
     of_kind(Kind::Node, &text, "write the node's NAME")

@@ -1,4 +1,4 @@
-//! Where the controllers are and how to reach them: contexts from files, overridden by the environment and by flags.
+//! Connection settings: contexts from files, overridden by the environment and by flags.
 
 mod file;
 
@@ -11,10 +11,10 @@ use reqwest::Url;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The configuration for all users of a machine.
+/// Configuration file for all users of a machine.
 pub(crate) const SYSTEM_FILE: &str = "/etc/hactl/config.yaml";
 
-/// The controller that is asked when none is known: the one on this machine, where it listens by default.
+/// Default server: the controller on this machine, at its default address.
 pub(crate) const LOCAL_SERVER: &str = "http://127.0.0.1:7443";
 
 /// Flags that say which cluster is meant.
@@ -41,24 +41,24 @@ pub(crate) struct ConnectionFlags {
     pub(crate) request_timeout: Duration,
 }
 
-/// How to reach one cluster, fully decided.
+/// The resolved connection to one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Connection {
-    /// The controllers, in the order of preference; at least one.
+    /// URLs of the controllers in order of preference; at least one.
     pub(crate) servers: Vec<Url>,
-    /// Certificate authority, if not the system's.
+    /// Certificate authority; `None`: the system's authorities.
     pub(crate) certificate_authority: Option<PathBuf>,
-    /// Certificate and key of the user.
+    /// Certificate and key of the user; `None`: no client certificate.
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
-    /// How long one request may take.
+    /// Timeout of one request, over all controllers.
     pub(crate) request_timeout: Duration,
 }
 
 impl ConnectionFlags {
-    /// Flags and environment first, then the chosen or current context.
+    /// Resolves the connection: flags and environment have priority over the chosen or current context.
     ///
     /// # Errors
-    /// When no server is known, a URL is wrong, or a file cannot be read: each says where to put it right.
+    /// Fails if no server is known, a URL is invalid, or a file cannot be read. Each error states how to correct it.
     pub(crate) fn resolve(&self) -> Result<Connection, Failure> {
         let context = if self.server.is_empty() || self.context.is_some() {
             chosen_context(self.context.as_deref())?
@@ -103,7 +103,7 @@ fn chosen_context(name: Option<&str>) -> Result<Context, Failure> {
         None => files.iter().find_map(|(_, file)| file.current_context.clone()),
     };
     let Some(chosen) = chosen else {
-        // One context that is the only one needs no choice.
+        // The only context needs no choice.
         let mut all = files.into_iter().flat_map(|(_, file)| file.contexts);
         return Ok(match (all.next(), all.next()) {
             (Some(only), None) => only,
@@ -130,7 +130,7 @@ fn chosen_context(name: Option<&str>) -> Result<Context, Failure> {
     }))
 }
 
-/// The configuration files that exist, the user's first; their paths are made absolute.
+/// Returns the existing configuration files, the user's first, with absolute paths.
 pub(crate) fn files() -> Result<Vec<(PathBuf, ConfigFile)>, Failure> {
     let mut found = Vec::new();
     for path in [user_file(), Some(PathBuf::from(SYSTEM_FILE))].into_iter().flatten() {
@@ -153,7 +153,7 @@ fn server_url(text: &str) -> Result<Url, Failure> {
     }
 }
 
-/// A path relative to a configuration file's folder.
+/// Returns a path relative to the directory of a configuration file.
 fn relative_to(file: &Path, path: &Path) -> PathBuf {
     match file.parent() {
         Some(folder) if path.is_relative() => folder.join(path),

@@ -1,8 +1,8 @@
-//! Lengths of time as people write them: `37s`, `10m`, `2h`, `500ms`; plain numbers are seconds.
+//! Durations as users write them: `37s`, `10m`, `2h`, `500ms`. A plain number means seconds.
 
 use std::time::Duration;
 
-/// Reads a length of time; several units may follow each other (`1h30m`).
+/// Parses a duration of one or several units (`1h30m`).
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong =
         || format!("{text:?} is not a length of time; write 500ms, 37s, 10m, 1h30m or a number of seconds");
@@ -35,7 +35,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(total)
 }
 
-/// A length of time for a table: the two largest units at most, as `5d`, `3h12m`, `45s`.
+/// Returns a duration for a table with at most two units: `5d`, `3h12m`, `45s`.
 pub(crate) fn short(seconds: i64) -> String {
     let seconds = seconds.max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);

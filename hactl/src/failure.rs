@@ -1,26 +1,26 @@
-//! How a command ends: its exit status, and a failure that says what, where and what to do.
+//! The result of a command: its exit status, or a failure with its cause, its place and a hint.
 
 use std::process::ExitCode;
 
-/// Exit statuses, fixed and documented in docs/hactl.md.
+/// Exit statuses, which are fixed and documented in docs/hactl.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     /// Done, healthy, no difference.
     Done,
     /// Refused, failed, degraded, differs.
     Refused,
-    /// Usage or bad input; for `status`: something wanted does not run, or there is no leader.
+    /// Usage error or bad input. For `status`: a desired service does not run, or there is no leader.
     Usage,
-    /// No controller, or no store behind it, can be reached.
+    /// No controller is reachable, or etcd is unreachable for the controller.
     Unreachable,
     /// Not permitted.
     NotPermitted,
-    /// `--wait` or `--timeout` ran out.
+    /// The time of `--wait` or `--timeout` has passed.
     TimedOut,
 }
 
 impl Exit {
-    /// The number that the shell sees.
+    /// Returns the number of the exit status.
     pub(crate) fn number(self) -> u8 {
         match self {
             Exit::Done => 0,
@@ -39,48 +39,48 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command failed, for a person.
+/// The failure of a command, as shown to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The exit status.
+    /// Exit status of the command.
     pub(crate) exit: Exit,
-    /// What failed and where; may have several lines. Lower case, no full stop.
+    /// Cause and place of the failure, in one or several lines. Lower case, no full stop.
     pub(crate) message: String,
-    /// What to do; empty when the message says it all.
+    /// Suggested action; empty if the message needs none.
     pub(crate) help: String,
 }
 
-/// What a command gives back.
+/// Result of a command.
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 impl Failure {
-    /// Any failure.
+    /// Creates a failure without a hint.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
         Failure { exit, message: message.into(), help: String::new() }
     }
 
-    /// Refused or failed.
+    /// Creates a failure of a refused or failed request.
     pub(crate) fn refused(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Refused, message)
     }
 
-    /// Wrong usage or bad input.
+    /// Creates a failure of wrong usage or bad input.
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Usage, message)
     }
 
-    /// Time ran out.
+    /// Creates a failure of a timeout.
     pub(crate) fn timed_out(message: impl Into<String>) -> Failure {
         Failure::new(Exit::TimedOut, message)
     }
 
-    /// Says where it happened.
+    /// Adds the place of the failure in front of the message.
     pub(crate) fn at(mut self, place: &str) -> Failure {
         self.message = format!("{place}: {}", self.message);
         self
     }
 
-    /// Adds what to do.
+    /// Adds a hint.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Failure {
         self.help = help.into();
         self

@@ -1,4 +1,4 @@
-//! `hactl`: the command line, a client of the API.
+//! The command line `hactl`, a client of the API.
 
 #![allow(
     clippy::format_push_string,
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Nothing sensible can be done when nobody reads the help.
+            // The help cannot be printed, and there is no other way to report that.
             let _ = error.print();
             let asked_for = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
             return if asked_for { Exit::Done.into() } else { Exit::Usage.into() };

@@ -1,4 +1,4 @@
-//! Objects from files: every document of every file is read and checked before anything is done with the first.
+//! Objects from files: every document of every file is parsed and validated before the first one is used.
 
 mod source;
 
@@ -21,39 +21,36 @@ pub(crate) struct FileFlags {
     pub(crate) recursive: bool,
 }
 
-/// One object and where it was written.
+/// An object with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// Its kind.
     pub(crate) kind: Kind,
-    /// Its name.
     pub(crate) name: String,
-    /// The object.
     pub(crate) object: Value,
-    /// `file:line` of its beginning.
+    /// Origin of the object's first line as `file:line`.
     pub(crate) place: String,
 }
 
 impl Entry {
-    /// As shown: `resource/web`.
+    /// Returns the object's name for messages: `resource/web`.
     pub(crate) fn shown(&self) -> String {
         format!("{}/{}", self.kind.singular(), self.name)
     }
 }
 
-/// How much of an object must be there.
+/// Required completeness of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// All of it, valid.
+    /// The whole object, valid.
     Whole,
-    /// Kind and name are enough.
+    /// Kind and name only.
     Identity,
 }
 
-/// Reads and checks all objects, in the order in which they should be applied.
+/// Parses and validates all objects, in the order in which they must be applied.
 ///
 /// # Errors
-/// All problems of all files at once, each as `file:line: field: problem`.
+/// Fails with all problems of all files, each as `file:line: field: problem`.
 pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure> {
     if flags.files.is_empty() {
         return Err(Failure::usage("which objects?").help("give -f FILE, -f DIR or -f - (standard input)"));
@@ -76,7 +73,7 @@ pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure>
     Ok(entries)
 }
 
-/// Whether a warning says no more than that something is not there which these objects bring.
+/// Returns `true` if a warning only reports a missing object that one of these entries creates.
 pub(crate) fn brings(entries: &[Entry], warning: &str) -> bool {
     entries.iter().any(|entry| {
         let missing = names::missing(entry.kind, &entry.name);
@@ -84,7 +81,7 @@ pub(crate) fn brings(entries: &[Entry], warning: &str) -> bool {
     })
 }
 
-/// Reads and checks the objects of one text; what is wrong is added to `problems`.
+/// Parses and validates the objects of one text; problems are added to `problems`.
 pub(crate) fn read(
     source: &str,
     text: &str,
@@ -118,7 +115,7 @@ pub(crate) fn read(
     }
 }
 
-/// Where an object stands.
+/// The origin of an object in a text.
 struct Place<'a> {
     source: &'a str,
     lines: &'a Lines,
@@ -178,7 +175,7 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
                 .chain(&validation::problems(kind, &value))
                 .filter(|problem| known(&problem.path))
             {
-                // The path is said already.
+                // The line already begins with the path.
                 let message = problem.message.replacen(&format!(" \"{}\"", problem.path), "", 1);
                 wrong(&problem.path, message);
             }
@@ -198,7 +195,7 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
     Some(Entry { kind, name, object: value, place: place.of("") })
 }
 
-/// Files made with `hactl get -o yaml` carry what only the API and the leader write: that is left out.
+/// Removes the fields that only the API and the leader write, as in files from `hactl get -o yaml`.
 pub(crate) fn own_fields_only(value: &mut Value) {
     if let Some(object) = value.as_object_mut() {
         object.remove("status");
@@ -218,7 +215,7 @@ pub(crate) fn own_fields_only(value: &mut Value) {
     }
 }
 
-/// `nodes: {node1:}` means priority 0; in a merge patch the null would remove the node instead.
+/// Replaces the empty priority in `nodes: {node1:}` by 0; in a merge patch, null would remove the node.
 fn explicit_priorities(value: &mut Value) {
     for path in ["/spec/nodes", "/spec/nodeAffinity/nodes"] {
         for priority in value

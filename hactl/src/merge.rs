@@ -1,19 +1,19 @@
-//! What to send so that an object becomes what a file says, without touching what others set: the three-way merge.
+//! Three-way merge: the patch that makes an object match a file, without changes to fields of other writers.
 
 use serde_json::{Map, Value};
 
-/// Where the last applied form is kept. The name is kubectl's, so that either tool can go on where the other left off.
+/// Annotation with the last applied form of an object. The name is kubectl's, so that both tools can be used alternately.
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Removes the applied form from an object.
+/// Removes the last applied form from an object.
 pub(crate) fn forget_last_applied(object: &mut Value) {
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(LAST_APPLIED);
     }
 }
 
-/// The object with its own applied form in the annotation, spelled as kubectl spells it, so that neither tool takes the
-/// other's spelling for a change.
+/// Adds the object's own form as the annotation, in kubectl's spelling, so that neither tool takes the other's spelling
+/// for a change.
 pub(crate) fn with_last_applied(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
@@ -29,7 +29,7 @@ pub(crate) fn with_last_applied(object: &Value) -> Value {
     object
 }
 
-/// The same value with all fields in the order of their names.
+/// Returns the value with all fields sorted by name.
 pub(crate) fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -42,17 +42,17 @@ pub(crate) fn sorted(value: &Value) -> Value {
     }
 }
 
-/// The form that was applied last, if the live object remembers one.
+/// Returns the last applied form of a live object; `None` if it has none.
 pub(crate) fn last_applied(live: &Value) -> Option<Value> {
     let text = live.pointer("/metadata/annotations")?.get(LAST_APPLIED)?.as_str()?;
     serde_json::from_str(text).ok()
 }
 
-/// The merge patch (RFC 7396) that brings `live` to `wanted`: what is wanted and different is set, and what was applied
-/// last but is no longer wanted is removed. What only others set stays. An empty map: nothing to do.
+/// Returns the merge patch (RFC 7396) from `live` to `wanted`. The patch sets changed fields, and removes fields that
+/// were applied last and are no longer wanted. Fields that only other writers set stay. An empty map means no change.
 pub(crate) fn patch(last: Option<&Value>, wanted: &Value, live: &Value) -> Value {
     let mut wanted = wanted.clone();
-    // Labels and annotations belong to many: without any of ours, the others' still stay.
+    // Other writers also own labels and annotations, so theirs must stay even if the file has none.
     for map in ["labels", "annotations"] {
         let metadata = wanted.get_mut("metadata").and_then(Value::as_object_mut);
         if let Some(metadata) = metadata.filter(|metadata| !metadata.contains_key(map))
@@ -66,7 +66,7 @@ pub(crate) fn patch(last: Option<&Value>, wanted: &Value, live: &Value) -> Value
     if let Some(last) = last {
         remove_unwanted(last, wanted, live, &mut patch);
     }
-    // Identity is in the URL; the server keeps what it writes itself.
+    // The URL identifies the object, and the server keeps its own fields.
     for field in ["apiVersion", "kind"] {
         patch.remove(field);
     }
@@ -115,7 +115,7 @@ fn remove_unwanted(last: &Value, wanted: &Value, live: &Value, patch: &mut Map<S
     }
 }
 
-/// Equal, where 1 and 1.0 are the same number.
+/// Returns `true` if two values are equal; 1 and 1.0 are the same number.
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left_number), Value::Number(right_number)) => {

@@ -1,21 +1,20 @@
-//! Names as people type them: kinds with their short names, `type:name`, `kind/name`.
+//! Names as users type them: kinds with their short names, `type:name`, `kind/name`.
 
 use crate::failure::Failure;
 use ha_api_types::driver::DriverSpec;
 use ha_api_types::kind::Kind;
 use serde_json::Value;
 
-/// A resource's name, perhaps with the type that the user believes it has.
+/// A resource's name, optionally with the type that the user expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TypedName {
-    /// The type before the colon.
+    /// Type before the colon; `None` if no type was typed.
     pub(crate) type_name: Option<String>,
-    /// The name.
     pub(crate) name: String,
 }
 
 impl TypedName {
-    /// Reads `name` or `type:name`.
+    /// Parses `name` or `type:name`.
     pub(crate) fn parse(text: &str) -> Result<TypedName, Failure> {
         let (type_name, name) = match text.split_once(':') {
             Some((type_name, name)) => (Some(type_name.to_owned()), name),
@@ -29,7 +28,7 @@ impl TypedName {
         Ok(TypedName { type_name, name: name.to_owned() })
     }
 
-    /// Refuses an object whose type is not the one that was typed, and names the right one.
+    /// Refuses an object whose type differs from the typed one. The error names the right type.
     pub(crate) fn check(&self, object: &Value) -> Result<(), Failure> {
         let actual = type_of(object);
         match &self.type_name {
@@ -43,7 +42,7 @@ impl TypedName {
     }
 }
 
-/// The type of a resource, as in `vm:100`.
+/// Returns the type of a resource: `vm` for `vm:100`.
 pub(crate) fn type_of(object: &Value) -> String {
     object
         .pointer("/spec/driver")
@@ -52,18 +51,18 @@ pub(crate) fn type_of(object: &Value) -> String {
         .type_name()
 }
 
-/// An object's name as lists show it: `vm:100` for resources, the plain name for others.
+/// Returns an object's name as in lists: `vm:100` for resources, the plain name for other kinds.
 pub(crate) fn shown(kind: Kind, object: &Value) -> String {
     let name = name_of(object);
     if kind == Kind::Resource { format!("{}:{name}", type_of(object)) } else { name.to_owned() }
 }
 
-/// `metadata.name`; empty when missing.
+/// Returns `metadata.name`; empty if missing.
 pub(crate) fn name_of(object: &Value) -> &str {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Reads a kind by any of its names.
+/// Parses a kind by any of its names.
 pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
     if let Some(kind) = Kind::parse(text) {
         return Ok(kind);
@@ -80,22 +79,20 @@ pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
     .help(format!("kinds: {}", plurals.join(", "))))
 }
 
-/// A kind and a name.
+/// A kind with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The kind.
     pub(crate) kind: Kind,
-    /// The name.
     pub(crate) name: TypedName,
 }
 
 impl Target {
-    /// As shown: `resource/web`.
+    /// Returns the name for messages: `resource/web`.
     pub(crate) fn shown(&self) -> String {
         format!("{}/{}", self.kind.singular(), self.name.name)
     }
 
-    /// Reads `kind/name`; a text without `/` is a resource's name.
+    /// Parses `kind/name`; a text without `/` is a resource's name.
     pub(crate) fn parse(text: &str) -> Result<Target, Failure> {
         match text.split_once('/') {
             Some((kind_text, name)) => Ok(Target { kind: kind(kind_text)?, name: TypedName::parse(name)? }),
@@ -104,16 +101,16 @@ impl Target {
     }
 }
 
-/// What a command with `KIND [NAME…]` or `KIND/NAME…` is about.
+/// The objects that `KIND [NAME…]` or `KIND/NAME…` selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// All objects of these kinds.
     Kinds(Vec<Kind>),
-    /// These objects.
+    /// The objects with these names.
     Objects(Vec<Target>),
 }
 
-/// Reads `KIND[,KIND…] [NAME…]` or `KIND/NAME…`.
+/// Parses `KIND[,KIND…] [NAME…]` or `KIND/NAME…`.
 pub(crate) fn selection(arguments: &[String]) -> Result<Selection, Failure> {
     let Some((first, rest)) = arguments.split_first() else {
         return Err(Failure::usage("which kind?")
@@ -155,7 +152,7 @@ pub(crate) fn selection(arguments: &[String]) -> Result<Selection, Failure> {
     }
 }
 
-/// The known name nearest to a text, if one is near enough to be meant.
+/// Returns the known name most similar to a text; `None` if no name is similar enough.
 pub(crate) fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     ha_api_types::schema::suggestion(text, known)
 }

@@ -1,4 +1,4 @@
-//! Objects for people and programs: tables, YAML, JSON, names.
+//! Output of objects: tables, YAML, JSON, names.
 
 pub(crate) mod columns;
 pub(crate) mod cpus;
@@ -25,17 +25,17 @@ pub(crate) enum Format {
     Name,
 }
 
-/// A value as YAML text.
+/// Returns a value as YAML.
 pub(crate) fn yaml(value: &Value) -> Result<String, Failure> {
     ha_api_types::yaml::to_text(value).map_err(|error| Failure::refused(error.to_string()))
 }
 
-/// A value as indented JSON text.
+/// Returns a value as indented JSON.
 pub(crate) fn json(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// An object without what only machines read: managed fields and the annotation that apply keeps.
+/// Returns an object without managed fields and without the annotation of apply.
 pub(crate) fn readable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -50,7 +50,7 @@ pub(crate) fn readable(object: &Value) -> Value {
     object
 }
 
-/// How long ago a timestamp was, as `3h12m`; `-` when it is missing or no timestamp.
+/// Returns the age of a timestamp, such as `3h12m`; `-` if the timestamp is missing or invalid.
 pub(crate) fn age(timestamp: Option<&str>) -> String {
     let seconds = timestamp.and_then(|text| Timestamp(text.to_owned()).unix_seconds());
     match seconds {
@@ -59,8 +59,8 @@ pub(crate) fn age(timestamp: Option<&str>) -> String {
     }
 }
 
-/// How long ago a node was seen. The moment is stored once a minute only: of one that is Online and younger than that no more
-/// is known than that it is in time.
+/// Returns the time since a node's last heartbeat. The stored time is updated only once a minute. For an Online node
+/// with a more recent stored time, only an upper bound is known.
 pub(crate) fn last_seen(node: &Value) -> String {
     last_seen_at(node, now_seconds())
 }
@@ -76,7 +76,7 @@ fn last_seen_at(node: &Value, now: i64) -> String {
     }
 }
 
-/// In seconds, with some for the write.
+/// Interval of the stored time in seconds, plus a margin for the write.
 const MINUTE: i64 = 65;
 
 fn now_seconds() -> i64 {

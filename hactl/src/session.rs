@@ -1,4 +1,4 @@
-//! What every command works with: the terminal, the global flags, and the client once it is needed.
+//! The shared state of a command: the terminal, the global flags, and the client once it is needed.
 
 use crate::arguments::GlobalFlags;
 use crate::client::Client;
@@ -17,26 +17,26 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session; nothing is read or connected yet.
+    /// Creates a session, without any read or connection.
     pub(crate) fn new(flags: &GlobalFlags) -> Session {
         let terminal = Arc::new(Terminal::new(flags.color, flags.quiet, flags.verbose));
         Session { terminal, flags: flags.clone(), client: OnceCell::new() }
     }
 
-    /// Standard output and error.
+    /// Returns the terminal for standard output and error.
     pub(crate) fn terminal(&self) -> &Terminal {
         &self.terminal
     }
 
-    /// The global flags.
+    /// Returns the global flags.
     pub(crate) fn flags(&self) -> &GlobalFlags {
         &self.flags
     }
 
-    /// The client of the chosen cluster.
+    /// Returns the client of the chosen cluster.
     ///
     /// # Errors
-    /// When no cluster is known, or a certificate cannot be read.
+    /// Fails if no cluster is known, or a certificate cannot be read.
     pub(crate) fn client(&self) -> Result<&Client, Failure> {
         if let Some(client) = self.client.get() {
             return Ok(client);
@@ -45,10 +45,10 @@ impl Session {
         Ok(self.client.get_or_init(|| client))
     }
 
-    /// The asked-for format, one of those that the command has.
+    /// Returns the requested format.
     ///
     /// # Errors
-    /// When the command has no such format.
+    /// Fails if the command does not support the format.
     pub(crate) fn format(&self, known: &[Format]) -> Result<Option<Format>, Failure> {
         match self.flags.output {
             Some(format) if !known.contains(&format) => {
@@ -69,7 +69,7 @@ impl Session {
         }
     }
 
-    /// Prints a value as YAML or JSON if that was asked for; `false` when it was not.
+    /// Prints a value as YAML or JSON if requested. Returns `false` if neither was requested.
     pub(crate) fn print_value(&self, format: Option<Format>, value: &Value) -> Result<bool, Failure> {
         match format {
             Some(Format::Yaml) => self.terminal.out(&render::yaml(value)?),

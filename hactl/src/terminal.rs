@@ -1,4 +1,4 @@
-//! What the person or program at the other end gets to see: results on standard output, everything else on standard error.
+//! The output of hactl: results on standard output, everything else on standard error.
 
 use crate::failure::Failure;
 use clap::ValueEnum;
@@ -19,20 +19,20 @@ pub(crate) enum ColorChoice {
     Never,
 }
 
-/// How a piece of text is meant.
+/// The meaning of a piece of text, which decides its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// As wanted.
+    /// The desired state.
     Good,
-    /// On its way, or in need of attention.
+    /// A transitional state, or one that needs attention.
     Warn,
-    /// Wrong.
+    /// A failure.
     Bad,
     /// A heading.
     Bold,
-    /// Less important.
+    /// Text of low importance.
     Dim,
-    /// Nothing special.
+    /// Text without a special meaning.
     Plain,
 }
 
@@ -46,12 +46,12 @@ pub(crate) struct Terminal {
     verbose: u8,
     progress: bool,
     closed: AtomicBool,
-    /// Warnings that are held back, while they are.
+    /// Warnings that are held back; `None`: warnings are shown immediately.
     held: Mutex<Option<Vec<String>>>,
 }
 
 impl Terminal {
-    /// The terminal as the global flags ask for it.
+    /// Creates the terminal from the global flags.
     pub(crate) fn new(color: ColorChoice, quiet: bool, verbose: u8) -> Terminal {
         let allowed = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
@@ -74,13 +74,13 @@ impl Terminal {
         }
     }
 
-    /// Writes a result to standard output. Once the reader is gone nothing more is written, and the command goes on:
-    /// `hactl apply | head -1` still applies everything.
+    /// Writes a result to standard output. After the reader has closed the pipe, output is dropped and the command
+    /// continues: `hactl apply | head -1` still applies everything.
     pub(crate) fn out(&self, text: &str) {
         if self.closed.load(Ordering::Relaxed) {
             return;
         }
-        // Files and pipes get it as it is.
+        // Files and pipes receive the text unchanged.
         let text = if self.to_person { Cow::Owned(visible(text, self.color_out)) } else { text.into() };
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -91,43 +91,43 @@ impl Terminal {
         }
     }
 
-    /// Writes one line of result.
+    /// Writes a line of the result.
     pub(crate) fn line(&self, text: &str) {
         self.out(&format!("{text}\n"));
     }
 
-    /// Writes one line for people, such as `resource/web created`; `-q` leaves it out.
+    /// Writes a line of confirmation, such as `resource/web created`; `-q` suppresses it.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
             self.line(text);
         }
     }
 
-    /// Whether `-v` was given.
+    /// Returns `true` if `-v` was given.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
 
-    /// Whether nobody reads standard output any more; watches end then.
+    /// Returns `true` if the reader of standard output is gone, which ends a watch.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Tells a person at a terminal what is going on.
+    /// Shows progress on a terminal.
     pub(crate) fn progress(&self, text: &str) {
         if self.progress {
             self.error_line(&format!("{}{text}{}", self.code_err(Style::Dim), self.reset_err()));
         }
     }
 
-    /// What a command that waits is held up by: shown without a terminal too, unless `-q` is given.
+    /// Shows the reason why a command waits, even without a terminal; `-q` suppresses it.
     pub(crate) fn held_up(&self, text: &str) {
         if !self.quiet {
             self.error_line(&format!("{}{text}{}", self.code_err(Style::Dim), self.reset_err()));
         }
     }
 
-    /// Something that deserves attention but does not stop the command.
+    /// Shows a warning, which does not stop the command.
     pub(crate) fn warn(&self, text: &str) {
         if let Some(held) = self.held().as_mut() {
             held.push(text.to_owned());
@@ -141,14 +141,14 @@ impl Terminal {
         self.held().get_or_insert_default();
     }
 
-    /// Drops those of the warnings held back for which `keep` does not hold.
+    /// Drops the held warnings for which `keep` is false.
     pub(crate) fn retain_warnings(&self, keep: impl Fn(&str) -> bool) {
         if let Some(held) = self.held().as_mut() {
             held.retain(|text| keep(text));
         }
     }
 
-    /// Shows those of the warnings held back for which `keep` holds, and from now on each as it comes.
+    /// Shows the held warnings for which `keep` is true, and from now on each warning immediately.
     pub(crate) fn release_warnings(&self, keep: impl Fn(&str) -> bool) {
         let held = self.held().take().unwrap_or_default();
         held.iter().filter(|text| keep(text)).for_each(|text| self.warn(text));
@@ -158,14 +158,14 @@ impl Terminal {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `-v` shows.
+    /// Shows a line if `-v` was given.
     pub(crate) fn debug(&self, text: &str) {
         if self.verbose > 0 {
             self.error_line(text);
         }
     }
 
-    /// The end of a failed command.
+    /// Shows the failure of a command.
     pub(crate) fn failure(&self, failure: &Failure) {
         if !failure.message.is_empty() {
             let message = failure.message.replace('\n', "\n  ");
@@ -176,7 +176,7 @@ impl Terminal {
         }
     }
 
-    /// Text for standard output in a style, when colours are on.
+    /// Returns text for standard output in a style, if colors are on.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
         let code = code(style);
         if self.color_out && !code.is_empty() && !text.is_empty() {
@@ -186,10 +186,10 @@ impl Terminal {
         }
     }
 
-    /// A question on standard error; only `yes` (or `y`) counts.
+    /// Asks a question on standard error. Returns `true` for the answers `yes` and `y`.
     ///
     /// # Errors
-    /// When there is no terminal to ask.
+    /// Fails if there is no terminal to ask.
     pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
         if !std::io::stdin().is_terminal() {
             return Err(Failure::usage("this needs a confirmation, and standard input is not a terminal")
@@ -206,7 +206,7 @@ impl Terminal {
     }
 
     fn error_line(&self, text: &str) {
-        // Nothing sensible can be done when standard error is gone.
+        // If standard error is closed, there is no other way to report it.
         let _ = writeln!(std::io::stderr().lock(), "{}", visible(text, self.color_err));
     }
 
@@ -230,8 +230,8 @@ fn code(style: Style) -> &'static str {
     }
 }
 
-/// Text from outside must not steer the terminal: control characters other than line ends and tabs are shown as `?`. Where
-/// colours are on their codes stay, and nothing else that begins with an escape: it could write anywhere, and elsewhere.
+/// Returns a text without control characters except line ends and tabs, so that external text cannot control the
+/// terminal. With `keep_colors`, color codes stay; other escape sequences could write anywhere on the screen.
 fn visible(text: &str, keep_colors: bool) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -252,7 +252,7 @@ fn visible(text: &str, keep_colors: bool) -> String {
     shown
 }
 
-/// The length of the colour code that a text begins with; 0 when it begins with none.
+/// Returns the length of the color code at the beginning of a text; 0 if there is none.
 fn color_length(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     match rest.find(|letter: char| !letter.is_ascii_digit() && letter != ';') {

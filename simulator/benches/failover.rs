@@ -1,4 +1,4 @@
-//! How long a failover takes, measured over random node deaths and beside the computed W: `cargo bench -p ha-simulator --bench failover`.
+//! Measures failover times over random losses of nodes, for comparison with W: `cargo bench -p ha-simulator --bench failover`.
 
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
@@ -11,16 +11,16 @@ use ha_simulator::world::{Failover, World};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Node deaths of each profile.
+/// Number of lost nodes for each profile.
 const DEATHS: usize = 1_000;
-/// Deaths in one run: each node comes back and is well again before the next one dies.
+/// Number of lost nodes in one run: each node has recovered before the next one is lost.
 const DEATHS_IN_A_RUN: usize = 20;
-/// The simulated store, when nothing is slow: up to 4 ms there, up to 6 ms until a change is seen.
+/// Times of the simulated etcd without delays: up to 4 ms for a commit, up to 6 ms until a change is seen.
 const STORE: StoreTimes = StoreTimes { commit_ms: 10, expiry_ms: 0, unanswered_ms: 0 };
-/// What its sender takes to read again and decide anew once a request is given up.
+/// Time that a sender takes to read again and decide again after a request has timed out, in milliseconds.
 const READ_AGAIN_MS: u64 = 100;
 
-/// Three nodes, six services, and machines that lose their power one after the other, at any moment.
+/// Returns a scenario of three nodes and six services, in which machines lose their power one at a time at random moments.
 fn scenario(profile: &str, random: &mut Random) -> Value {
     let nodes: Vec<Value> = (1..=3).map(|number| json!({"name": format!("node{number}")})).collect();
     let service = |number: u64| {
@@ -46,7 +46,7 @@ fn scenario(profile: &str, random: &mut Random) -> Value {
     })
 }
 
-/// Failovers of one run after the other until there were enough deaths.
+/// Returns the failovers of enough runs for `DEATHS` lost nodes.
 fn measure(profile: &str) -> Vec<Failover> {
     let mut random = Random::new(1);
     let mut failovers = Vec::new();
@@ -61,7 +61,7 @@ fn measure(profile: &str) -> Vec<Failover> {
     failovers
 }
 
-/// Median and worst of these times, seconds.
+/// Returns the median and the maximum of these times, in seconds.
 fn spread(mut times_ms: Vec<u64>) -> (f64, f64) {
     times_ms.sort_unstable();
     let time = |ms: Option<&u64>| ms.map_or(f64::NAN, |ms| seconds(*ms));
@@ -72,7 +72,7 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// One line: the failovers off nodes on which the leader ran, or off others, beside what was computed for them.
+/// Prints one line: the failovers from nodes with or without the leader, compared with their computed bound.
 fn line(name: &str, profile: Profile, failovers: &[Failover], from_leader: bool) {
     let timings = Timings::of_profile(profile);
     let watchdog =

@@ -1,4 +1,4 @@
-//! How many hours of a cluster one core simulates in a minute: `cargo bench -p ha-simulator --bench speed`.
+//! Measures how many hours of a cluster one core simulates in a minute: `cargo bench -p ha-simulator --bench speed`.
 
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 
-/// Three nodes, six services; every so many minutes one machine's power is cut and comes back.
+/// Returns a scenario of three nodes and six services, in which a machine loses its power and boots again at this interval.
 fn scenario(hours: u64, fault_every_minutes: Option<u64>) -> Value {
     let nodes: Vec<Value> = (1..=3).map(|number| json!({"name": format!("node{number}")})).collect();
     let service = |number: u64| {
@@ -34,7 +34,7 @@ fn scenario(hours: u64, fault_every_minutes: Option<u64>) -> Value {
     })
 }
 
-/// Time that this process has spent on a core, seconds; on a machine that is busy otherwise the clock on the wall says less.
+/// Returns the CPU time of this process in seconds; unlike elapsed time, it does not depend on other load of the machine.
 fn core_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
     Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)

@@ -1,4 +1,4 @@
-//! Runs scenario files and random clusters until one fails, and prints which: the killers that `dev/mutants` runs on each mutant.
+//! Runs scenario files and random clusters until one fails, and prints that one. `dev/mutants` runs it on each mutant.
 
 #![allow(clippy::print_stdout, reason = "a program that prints what it finds")]
 
@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
-/// Short and crowded: a broken rule shows within seconds of virtual time, or not at all.
+/// Size of a random run: short and with many faults, so that a broken rule shows within seconds of virtual time, or never.
 const SIZE: Size = Size { nodes: 5, resources: 8, faults_ms: 400_000 };
 
-/// Exit status 0: everything held. 1: the printed killer failed. 2: the arguments are wrong.
+/// Exit status 0: no killer failed. 1: the printed killer failed. 2: invalid arguments.
 fn main() -> ExitCode {
     let mut ran = Vec::new();
     for argument in std::env::args().skip(1) {
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs `A..B` as seeds, everything else as a scenario file or a directory of them; returns what failed first.
+/// Runs `A..B` as seeds, and any other argument as a scenario file or a directory of scenario files. Returns the first failure.
 fn killer(argument: &str) -> Result<Option<String>, String> {
     if argument.contains("..") && !argument.contains('/') {
         return random(Seeds::parse(argument)?);
@@ -59,7 +59,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Runs the files on every core until one fails.
+/// Runs the files on all cores until one fails.
 fn scenarios(files: Vec<PathBuf>) -> Result<Option<String>, String> {
     let next = Mutex::new(files.into_iter());
     let failed = Mutex::new(None);

@@ -1,13 +1,13 @@
-//! A machine's own clocks: each runs at its own rate, and one of them stands still while the machine is suspended.
+//! The clocks of a simulated machine, which run at their own rate. The raw clock stops while the machine is suspended.
 
 use ha_api_types::time::{Millis, Mono, Now};
 
-/// The clocks of one machine, driven by virtual time.
+/// The clocks of one machine, which advance with virtual time.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// Local nanoseconds per virtual millisecond: 1,000,000 is exact.
+    /// Local nanoseconds per virtual millisecond; 1,000,000 is a clock without rate error.
     rate_ppm: u64,
-    /// Virtual time up to which `raw_ns` and `boot_ns` are counted.
+    /// Virtual time up to which `raw_ns` and `boot_ns` have been advanced.
     counted_at: Millis,
     raw_ns: u128,
     boot_ns: u128,
@@ -15,7 +15,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Clocks that start somewhere, so that nobody compares two machines' clocks unnoticed.
+    /// Creates clocks that show `start_ms`. Each machine gets another start, so that code that compares two
+    /// machines' clocks fails.
     pub fn new(now: Millis, start_ms: Millis) -> Clock {
         Clock {
             rate_ppm: 1_000_000,
@@ -35,31 +36,31 @@ impl Clock {
         self.counted_at = now;
     }
 
-    /// Changes the rate from now on.
+    /// Sets the rate from now on.
     pub fn set_rate(&mut self, now: Millis, rate: f64) {
         self.count(now);
         self.rate_ppm = to_ppm(rate);
     }
 
-    /// Suspends the machine, or wakes it.
+    /// Stops the raw clock for a suspend, or restarts it.
     pub fn set_suspended(&mut self, now: Millis, suspended: bool) {
         self.count(now);
         self.suspended = suspended;
     }
 
-    /// What a process on the machine reads at a virtual time (not before the last change).
+    /// Returns the readings of a process on the machine at a virtual time, which must not be before the last change.
     pub fn read(&self, now: Millis) -> Now {
         let mut at = self.clone();
         at.count(now);
         Now {
             raw: Mono(to_ms(at.raw_ns)),
             boot: Mono(to_ms(at.boot_ns)),
-            // Every run starts at the same moment of the same day.
+            // Every run starts at the same wall-clock time.
             wall_unix_ms: 1_767_225_600_000 + i128::from(now),
         }
     }
 
-    /// The virtual time at which the raw clock will show `raw`, unless its rate changes; never before `now`.
+    /// Returns the virtual time at which the raw clock will show `raw` if its rate does not change; at least `now`.
     pub fn when(&self, now: Millis, raw: Mono) -> Millis {
         let mut at = self.clone();
         at.count(now);

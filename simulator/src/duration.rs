@@ -1,4 +1,4 @@
-//! Durations as scenario files write them: `37s`, `10m`, `2h`, `1h30m`, `500ms`; a plain number is seconds.
+//! Parsing of durations in scenario files: `37s`, `10m`, `2h`, `1h30m`, `500ms`. A plain number means seconds.
 
 use ha_api_types::time::Millis;
 use serde::{Deserialize, Deserializer, de};
@@ -9,7 +9,9 @@ use std::fmt;
 pub struct Duration(pub Millis);
 
 impl Duration {
-    /// Reads a duration, of which several units may follow each other (`1h30m`); the error says what is accepted.
+    /// Parses a duration of one or several units (`1h30m`).
+    ///
+    /// Errors: the text is not a duration. The message names the accepted forms.
     pub fn parse(text: &str) -> Result<Duration, String> {
         let wrong =
             || format!("{text:?} is not a duration: write 500ms, 37s, 10m, 2h, 1h30m or a number of seconds");

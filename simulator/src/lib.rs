@@ -1,4 +1,4 @@
-//! A whole cluster under a virtual clock: the real cores, a simulated store, network, watchdogs and services.
+//! Simulator of a whole cluster under a virtual clock: the real cores with a simulated store, network, watchdogs and services.
 
 pub mod clock;
 pub mod duration;

@@ -1,13 +1,13 @@
-//! What happens next: events by virtual time, in the order in which they were scheduled.
+//! The event queue of the simulation, ordered by virtual time and then by the order of scheduling.
 
 use ha_api_types::time::Millis;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A queue of things to happen.
+/// A queue of timed events.
 #[derive(Clone, Debug)]
 pub struct Queue<T> {
-    /// When, the how-manieth, and where the event is kept: events are large, and a heap moves its items about.
+    /// Time, sequence number, and index in `kept` of each event. Events are stored apart because a heap moves its items.
     order: BinaryHeap<Reverse<(Millis, u64, usize)>>,
     kept: Vec<Option<T>>,
     free: Vec<usize>,
@@ -21,7 +21,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Schedules something.
+    /// Schedules an event at a virtual time.
     pub fn push(&mut self, at: Millis, event: T) {
         let place = self.free.pop().unwrap_or(self.kept.len());
         match self.kept.get_mut(place) {
@@ -32,7 +32,7 @@ impl<T> Queue<T> {
         self.scheduled += 1;
     }
 
-    /// The next thing and its time.
+    /// Removes the earliest event and returns it with its time; `None` if the queue is empty.
     pub fn pop(&mut self) -> Option<(Millis, T)> {
         let Reverse((at, _, place)) = self.order.pop()?;
         let event = self.kept.get_mut(place)?.take()?;
@@ -40,7 +40,7 @@ impl<T> Queue<T> {
         Some((at, event))
     }
 
-    /// The time of the next thing.
+    /// Returns the time of the earliest event; `None` if the queue is empty.
     pub fn next_at(&self) -> Option<Millis> {
         self.order.peek().map(|Reverse((at, ..))| *at)
     }

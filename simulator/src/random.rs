@@ -1,4 +1,4 @@
-//! The one source of chance in a run: same seed, same run, byte for byte.
+//! The only source of randomness in a run, so that the same seed gives the same run, byte for byte.
 
 use ha_api_types::time::Millis;
 use rand::{Rng, RngExt, SeedableRng};
@@ -9,27 +9,27 @@ use rand_chacha::ChaCha8Rng;
 pub struct Random(ChaCha8Rng);
 
 impl Random {
-    /// From a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Random {
         Random(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// A length of time between two bounds, both included.
+    /// Draws a duration between two bounds, both included.
     pub fn between_ms(&mut self, least: Millis, most: Millis) -> Millis {
         if most <= least { least } else { self.0.random_range(least..=most) }
     }
 
-    /// True with this chance.
+    /// Returns `true` with this probability.
     pub fn chance(&mut self, chance: f64) -> bool {
         chance > 0.0 && self.0.random_bool(chance.min(1.0))
     }
 
-    /// A number below `bound`; 0 when there is none.
+    /// Draws a number below `bound`; returns 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         if bound == 0 { 0 } else { self.0.random_range(0..bound) }
     }
 
-    /// A number to tell things apart by.
+    /// Draws a number that serves as a unique id.
     pub fn number(&mut self) -> u64 {
         self.0.next_u64()
     }

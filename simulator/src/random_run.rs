@@ -1,6 +1,6 @@
-//! Random runs: a seeded cluster, seeded faults, the invariants after every event, and progress once the faults stop.
+//! Random runs: a seeded cluster with seeded faults. Invariants are checked after every event, progress after the last fault.
 //!
-//! A run is an ordinary scenario that was made by chance, so one that fails is printed, shrunk and kept as a file.
+//! A random run is an ordinary scenario, so a failing one can be printed, shrunk and kept as a file.
 
 mod broken;
 mod cluster;
@@ -25,18 +25,18 @@ use ha_api_types::time::Millis;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// How long everything may take to come right after the last step, in seconds: three times the longest of the protocol's own
-/// waits, the deadline of a freeze (600 s).
+/// Seconds after the last step within which the cluster must recover: three times the longest wait of the protocol, the
+/// freeze deadline (600 s).
 const BACK_SECONDS: Millis = 1_800;
 
-/// How large a random run is at most; each seed draws its own size.
+/// Upper bounds for the size of a random run; each seed draws its own size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Nodes, at most; no fewer than three unless this is less.
+    /// Largest number of nodes; at least three are drawn, unless this number is smaller.
     pub nodes: usize,
-    /// Resources, at most; no fewer than three unless this is less.
+    /// Largest number of resources; at least three are drawn, unless this number is smaller.
     pub resources: usize,
-    /// How long faults go on, at most. Short times are as likely as long ones: hours and minutes are drawn alike.
+    /// Longest time during which faults happen, in milliseconds. Most seeds draw minutes, and few draw hours.
     pub faults_ms: Millis,
 }
 
@@ -46,16 +46,16 @@ impl Default for Size {
     }
 }
 
-/// The scenario of a seed, as its file would be.
+/// Generates the scenario of a seed, as the content of a scenario file.
 pub fn scenario_of(seed: u64, size: Size) -> Value {
-    // Not the run's own generator: delays may not follow from the cluster's shape.
+    // A generator separate from the run's: the shape of the cluster must not influence the run's delays.
     let mut random = Random::new(seed ^ 0x5eed_0fac_ade5_0000);
     let cluster = cluster::Cluster::random(&mut random, size);
     let script::Steps { actions: steps, last_ms, broken } =
         script::steps(&mut random, &cluster, size.faults_ms);
     let mut scenario = json!({
         "seed": seed,
-        // Faults, and the time in which everything must have come right again.
+        // The faults, then the time in which the cluster must recover.
         "duration": format!("{}s", last_ms / 1000 + BACK_SECONDS),
         "settle": "40s",
         "timing": cluster.timing,
@@ -71,14 +71,16 @@ pub fn scenario_of(seed: u64, size: Size) -> Value {
     scenario
 }
 
-/// Runs a seed. `World::is_good` says whether the invariants held and everything came right in the end.
+/// Runs a seed. `World::is_good` returns whether the invariants held and the cluster recovered.
 ///
-/// Errors: what is wrong with the scenario, which would be a fault of the generator.
+/// Errors: the generated scenario is invalid, which is a defect of the generator.
 pub fn run_seed(seed: u64, size: Size) -> Result<World, String> {
     run_value(&scenario_of(seed, size))
 }
 
-/// Runs a scenario that was made by chance, or what is left of one.
+/// Runs a generated scenario, or the rest of one after shrinking.
+///
+/// Errors: the scenario is invalid.
 pub fn run_value(scenario: &Value) -> Result<World, String> {
     let text = serde_yaml::to_string(scenario).map_err(|error| error.to_string())?;
     let mut world = World::new(Scenario::parse("a random run", &text, Path::new("."))?)?;

@@ -1,4 +1,4 @@
-//! What came of a run: expectations, the summary in JSON, the exit status.
+//! The results of a run: met and missed expectations, and the summary in JSON.
 
 use crate::world::World;
 use ha_api_types::kind::Kind;
@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// An expectation and whether it was met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was expected.
+    /// Description of the expectation.
     pub check: String,
-    /// Whether it held.
+    /// Whether the expectation was met.
     pub ok: bool,
-    /// What was found.
+    /// Description of the actual result.
     pub got: String,
 }
 
 impl World {
-    /// Compares what is with what was expected.
+    /// Compares the final state with the scenario's expectations, and stores the result in `checks`.
     pub(crate) fn check_expectations(&mut self) {
         let expect = self.scenario.expect.clone();
         let running = self.running();
@@ -114,17 +114,17 @@ impl World {
         self.checks.extend(checks);
     }
 
-    /// Whether expectations and invariants hold.
+    /// Returns `true` if all expectations were met and no invariant was violated.
     pub fn is_good(&self) -> bool {
         self.violations.is_empty() && self.checks.iter().all(|check| check.ok)
     }
 
-    /// The timeline, one line an event.
+    /// Returns the timeline, one line per event.
     pub fn timeline(&self) -> &[String] {
         &self.timeline
     }
 
-    /// The run as JSON.
+    /// Returns the results of the run as JSON.
     pub fn summary(&self) -> Value {
         let running = self.running();
         let seconds = |ms: u64| self.elapsed_ms(ms) as f64 / 1000.0;

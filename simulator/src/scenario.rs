@@ -1,4 +1,4 @@
-//! A scenario file: a cluster, what happens to it, and what must come of it.
+//! The scenario file: a cluster, steps that change or break it, and the expected outcome.
 
 pub mod action;
 pub mod condition;
@@ -23,150 +23,150 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A scenario that was read and holds together.
+/// A parsed and validated scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Decides every delay and tie.
+    /// Seed of the run's generator, which decides every delay and the order of simultaneous events.
     pub seed: u64,
     /// Virtual time at which the run ends at the latest.
     pub duration: Duration,
-    /// How long nothing must be pending after the last step for the run to end.
+    /// Time after the last step during which nothing must be pending, so that the run ends.
     pub settle: Duration,
-    /// As in `Cluster.spec.timing`.
+    /// Timing of the protocol, as in `Cluster.spec.timing`.
     pub timing: TimingSpec,
-    /// The machines.
+    /// Machines of the cluster.
     pub nodes: Vec<Machine>,
-    /// API objects; the Cluster is among them.
+    /// API objects, including the Cluster object.
     pub objects: Vec<Value>,
-    /// Where services lie at time 0, by resource.
+    /// Placements at time 0, by resource.
     pub place: BTreeMap<String, Place>,
-    /// Objects that a step adds by name.
+    /// Objects that a step creates by name.
     pub later: Vec<Value>,
-    /// Nodes with a member of the store each, which shares their power and network; empty: the store is outside.
+    /// Nodes that also run an etcd member, which fails with their power and network. Empty: etcd runs outside the nodes.
     pub store: Vec<String>,
-    /// What happens.
+    /// Steps of the scenario.
     pub steps: Vec<Step>,
-    /// What must come of it.
+    /// Expected outcome.
     pub expect: Expectations,
 }
 
-/// A machine.
+/// A machine of the cluster.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Whether it is on at time 0.
+    /// Power state at time 0.
     pub power: Power,
-    /// Whether a controller runs here too.
+    /// Whether the machine also runs a controller.
     pub controller: bool,
-    /// What it has.
+    /// Capacity that the agent reports.
     pub capacity: Amounts,
-    /// Drivers that it can serve.
+    /// Names of the drivers that the agent provides.
     pub drivers: Vec<String>,
-    /// Its watchdog.
+    /// Kind of watchdog.
     pub watchdog: Device,
-    /// It is itself virtual, so that it could be paused with its clock.
+    /// Whether the machine is itself virtual, so that it could be paused together with its clock.
     pub is_virtual: bool,
-    /// What keeps it awake, as its agent says; `None`: the agent does not say, and it may sleep.
+    /// Sleep protection that the agent reports; `None`: the agent reports none, and the machine can be suspended.
     pub sleep: Option<SleepProtection>,
-    /// Another node whose ids it has: an image that was started twice.
+    /// Node whose boot and machine ids this machine has, as if one image had been started twice.
     pub clone_of: Option<String>,
 }
 
-/// On or off.
+/// Power state of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Power {
-    /// On.
+    /// The machine is powered on.
     #[default]
     On,
-    /// Off.
+    /// The machine is powered off.
     Off,
 }
 
-/// What kind of watchdog a machine has.
+/// Kind of watchdog of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
-    /// A kernel device that takes a new timeout with each pet.
+    /// A kernel device that accepts a new timeout with each pet.
     #[default]
     Sliding,
     /// A kernel device whose timeout is fixed once it is open.
     Fixed,
-    /// A process that plays one.
+    /// A simulated watchdog, which is a process.
     StandIn,
     /// A kernel device that another process holds.
     Busy,
-    /// A kernel device that takes no timeout shorter than a minute.
+    /// A kernel device that accepts no timeout below one minute.
     Coarse,
-    /// None.
+    /// No watchdog.
     Missing,
 }
 
-/// Where a service lies at time 0.
+/// The placement of a service at time 0.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
-    /// The node.
+    /// Node on which the service is placed.
     pub node: String,
-    /// Whether it already runs there.
+    /// Whether the service already runs there.
     pub running: bool,
-    /// A stored state.
+    /// Stored state of the service; `None`: no state is stored.
     pub state: Option<ServiceState>,
-    /// A stored target.
+    /// Stored target of a move; `None`: no target is stored.
     pub target: Option<String>,
 }
 
-/// What must come of it; a missing key is not checked.
+/// The expected outcome. Keys that the file omits are not checked.
 #[derive(Clone, Debug, Default)]
 pub struct Expectations {
-    /// Services by name.
+    /// Expected outcome of services, by name.
     pub services: BTreeMap<String, ExpectedService>,
-    /// Nodes whose fencing was acknowledged, as a set.
+    /// Nodes whose fencing was confirmed, as a set.
     pub fenced: Option<Vec<String>>,
     /// Nodes that their watchdog reset, as a set.
     pub watchdog_resets: Option<Vec<String>>,
-    /// Nodes in maintenance at the end.
+    /// Nodes in maintenance at the end, as a set.
     pub maintenance: Option<Vec<String>>,
-    /// Migrations plus relocations.
+    /// Largest number of migrations plus relocations.
     pub max_moves: Option<u64>,
-    /// Sets on one node.
+    /// Sets of services that must run on one node.
     pub together: Vec<Vec<String>>,
-    /// Sets on different nodes.
+    /// Sets of services that must run on different nodes.
     pub apart: Vec<Vec<String>>,
-    /// Services on one of these nodes.
+    /// Allowed nodes of services, by service.
     pub on_one_of: BTreeMap<String, Vec<String>>,
-    /// Running services on a node, at most.
+    /// Largest number of running services on a node.
     pub max_per_node: Option<u64>,
-    /// What the targets of notifications got, in order: `NodeFenced node1`, `ResourceError web,db`.
+    /// Notifications that the targets received, in order: `NodeFenced node1`, `ResourceError web,db`.
     pub notified: Option<Vec<String>>,
     /// Commands that must have been refused.
     pub refused: Option<Vec<String>>,
-    /// Once everything has settled, every Started service that can run somewhere runs, every one that cannot says why, and
-    /// every node is back. For scripts that end every fault that they begin.
+    /// Whether the run must make progress once everything has settled: every Started service that can run on some node runs,
+    /// every other one states a reason, and every node is back. Only for scripts that end every fault that they begin.
     pub progress: bool,
-    /// Nodes that stay broken to the end, as far as they are off or cut off then: the check of progress leaves them out.
+    /// Nodes that may be off or isolated at the end; the progress check skips them as long as they are.
     pub broken: Vec<String>,
 }
 
-/// What must come of a service.
+/// The expected outcome of a service.
 #[derive(Clone, Debug, Default)]
 pub struct ExpectedService {
-    /// Its state.
+    /// State of the service.
     pub state: Option<ServiceState>,
-    /// Its node; `Some(None)`: it has none.
+    /// Assigned node; `Some(None)`: no node is assigned.
     pub node: Option<Option<String>>,
-    /// Whether it runs.
+    /// Whether the service runs.
     pub running: Option<bool>,
 }
 
-/// The keys of a scenario.
+/// Top-level keys of a scenario file.
 const KEYS: [&str; 11] = [
     "seed", "duration", "settle", "timing", "nodes", "objects", "place", "later", "store", "steps", "expect",
 ];
 
 impl Scenario {
-    /// Reads a scenario and checks all that can be checked before it runs. `name` is the file, for messages; `{file: …}` is
-    /// looked for from `folder`.
+    /// Parses a scenario and checks everything that can be checked before it runs. `name` is the file name in messages;
+    /// `{file: …}` is relative to `folder`.
     ///
-    /// Errors: everything that is wrong, one line each, as `FILE:LINE: PATH: what, and what is accepted`.
+    /// Errors: every defect, one per line, as `FILE:LINE: PATH: defect, and the accepted values`.
     pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Scenario, String> {
         let documents = yaml::documents(text)
             .map_err(|error| format!("{name}:{}: {}", error.line.unwrap_or(1), error.message))?;

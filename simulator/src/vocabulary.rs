@@ -1,4 +1,4 @@
-//! The words that a run has shown to its users: states, proofs and reasons, wherever somebody could read them.
+//! The vocabulary that a run has shown to its users: states, proofs and reasons in every place where a user could read them.
 
 use ha_api_types::event::Event;
 use ha_api_types::keys::{Key, Keys};
@@ -20,14 +20,14 @@ use std::fmt;
 /// A word of the vocabulary.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Word {
-    /// What kind of word: `reason`, `service state`, ….
+    /// Kind of the word, such as `reason` or `service state`.
     pub kind: &'static str,
-    /// The word.
+    /// The word, as users read it.
     pub name: String,
 }
 
 impl Word {
-    /// A reason.
+    /// Returns the word of a reason.
     pub fn reason(reason: Reason) -> Word {
         Word { kind: "reason", name: reason.as_str().to_owned() }
     }
@@ -43,22 +43,22 @@ impl fmt::Display for Word {
     }
 }
 
-/// How far an agent is with its lock, as `NodeStatus.agent` says it.
+/// States of an agent and its lock, as in `NodeStatus.agent`.
 const AGENT_STATES: [&str; 3] = ["WaitForLock", "Active", "LostLock"];
-/// How the watchdogs stand, of a node or of the cluster.
+/// States of the watchdogs of a node or of the cluster.
 const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
 
-/// What users could read in a run.
+/// All words that users could read in a run.
 #[derive(Debug)]
 pub struct Vocabulary {
-    /// The store as it is, typed.
+    /// Parsed content of the store.
     stored: Stored,
     keys: Keys,
     words: BTreeSet<Word>,
 }
 
 impl Vocabulary {
-    /// Every word that there is.
+    /// Returns every word that exists.
     pub fn all() -> BTreeSet<Word> {
         let named = |kind: &'static str, names: &[&str]| -> Vec<Word> {
             names.iter().map(|name| Word { kind, name: (*name).to_owned() }).collect()
@@ -77,7 +77,7 @@ impl Vocabulary {
         words
     }
 
-    /// What can be read in a store.
+    /// Collects the words in the content of a store.
     pub(crate) fn of(keys: Keys, entries: Vec<Entry>, revision: Revision) -> Vocabulary {
         let mut vocabulary = Vocabulary { stored: Stored::new(keys.clone()), keys, words: BTreeSet::new() };
         let changes: Vec<Change> = entries.into_iter().map(Change::Put).collect();
@@ -85,12 +85,12 @@ impl Vocabulary {
         vocabulary
     }
 
-    /// The words read so far.
+    /// Returns the words collected so far.
     pub fn words(&self) -> &BTreeSet<Word> {
         &self.words
     }
 
-    /// Somebody reads what has changed, and asks why of every service that is told anything new about.
+    /// Collects the words in `changes`, and in the explanation of every service that the changes affect.
     pub(crate) fn changed(&mut self, changes: &[Change], revision: Revision) {
         let keys = self.keys.clone();
         self.stored.apply(changes.to_vec(), revision, Mono(0));
@@ -131,17 +131,17 @@ impl Vocabulary {
         }
     }
 
-    /// Somebody reads an event.
+    /// Collects the reason of an event.
     pub(crate) fn told(&mut self, event: &Event) {
         self.words.insert(Word::reason(event.reason));
     }
 
-    /// A command was refused before it was recorded.
+    /// Collects the reason for which a command was refused before it was recorded.
     pub(crate) fn refused(&mut self, reason: Reason) {
         self.words.insert(Word::reason(reason));
     }
 
-    /// Somebody asks why of every service.
+    /// Collects the words in the explanation of every service.
     pub(crate) fn ask(&mut self) {
         let names: Vec<String> = self.stored.resources.keys().cloned().collect();
         for name in names {
@@ -190,12 +190,12 @@ impl Vocabulary {
     }
 }
 
-/// What `hactl why` says of a service; `None`: there is no such resource.
+/// Returns the explanation that `hactl why` prints for a service; `None` if the resource does not exist.
 pub(crate) fn why(stored: &Stored, name: &str) -> Option<Explanation> {
     stored.resources.get(name).map(|resource| explain(stored, &resource.value))
 }
 
-/// Reasons in a status: of its conditions, of the last fences, of an operation's outcome.
+/// Collects the reasons in a status: those of conditions, of the last fencing, and of an operation's outcome.
 fn read_reasons(value: &Value, words: &mut BTreeSet<Word>) {
     match value {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! The simulated world: machines, processes, the store, and the script that breaks them.
+//! The simulated world: machines, processes, etcd, and the script of faults.
 
 mod acts;
 mod beginning;
@@ -56,65 +56,65 @@ use process::Process;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The cluster's name in keys.
+/// Cluster name in etcd keys.
 const CLUSTER: &str = "default";
-/// How often a process reads everything again, milliseconds.
+/// Interval at which a process reads all keys again, in milliseconds.
 const RELIST_MS: Millis = 60_000;
-/// How often the store is compacted, and how much history it keeps then, milliseconds: as hactl's guide sets etcd up.
+/// Compaction interval of etcd and length of the history kept, in milliseconds: the setting that the guide recommends.
 const COMPACT_MS: Millis = 300_000;
 
-/// A service that moved.
+/// A move of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// Migrate or Relocate.
+    /// Kind of the move: Migrate or Relocate.
     pub kind: ServiceState,
-    /// From this node.
+    /// Source node.
     pub from: String,
-    /// To this node.
+    /// Target node.
     pub to: String,
-    /// When it ran there, virtual milliseconds.
+    /// Virtual time in milliseconds at which the service ran on the target.
     pub at: Millis,
 }
 
-/// A service that was lost with its node and ran again elsewhere.
+/// A failover: a service was lost with its node and ran again on another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failover {
-    /// The service.
+    /// Name of the service.
     pub service: String,
     /// The lost node.
     pub from: String,
-    /// Where it ran again.
+    /// Node on which the service ran again.
     pub to: String,
-    /// Whether the leader was lost with it.
+    /// Whether the leader ran on the lost node.
     pub from_leader: bool,
-    /// When it ceased to run there, virtual milliseconds.
+    /// Virtual time in milliseconds at which the service stopped running on the lost node.
     pub lost_at: Millis,
-    /// When it ran again.
+    /// Virtual time in milliseconds at which the service ran again.
     pub running_at: Millis,
-    /// When the lost node's last heartbeat was applied.
+    /// Virtual time in milliseconds at which the last heartbeat of the lost node was applied.
     pub heartbeat_at: Millis,
-    /// When its start elsewhere was permitted.
+    /// Virtual time in milliseconds at which the start on the other node was permitted.
     pub permitted_at: Millis,
 }
 
-/// A service that ceased to run.
+/// A service that stopped running.
 #[derive(Clone, Debug)]
 struct Lost {
-    /// On this node.
+    /// Node on which the service ran.
     from: String,
-    /// Whose controller led then.
+    /// Whether that node's controller was the leader at that time.
     from_leader: bool,
     at: Millis,
 }
 
-/// The world.
+/// The whole state of a simulation.
 #[derive(Debug)]
 pub struct World {
     pub(crate) scenario: Scenario,
     pub(crate) now: Millis,
-    /// When the scenario's time 0 was, on the world's own time: before it the cluster formed.
+    /// World time of the scenario's time 0; `None` while the cluster is still forming.
     pub(crate) began: Option<Millis>,
     pub(crate) violations: Vec<Violation>,
     pub(crate) checks: Vec<Check>,
@@ -125,42 +125,42 @@ pub struct World {
     pub(crate) node_states: BTreeMap<String, NodeState>,
     pub(crate) machines: BTreeMap<String, Machine>,
     pub(crate) timeline: Vec<String>,
-    /// What events have told: why, and about what.
+    /// Reason and subject of every event so far.
     pub(crate) told: BTreeSet<(Reason, String)>,
-    /// What users could read, if anybody collects it.
+    /// Words that users could read; `None` if they are not collected.
     vocabulary: Option<Box<Vocabulary>>,
-    /// Every step, if they are recorded.
+    /// Recording of every step; `None` if steps are not recorded.
     recorded: Option<Box<recorded::Recording>>,
     pub(crate) keys: Keys,
     queue: Queue<Event>,
     random: Random,
     pub(crate) store: MemoryState,
-    /// The last backup of it.
+    /// Content of `store` at the last backup.
     backup: Option<MemoryState>,
-    /// What the store is when it is back.
+    /// Content that etcd has after its outage; `None`: its content at the start of the outage.
     restored: Option<MemoryState>,
     store_down_until: Millis,
-    /// Processes of the next version have written.
+    /// Whether processes of the next version have written to etcd.
     has_next: bool,
     store_leader: Option<String>,
     deposed: Option<store_place::Deposed>,
     store_latency_ms: Millis,
-    /// Until then requests and answers are lost or late.
+    /// Virtual time until which requests and answers are lost or delayed.
     store_flaky_until: Millis,
-    /// Until when the watches of a node's processes lag behind.
+    /// Virtual time until which the watches of a node's processes are delayed.
     lags_until: BTreeMap<String, Millis>,
     agents: BTreeMap<String, Process<AgentCore>>,
     controllers: BTreeMap<String, Process<Replica>>,
     deferred: Vec<(String, Event)>,
-    /// What is cut.
+    /// Cut network links.
     network: network::Network,
-    /// Questions of agents that ask to be held.
+    /// Questions of agents for grants of hold.
     holding: hold::Holding,
     generations: u64,
     tokens: u64,
     uids: u64,
     watchdog_lateness_ms: Millis,
-    /// What services use, as far as a step has said so.
+    /// Usage of each service, where a step has set it.
     loads: BTreeMap<String, Usage>,
     start_failures: BTreeMap<String, u32>,
     migrate_failures: BTreeMap<String, u32>,
@@ -168,27 +168,27 @@ pub struct World {
     operations: BTreeMap<String, String>,
     notified: Vec<String>,
     refused: Vec<(String, Option<String>)>,
-    /// Why commands were refused at once.
+    /// Reasons for which commands were refused immediately.
     refused_for: BTreeMap<String, Reason>,
     seen_twice: BTreeSet<String>,
     seen_beyond: BTreeSet<(&'static str, String, String)>,
-    /// What the user was told is stored: specs by key, and whether a deletion was asked for.
+    /// Specs whose write was confirmed to the user, by key, and whether a deletion was requested.
     acknowledged: BTreeMap<String, (Option<Value>, bool)>,
-    /// Where each service was last told to run.
+    /// Last assigned node of each service.
     placed: BTreeMap<String, String>,
     rules_changed_at: Millis,
-    /// When each node's heartbeat was last applied.
+    /// Time at which each node's last heartbeat was applied.
     last_heartbeat: BTreeMap<String, Millis>,
-    /// When each controller's keys last changed.
+    /// Time of the last change of each controller's keys.
     refreshed: BTreeMap<String, Millis>,
-    /// When a node last said something about a service.
+    /// Time of the last report about each service.
     last_report: BTreeMap<String, Millis>,
-    /// When the start of a service on a node was last permitted.
+    /// Time at which a start of a service on a node was last permitted.
     permits: BTreeMap<(String, String), Millis>,
     managed: BTreeSet<String>,
-    /// When a service was last found on a node where it ran already.
+    /// Time at which a running service was last found on a node by a probe.
     found_at: BTreeMap<String, Millis>,
-    /// Services whose status says that nothing is under way with them.
+    /// Services whose status shows no action in progress.
     settled: BTreeSet<String>,
     epochs: BTreeMap<String, u64>,
     moves_begun: BTreeMap<String, (ServiceState, String, Millis)>,
@@ -200,13 +200,15 @@ pub struct World {
 }
 
 impl World {
-    /// The world of a scenario at time 0, or what is wrong with it.
+    /// Creates the world of a scenario at time 0.
+    ///
+    /// Errors: the scenario is invalid.
     pub fn new(scenario: Scenario) -> Result<World, String> {
         let mut random = Random::new(scenario.seed);
         let timings = Timings::from(&scenario.timing);
         let mut machines = BTreeMap::new();
         for machine in &scenario.nodes {
-            // Clocks start anywhere: nobody may compare them.
+            // Clocks start at random times, so that code that compares two machines' clocks fails.
             let clock = Clock::new(0, random.between_ms(1_000, 1_000_000_000));
             machines.insert(
                 machine.name.clone(),
@@ -336,7 +338,7 @@ impl World {
         Ok(world)
     }
 
-    /// Runs to the end: the steps, then until nothing was pending for `settle`, at most for `duration`.
+    /// Runs the steps, and then until nothing was pending for `settle`, or until `duration` has passed.
     pub fn run(&mut self) {
         let end = self.now.saturating_add(self.scenario.duration.0);
         let settle = self.scenario.settle.0;
@@ -368,29 +370,29 @@ impl World {
         }
     }
 
-    /// Services that were lost with their node and ran again elsewhere.
+    /// Returns the failovers so far.
     pub fn failovers(&self) -> &[Failover] {
         &self.failovers
     }
 
-    /// How much virtual time has passed, milliseconds.
+    /// Returns the virtual time since time 0, in milliseconds.
     pub fn simulated_ms(&self) -> Millis {
         self.elapsed_ms(self.now)
     }
 
-    /// A moment of the world's own time as the scenario counts it: from time 0.
+    /// Converts a world time to the time since the scenario's time 0.
     pub(crate) fn elapsed_ms(&self, at: Millis) -> Millis {
         at.saturating_sub(self.began.unwrap_or(at))
     }
 
-    /// A service does not run on a node any more.
+    /// Records that a service no longer runs on a node.
     fn lost_service(&mut self, node: &str, name: &str) {
         let from_leader = self.leader().as_deref() == Some(node);
         let lost = Lost { from: node.to_owned(), from_leader, at: self.now };
         self.lost.insert(name.to_owned(), lost);
     }
 
-    /// Its node has failed: when it runs elsewhere, that is a failover.
+    /// Records that a service's node has failed, so that its next start on another node counts as a failover.
     fn recovers(&mut self, name: &str, node: Option<&str>) {
         let Some(node) = node else { return };
         self.recovering.insert(name.to_owned());
@@ -399,7 +401,7 @@ impl World {
         }
     }
 
-    /// A service has come to run on a node.
+    /// Records that a service has started to run on a node.
     fn came_up(&mut self, node: &str, name: &str) {
         let lost = self.lost.remove(name);
         if let (true, Some(lost)) = (self.recovering.remove(name), lost)
@@ -422,9 +424,9 @@ impl World {
         self.log(node, "driver", &format!("{name} runs"));
     }
 
-    /// A line of the timeline: time, node, component, text.
+    /// Appends a line to the timeline: time, node, component, text.
     fn log(&mut self, node: &str, component: &str, text: &str) {
-        // How the cluster formed before time 0 is not what the scenario is about.
+        // Events before time 0 form the cluster and are not part of the scenario.
         let Some(began) = self.began else { return };
         let passed_ms = self.now.saturating_sub(began);
         let seconds = passed_ms / 1000;

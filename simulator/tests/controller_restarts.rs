@@ -1,4 +1,4 @@
-//! One to six clean restarts of controllers around the loss of a node: its services always run again within W and a bound.
+//! Up to six clean restarts of controllers around the loss of a node: its services must run again within W plus a bound.
 //!
 //! `HACTL_RESTART_SEEDS=500 cargo test --release -p ha-simulator --test controller_restarts` runs 500 seeds.
 
@@ -8,11 +8,11 @@ use ha_simulator::world::World;
 use std::fmt::Write;
 use std::path::Path;
 
-/// W of the default profile, rounded up, and what may come on top: the leader's lease, where the leader's node is the one that
-/// is lost, and the time in which restarted processes read etcd and commit for the first time.
+/// W of the default profile, rounded up, plus the possible delays: the leader's lease, if the leader's node is lost,
+/// and the first read and commit of restarted processes.
 const BOUND_MS: u64 = 13_300 + 5_500 + 6_000;
 
-/// Three controllers and four nodes; the restarts of a seed lie from 10 s before the loss to 15 s after it.
+/// Returns a scenario of three controllers and four nodes, with restarts from 10 s before the loss to 15 s after it.
 fn scenario(seed: u64) -> String {
     let mut random = Random::new(seed);
     let lost = random.between_ms(1, 4);
@@ -49,7 +49,7 @@ fn every_lost_node_is_fenced_within_the_bound() {
         let parsed = Scenario::parse("restarts", &text, Path::new(".")).expect("a valid scenario");
         let mut world = World::new(parsed).expect("a valid world");
         world.run();
-        // A restart of the leader is refused while no controller leads: that step is then none.
+        // A restart of the leader is refused while no controller is the leader, so that step has no effect.
         let is_bad = !world.is_good();
         if is_bad {
             failed.push(format!("seed {seed}\n{text}\n{:#}", world.summary()));

@@ -1,9 +1,9 @@
-//! Random runs: clusters and faults by seed, the invariants after every event, progress once the faults have stopped.
+//! Random runs: clusters and faults by seed, with invariants after every event and a progress check after the last fault.
 
 use ha_simulator::random_run::{Size, run_seed, run_value, scenario_of, shrink};
 use serde_json::{Value, json};
 
-/// Small runs, so that forty take less than a minute without optimization; thousands of larger ones are run by `dev/seeds`.
+/// Small runs, so that forty take less than a minute without optimization; `dev/seeds` runs thousands of larger ones.
 const SIZE: Size = Size { nodes: 4, resources: 5, faults_ms: 120_000 };
 
 #[test]
@@ -19,8 +19,8 @@ fn forty_seeds_keep_the_promises() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// The same with a backup of the store that is restored in the midst of the faults. What a user had asked for since is lost with
-/// it (a node stays in maintenance, the cluster disarmed), so progress is not asked for, only what must never be seen.
+/// The invariants must also hold if etcd is restored from a backup during the faults. Progress is not checked, because
+/// later requests of users are lost with the data: a node may stay in maintenance, or the cluster disarmed.
 #[test]
 fn forty_seeds_with_a_restored_store_keep_the_promises() {
     let mut failed = Vec::new();
@@ -49,8 +49,7 @@ fn forty_seeds_with_a_restored_store_keep_the_promises() {
 
 #[test]
 fn a_broken_promise_is_seen_and_shrunk() {
-    // A service without a working stop, two machines of which only one takes it, and a copy started by hand on the other:
-    // nothing that hactl could prevent, and so a violation that must be seen.
+    // Three copies of the service already run when it is added: hactl cannot prevent this violation, so the run must report it.
     let mut scenario = scenario_of(1, SIZE);
     scenario["later"] = json!([{
         "apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "r1"},

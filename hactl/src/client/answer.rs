@@ -1,53 +1,53 @@
-//! What can come back instead of an answer, and how it is told.
+//! The errors of a request, and their messages to the user.
 
 use super::exit_of;
 use crate::failure::{Exit, Failure};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Why there is no answer. Callers act differently on each.
+/// The reason why a request got no answer. Callers act differently for each variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApiError {
     /// A controller answered with an error.
     Status(StatusError),
     /// No controller could be asked; nothing was changed.
     Unreachable {
-        /// Each controller and what went wrong.
+        /// Each controller with its error.
         tried: Vec<(String, String)>,
     },
-    /// A change was sent, but the answer is missing: it may have been made or not.
+    /// A change was sent and the answer is missing: the change may have been made or not.
     Unknown {
-        /// The controller.
+        /// Controller that received the change.
         server: String,
-        /// What went wrong.
+        /// Description of the failure.
         message: String,
     },
-    /// The answer is not what the API speaks.
+    /// The answer does not conform to the API.
     Malformed {
-        /// The controller.
+        /// Controller that answered.
         server: String,
-        /// What is wrong with it.
+        /// Description of the defect.
         message: String,
     },
 }
 
-/// A `metav1.Status` with an error.
+/// An error in the form of a `metav1.Status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct StatusError {
-    /// The HTTP status.
+    /// HTTP status code.
     pub(crate) code: u16,
-    /// In a word, as `AlreadyExists`.
+    /// Reason in CamelCase, such as `AlreadyExists`.
     pub(crate) reason: String,
-    /// In a sentence.
+    /// Message for the user.
     pub(crate) message: String,
-    /// Fields and what is wrong with each.
+    /// Invalid fields with the cause of each.
     #[serde(skip)]
     pub(crate) causes: Vec<(String, String)>,
 }
 
 impl StatusError {
-    /// Reads the body of an answer with an error status; any body will do.
+    /// Parses the body of an answer with an error status; an invalid body gives an empty reason and message.
     pub(crate) fn read(code: u16, body: &[u8]) -> StatusError {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
@@ -73,7 +73,7 @@ impl StatusError {
         status
     }
 
-    /// Reads the object of an ERROR event of a watch.
+    /// Parses the object of an ERROR event of a watch.
     pub(crate) fn of_event(object: &Value) -> StatusError {
         let code = object["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
         StatusError::read(code, object.to_string().as_bytes())
@@ -81,7 +81,7 @@ impl StatusError {
 }
 
 impl ApiError {
-    /// Whether a controller answered with this HTTP status.
+    /// Returns `true` if a controller answered with this HTTP status.
     pub(crate) fn is_status(&self, code: u16) -> bool {
         match self {
             ApiError::Status(status) => status.code == code,
@@ -89,7 +89,7 @@ impl ApiError {
         }
     }
 
-    /// Whether trying again later may succeed without anybody changing anything.
+    /// Returns `true` if a later retry may succeed without a change by the user.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             ApiError::Status(status) => status.code == 429 || status.code >= 500,
@@ -97,13 +97,13 @@ impl ApiError {
         }
     }
 
-    /// The error for a person.
+    /// Converts the error to a failure with a message for the user.
     pub(crate) fn into_failure(self) -> Failure {
         match self {
             ApiError::Status(status) => {
                 let mut message = status.message;
                 for (field, cause) in &status.causes {
-                    // The summary usually repeats single causes already.
+                    // The summary usually repeats a single cause.
                     if !message.contains(cause.as_str()) {
                         message.push('\n');
                         message.push_str(&if field.is_empty() {
@@ -117,7 +117,7 @@ impl ApiError {
                 match status.code {
                     401 => failure.help("give --client-certificate and --client-key, or another --context"),
                     403 => failure.help("ask an administrator of the cluster for the right to do this"),
-                    // With a cause it is refused for what it says, not for what it was based on.
+                    // With causes, the server refused the content of the request rather than its base revision.
                     409 if status.reason == "Conflict" && status.causes.is_empty() => {
                         failure.help("somebody else changed it meanwhile: try again")
                     }

@@ -1,4 +1,4 @@
-//! Sends one request to the first controller that can take it.
+//! The transport of requests: each request goes to the first controller that can take it.
 
 use super::answer::{ApiError, StatusError};
 use crate::config::Connection;
@@ -12,25 +12,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest wait for a connection, so that one dead controller does not use up the time of the others.
+/// Longest wait for a connection, so that one dead controller does not use up the time of the others.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The largest answer that is read, in bytes.
+/// Largest accepted answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
 /// A client of all controllers of one cluster.
 ///
 /// # Guarantees
-/// A change is sent to a second controller only when the first has certainly not taken it; readings go to any.
+/// A change is sent to a second controller only if the first one has certainly not taken it. Reads may go to any controller.
 pub(crate) struct Client {
     http: reqwest::Client,
     connection: Connection,
-    /// The controller that answered last.
+    /// Index of the controller that answered last.
     current: AtomicUsize,
     terminal: Arc<Terminal>,
 }
 
-/// One request.
+/// A request to the API.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     method: Method,
@@ -41,31 +41,29 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// A request without a body. Path parts are encoded, so a name cannot leave its place.
+    /// Creates a request without a body. Path segments are encoded, so a name cannot change the path.
     pub(crate) fn new(method: Method, path: Vec<String>) -> Call {
         let harmless = method == Method::GET;
         Call { method, path, query: Vec::new(), body: None, harmless }
     }
 
-    /// Adds a query parameter.
     pub(crate) fn query(mut self, name: &str, value: &str) -> Call {
         self.query.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Sets the body.
     pub(crate) fn body(mut self, content_type: &'static str, body: &Value) -> Call {
         self.body = Some((content_type, body.to_string().into_bytes()));
         self
     }
 
-    /// It changes nothing although it is not a GET, so it may be sent twice.
+    /// Marks a request other than GET as one that changes nothing, so that it may be sent twice.
     pub(crate) fn harmless(mut self) -> Call {
         self.harmless = true;
         self
     }
 
-    /// For messages: `GET /apis/…`.
+    /// Returns the request for messages: `GET /apis/…`.
     pub(crate) fn describe(&self) -> String {
         format!("{} /{}", self.method, self.path.join("/"))
     }
@@ -82,31 +80,31 @@ impl Call {
     }
 }
 
-/// What is awaited.
+/// The part of an answer that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// All of it, in the time of the request.
+    /// The whole answer, within the request's timeout.
     Whole,
-    /// Its beginning; what follows may take as long as it likes.
+    /// The beginning of a stream, which then has no time limit.
     Stream,
 }
 
-/// What became of an attempt at one controller.
+/// The outcome of a request to one controller.
 enum Attempt {
     Answered(Response),
-    /// Certainly not taken.
+    /// The controller has certainly not taken the request.
     NotTaken(String),
-    /// Sent, no answer.
+    /// The request was sent, and no answer came.
     Lost(String),
 }
 
 impl Client {
-    /// A client for a connection; nothing is sent yet.
+    /// Creates a client for a connection, without sending anything.
     ///
     /// # Errors
-    /// When a certificate or key cannot be read.
+    /// Fails if a certificate or key cannot be read.
     pub(crate) fn new(connection: Connection, terminal: Arc<Terminal>) -> Result<Client, Failure> {
-        // The only failure is that another provider was installed before, which is as good.
+        // This fails only if another provider is already installed, which also works.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("hactl/", env!("CARGO_PKG_VERSION")))
@@ -146,12 +144,12 @@ impl Client {
         Ok(Client { http, connection, current: AtomicUsize::new(0), terminal })
     }
 
-    /// The terminal, for progress while waiting.
+    /// Returns the terminal, for progress during waits.
     pub(crate) fn terminal(&self) -> &Terminal {
         &self.terminal
     }
 
-    /// Sends a request and reads the answer as JSON.
+    /// Sends a request and parses the answer as JSON.
     pub(crate) async fn call(&self, call: &Call) -> Result<Value, ApiError> {
         let (server, mut response) = self.send(call, Answer::Whole).await?;
         let code = response.status();
@@ -188,7 +186,7 @@ impl Client {
             .map_err(|error| ApiError::Malformed { server, message: error.to_string() })
     }
 
-    /// Sends a request whose answer is a stream; only the beginning of the answer has a time limit.
+    /// Sends a request whose answer is a stream. Only the beginning of the answer has a time limit.
     pub(super) async fn stream(&self, call: &Call) -> Result<Response, ApiError> {
         let (_, response) = self.send(call, Answer::Stream).await?;
         let code = response.status();
@@ -211,7 +209,7 @@ impl Client {
             let left = u32::try_from(servers.len() - step).unwrap_or(1);
             let share = self.connection.request_timeout.saturating_sub(started.elapsed()) / left;
             match self.attempt(call, &servers[index], share, answer).await {
-                // Not ready, or without a store: another controller may do better. It has not taken the request.
+                // The controller is not ready or cannot reach etcd, and has not taken the request: try the next one.
                 Attempt::Answered(response)
                     if response.status().as_u16() == 503 && step + 1 < servers.len() =>
                 {
@@ -228,7 +226,7 @@ impl Client {
                 Attempt::Lost(message) | Attempt::NotTaken(message) => tried.push((server, message)),
             }
         }
-        // An answer, even "not ready", says more than a failed connection.
+        // An answer, even "not ready", is more useful to the user than a failed connection.
         busy.ok_or(ApiError::Unreachable { tried })
     }
 
@@ -268,7 +266,7 @@ impl Client {
     }
 }
 
-/// What a failure to speak with a server usually comes from.
+/// Returns a hint on the usual cause of a failed connection.
 fn protocol_hint(scheme: &str, has_identity: bool, message: &str) -> &'static str {
     let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     match scheme {
@@ -284,7 +282,7 @@ fn protocol_hint(scheme: &str, has_identity: bool, message: &str) -> &'static st
     }
 }
 
-/// The last cause of an error: reqwest's outer layers only repeat the URL.
+/// Returns the last cause of an error, because reqwest's outer errors only repeat the URL.
 fn deepest(error: &dyn Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
@@ -293,7 +291,7 @@ fn deepest(error: &dyn Error) -> String {
     deepest.to_string()
 }
 
-/// The text of a `Warning` header: `299 - "text"`.
+/// Returns the text of a `Warning` header: `299 - "text"`.
 fn warning_text(header: &str) -> Option<String> {
     let start = header.find('"')? + 1;
     let end = header.rfind('"').filter(|end| *end > start)?;

@@ -1,4 +1,4 @@
-//! Follows a collection: first what is there, then every change, over lost connections and compacted revisions.
+//! The watch of a collection: its objects, then every change, despite lost connections and compacted revisions.
 
 use super::answer::{ApiError, StatusError};
 use super::{Call, Client, Collection};
@@ -10,27 +10,27 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The longest line of a watch: one object.
+/// Longest line of a watch in bytes, which contains one object.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
-/// A watch is renewed after so long, so that a silent, dead connection is noticed.
+/// Interval at which a watch is renewed, so that a dead connection is noticed.
 const RENEW_AFTER: Duration = Duration::from_secs(240);
 
-/// What happened in the collection.
+/// A change of the collection.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
-    /// It is there, or is different now.
+    /// The object exists with this state.
     Applied(Value),
-    /// It is gone; the last that was seen of it.
+    /// The object was deleted; its last known state.
     Deleted(Value),
-    /// Everything that was there at the beginning has been handed out.
+    /// All objects that existed at the beginning have been returned.
     Synced,
 }
 
-/// Follows one collection.
+/// A watch of one collection.
 ///
 /// # Guarantees
-/// Each object's newest state is handed out in the end; states in between may be skipped, nothing is handed out twice.
+/// The newest state of each object is returned eventually. States in between may be skipped, and no state is returned twice.
 pub(crate) struct Watcher<'a> {
     client: &'a Client,
     collection: Collection,
@@ -49,7 +49,7 @@ enum State {
 }
 
 impl<'a> Watcher<'a> {
-    /// A follower of all objects that the selectors match.
+    /// Creates a watch of all objects that match the selectors.
     pub(crate) fn new(
         client: &'a Client,
         collection: Collection,
@@ -67,15 +67,15 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// A follower of one object.
+    /// Creates a watch of one object.
     pub(crate) fn object(client: &'a Client, kind: ha_api_types::kind::Kind, name: &str) -> Watcher<'a> {
         Watcher::new(client, Collection::Kind(kind), vec![("fieldSelector", format!("metadata.name={name}"))])
     }
 
-    /// The next change. Waits for one as long as it takes.
+    /// Returns the next change, and waits for it indefinitely.
     ///
     /// # Errors
-    /// When the first reading fails, or the server refuses for good; later failures that may pass are tried again.
+    /// Fails if the first read fails, or if the server refuses permanently. Later transient failures are retried.
     pub(crate) async fn next(&mut self) -> Result<Change, Failure> {
         loop {
             if let Some(change) = self.queue.pop_front() {
@@ -98,7 +98,7 @@ impl<'a> Watcher<'a> {
                     } else {
                         return Err(error.into());
                     }
-                    // Grows to two seconds; the first renewal after a lost connection is immediate.
+                    // The pause grows to two seconds; the first renewal after a lost connection is immediate.
                     let pause = Duration::from_millis(100) * self.failures.min(20);
                     self.failures = self.failures.saturating_add(1);
                     tokio::time::sleep(pause).await;
@@ -145,8 +145,8 @@ impl<'a> Watcher<'a> {
                     return Ok(State::Connect { resource_version });
                 };
                 let Ok(Some(chunk)) = chunk else {
-                    // The end, or a broken connection: both are mended by asking again from the last revision.
-                    // One that ends as soon as it began is no reason to hurry.
+                    // The watch has ended or its connection is broken, and resumes at the last revision. A watch that
+                    // ended right after its beginning counts as a failure, so that the next attempt waits.
                     let again = State::Connect { resource_version };
                     if since.elapsed() > Duration::from_secs(1) {
                         self.failures = 0;
@@ -173,7 +173,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// One line of the watch.
+    /// Handles one line of the watch.
     fn event(&mut self, line: &[u8], resource_version: &mut String) -> Result<(), ApiError> {
         if line.trim_ascii().is_empty() {
             return Ok(());
@@ -196,7 +196,7 @@ impl<'a> Watcher<'a> {
                 self.known.remove(name_of(&object));
                 self.queue.push_back(Change::Deleted(object));
             }
-            // Bookmarks carry only the revision; what a newer server may send besides is no change to us.
+            // Bookmarks contain only the revision. Unknown types of a newer server are ignored.
             _ => {}
         }
         Ok(())
@@ -210,7 +210,7 @@ impl<'a> Watcher<'a> {
         self.queue.push_back(Change::Applied(object));
     }
 
-    /// A whole reading replaces what is known; only differences are handed out.
+    /// Replaces the known objects by a full list, and queues only the differences.
     fn replace(&mut self, items: Vec<Value>) {
         let gone: Vec<String> = self
             .known

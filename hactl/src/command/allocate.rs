@@ -1,4 +1,4 @@
-//! `hactl allocate`: all groups and nodes for a new service, the best first, with reasons.
+//! `hactl allocate`: ranks all groups and nodes for a new service, with reasons.
 
 use super::group::input::{Input, Read};
 use super::group::size::{self, shown};
@@ -30,7 +30,7 @@ pub(crate) struct Allocate {
     input: Input,
 }
 
-/// Nodes of a group that are printed without -v.
+/// Number of nodes of a group that are printed without -v.
 const SHOWN: usize = 10;
 
 impl Allocate {
@@ -85,7 +85,7 @@ fn text(session: &Session, read: &Read, newcomer: &Newcomer, offers: &[GroupOffe
                 Cell::styled(&because, Style::Bad),
             ]);
         }
-        // Their ranks are taken.
+        // The omitted nodes keep their ranks.
         rank += offer.nodes.iter().skip(shown).filter(|node| node.place.is_ok()).count();
         if offer.nodes.len() > shown {
             let more = format!("{} more nodes with -v", offer.nodes.len() - shown);
@@ -132,7 +132,7 @@ fn document(read: &Read, newcomer: &Newcomer, offers: &[GroupOffer]) -> Value {
     json!({ "size": value(newcomer), "groups": groups.collect::<Vec<_>>() })
 }
 
-/// A size for programs.
+/// Returns a size for machine-readable output.
 pub(super) fn value(size: &Newcomer) -> Value {
     json!({
         "memory": size.memory,

@@ -1,4 +1,4 @@
-//! `hactl apply`: makes the cluster as the files say.
+//! `hactl apply`: creates and updates objects from files.
 
 mod inventory;
 
@@ -52,7 +52,7 @@ pub(crate) struct Apply {
     wait: WaitFlags,
 }
 
-/// What became of one object.
+/// The outcome for one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Created,
@@ -154,7 +154,7 @@ impl Apply {
         }
     }
 
-    /// Applies an edit that needs the resource to be stopped first.
+    /// Applies an edit that requires the resource to be stopped first.
     async fn one_stopped(
         &self,
         session: &Session,
@@ -197,7 +197,7 @@ impl Apply {
         } else {
             client.patch(entry.kind, &entry.name, &patch, self.commitment()).await?
         };
-        // What differed only in its spelling (`started`, `0.5`) changes nothing on the server.
+        // A value that differs only in its spelling (`started`, `0.5`) is no change on the server.
         let same = |path: &str| live.pointer(path) == after.pointer(path);
         let unchanged = ["/spec", "/metadata/labels", "/metadata/annotations", "/metadata/finalizers"]
             .iter()
@@ -206,10 +206,10 @@ impl Apply {
     }
 }
 
-/// The patch that makes a live object what was wanted, removing what an earlier apply set and is no longer wanted.
+/// Returns the patch that turns a live object into the desired one. The patch also removes fields that an earlier apply
+/// set and that are no longer in the file.
 ///
-/// The memory of the last apply is compared by what it says, not by its spelling: field order, or another tool's form
-/// of the same, is no change.
+/// The recorded last apply is compared by value, not by spelling: field order, or another tool's notation, is no change.
 pub(super) fn patch(wanted: &Value, live: &Value) -> Value {
     let last = merge::last_applied(live);
     let mut wanted = wanted.clone();

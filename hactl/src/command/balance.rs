@@ -1,4 +1,4 @@
-//! `hactl balance`: a plan of moves that balances the live cluster, or one from a file in Ganeti's text format.
+//! `hactl balance`: plans moves that balance the live cluster, or one read from a file in Ganeti's text format.
 
 mod actions;
 pub(crate) mod apply;
@@ -68,7 +68,7 @@ impl Balance {
         failure.map_or(Ok(Exit::Done), Err)
     }
 
-    /// Prints the plans for people, and the commands where they are asked for.
+    /// Prints the plans as text, and the commands if requested.
     fn print(&self, session: &Session, source: &Source, plans: &[Planned]) -> Result<(), Failure> {
         if plans.is_empty() {
             session.terminal().line("There are no nodes.");
@@ -83,7 +83,7 @@ impl Balance {
     }
 }
 
-/// A number of things; the noun's plural ends in s, or for copies in ies.
+/// Returns a number with its noun, in the plural if needed: `1 move`, `2 moves`, `2 copies`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     match noun.strip_suffix('y') {
         _ if number == 1 => format!("1 {noun}"),
@@ -92,7 +92,7 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// The plans of all chosen groups, the one that improves most first.
+/// Returns the plans of all chosen groups, ordered by improvement.
 fn plans(source: &Source, options: &Options, begun: Instant) -> Vec<Planned> {
     let groups = source.groups.iter().enumerate();
     let mut plans: Vec<Planned> = groups
@@ -105,7 +105,7 @@ fn plans(source: &Source, options: &Options, begun: Instant) -> Vec<Planned> {
     plans
 }
 
-/// A group's plan for people.
+/// Returns a group's plan as text.
 fn text(source: &Source, planned: &Planned, options: &Options) -> String {
     let (cluster, problem, plan) = (&source.cluster, &planned.problem, &planned.plan);
     let group = &cluster.groups[planned.group].name;
@@ -138,7 +138,7 @@ fn text(source: &Source, planned: &Planned, options: &Options) -> String {
     text
 }
 
-/// How many moves, and what they cost.
+/// Returns the number of moves and their cost, as text.
 pub(crate) fn cost(planned: &Planned, moves: usize) -> String {
     let plan = &planned.plan;
     format!(
@@ -151,7 +151,7 @@ pub(crate) fn cost(planned: &Planned, moves: usize) -> String {
     )
 }
 
-/// How much the plan moves, on a line.
+/// Returns a one-line summary of the plan's moves.
 fn summary(source: &Source, planned: &Planned) -> String {
     let (problem, plan) = (&planned.problem, &planned.plan);
     let mut text = cost(planned, plan.steps.len());
@@ -170,7 +170,7 @@ fn summary(source: &Source, planned: &Planned) -> String {
     text + "\n"
 }
 
-/// Plans for programs: one group's as it is, several in a list.
+/// Returns the plans as JSON: one plan as an object, several as a list.
 fn document(source: &Source, plans: &[Planned], seconds: f64) -> Value {
     let one = |planned: &Planned| {
         let (problem, plan) = (&planned.problem, &planned.plan);

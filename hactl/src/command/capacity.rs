@@ -1,4 +1,4 @@
-//! `hactl capacity`: how many more services of a size fit.
+//! `hactl capacity`: counts how many more services of a size fit.
 
 use super::allocate::value;
 use super::group::input::{Input, Read};
@@ -78,7 +78,7 @@ fn sized(text: &str, read: &Read, template: Option<Template>) -> Result<Newcomer
     Ok(size)
 }
 
-/// The standard or the greatest size of the cluster's policy.
+/// Returns the standard or the largest size of the cluster's policy.
 fn of_policy(
     read: &Read,
     template: Option<Template>,
@@ -97,7 +97,7 @@ fn of_policy(
         tags: Vec::new(),
         nodes: None,
     };
-    // The live cluster's policy counts in thousandths already, and has no greatest size.
+    // The live cluster's policy counts CPUs in thousandths and has no largest size.
     Some(match &read.view {
         None => newcomer,
         Some(view) => {
@@ -137,7 +137,7 @@ fn counted(filled: &Filled) -> String {
     format!("{}{more}", filled.count())
 }
 
-/// `4096,102400,2=225`: memory, disk, vcpus and how many.
+/// Returns the tiers as `4096,102400,2=225`: memory, disk, CPUs and count.
 fn tiers(tiers: &[Tier], in_thousandths: bool) -> String {
     let each = tiers.iter().map(|tier| {
         format!(

@@ -1,4 +1,4 @@
-//! `hactl check`: questions about the whole cluster that have a yes or no for an answer.
+//! `hactl check`: checks of the whole cluster that pass or fail.
 
 mod n_plus_one;
 

@@ -1,4 +1,4 @@
-//! `hactl completion`, and the hidden `hactl generate` that packages use.
+//! `hactl completion`, and the hidden `hactl generate` for packages.
 
 use crate::arguments::Arguments;
 use crate::failure::{Exit, Failure, Outcome};

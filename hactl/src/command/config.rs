@@ -1,4 +1,4 @@
-//! `hactl config`: the clusters that hactl knows.
+//! `hactl config`: the contexts, each of which names a cluster.
 
 use crate::config::{ConfigFile, Context, files, user_file};
 use crate::failure::{Exit, Failure, Outcome};
@@ -129,7 +129,7 @@ fn list(session: &Session) -> Outcome {
 
 fn set(session: &Session, name: &str) -> Outcome {
     let flags = &session.flags().connection;
-    // A file name means the same from every folder.
+    // An absolute path is valid from every directory.
     let absolute = |path: &Option<PathBuf>| {
         path.as_deref().map(|path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
     };

@@ -1,4 +1,4 @@
-//! `hactl create`: objects from flags, sent or printed for Git.
+//! `hactl create`: creates objects from flags, or prints them for Git.
 
 mod driver;
 
@@ -296,7 +296,7 @@ fn rule_spec(flags: &RuleFlags) -> Result<Map<String, Value>, Failure> {
     Ok(Map::from_iter([(field.to_owned(), rule)]))
 }
 
-/// Reads `node1:2,node2`.
+/// Parses `node1:2,node2`.
 fn nodes(texts: &[String]) -> Result<Value, Failure> {
     let mut nodes = Map::new();
     for text in texts {

@@ -1,4 +1,4 @@
-//! `hactl delete`: objects, and the rules that would name what is no longer there.
+//! `hactl delete`: deletes objects, and updates the rules that name deleted resources.
 
 use super::operate::stop_and_wait;
 use super::wait::{WaitFlags, bounded, until_deleted};
@@ -120,7 +120,7 @@ impl Delete {
         missing.map_or(Ok(Exit::Done), Err)
     }
 
-    /// The controllers of the same names as deleted nodes: until they are deleted, an etcd outage stops services.
+    /// Suggests the deletion of lost controllers on deleted nodes: as long as their keys exist, an etcd outage stops services.
     async fn offer_controllers(&self, session: &Session, nodes: &[&str]) -> Result<(), Failure> {
         if nodes.is_empty() {
             return Ok(());
@@ -169,7 +169,7 @@ impl Delete {
     }
 }
 
-/// The ids of `controller ID…` or `controller/ID…`; `None`: something else is named.
+/// Parses the ids of `controller ID…` or `controller/ID…`; `None` if another kind is named.
 fn controllers(what: &[String]) -> Result<Option<Vec<String>>, Failure> {
     let is_kind = |text: &str| matches!(text, "controller" | "controllers");
     if let Some((kind, ids)) = what.split_first()
@@ -193,13 +193,13 @@ fn controllers(what: &[String]) -> Result<Option<Vec<String>>, Failure> {
     }
 }
 
-/// What becomes of a rule when resources go.
+/// The change of a rule when resources are deleted.
 #[derive(Clone, Debug, PartialEq)]
 enum Shrunk {
     Untouched,
-    /// The remaining resources, as a patch.
+    /// The patch with the remaining resources.
     Smaller(Value),
-    /// Too few remain for the rule to say anything.
+    /// Too few resources remain for the rule to have an effect.
     Gone,
 }
 
@@ -246,7 +246,7 @@ fn shrunk(rule: &Value, gone: &[&str]) -> Shrunk {
         if left.len() < least {
             return Shrunk::Gone;
         }
-        // The version guards against a change made meanwhile.
+        // The resourceVersion guards against a concurrent change.
         let version = rule.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
         return Shrunk::Smaller(json!({
             "metadata": {"resourceVersion": version},

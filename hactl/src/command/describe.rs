@@ -1,4 +1,4 @@
-//! `hactl describe`: one object in full, with its conditions and what happened to it.
+//! `hactl describe`: shows an object in full, with its conditions and events.
 
 use super::events;
 use crate::client::Collection;

@@ -1,4 +1,4 @@
-//! `hactl diff`: what an apply would change, and what that would do to services.
+//! `hactl diff`: shows the changes that an apply would make, and their effects on services.
 
 use super::apply::patch;
 use crate::client::{Client, Commitment};
@@ -26,11 +26,11 @@ pub(crate) struct Diff {
 
 impl Diff {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        // What a dry run warns of one object, the plan of all of them may say too.
+        // The plan of all changes may repeat the warnings of the dry runs of single objects.
         session.terminal().hold_warnings();
         let outcome = self.differences(session).await;
         session.terminal().release_warnings(|_| true);
-        // 1 means "differs" here, so what was refused must not look like it.
+        // Status 1 means "differs" here, so a refusal needs another status.
         outcome.map_err(|failure| match failure.exit {
             Exit::Refused => Failure { exit: Exit::Usage, ..failure },
             Exit::Done | Exit::Usage | Exit::Unreachable | Exit::NotPermitted | Exit::TimedOut => failure,
@@ -66,7 +66,7 @@ impl Diff {
                     session.terminal().release_warnings(|warning| !is_said(&plan, warning));
                     session.terminal().out(&effect(session.terminal(), &plan));
                 }
-                // The differences stand, whatever becomes of them.
+                // The differences remain valid without the effects.
                 Err(failure) => {
                     session.terminal().warn(&format!("the effect cannot be told: {}", failure.message));
                 }
@@ -76,7 +76,7 @@ impl Diff {
     }
 }
 
-/// The object as it would be, as the server's admission makes it.
+/// Returns the object after the apply, as changed by the server's admission.
 async fn after(client: &Client, entry: &Entry, live: Option<&Value>) -> Result<Value, Failure> {
     let wanted = merge::with_last_applied(&entry.object);
     let Some(live) = live else {
@@ -89,11 +89,11 @@ async fn after(client: &Client, entry: &Entry, live: Option<&Value>) -> Result<V
     Ok(client.patch(entry.kind, &entry.name, &patch, Commitment::DryRun).await?)
 }
 
-/// The part of an object that users write, as text.
+/// Returns the user's part of an object, as text.
 fn comparable(object: &Value) -> Result<String, Failure> {
     let mut object = render::readable(object);
     manifest::own_fields_only(&mut object);
-    // Who wrote the fields in which order is no difference.
+    // The order of fields and the list of their writers do not count as a difference.
     render::yaml(&merge::sorted(&object))
 }
 
@@ -135,10 +135,10 @@ fn effect(terminal: &Terminal, plan: &Plan) -> String {
     text
 }
 
-/// Whether a plan says what a warning about one object says: the same effect, or something of the same subject, which is what
-/// comes before the colon. Of one subject the plan's word counts, as it is about all changes together.
+/// Returns `true` if the plan already contains a warning about one object: as the same effect, or as a warning about
+/// the same subject (the text before the colon). The plan has priority, because it covers all changes together.
 fn is_said(plan: &Plan, warning: &str) -> bool {
-    // A warning comes as a header, which has no arrows.
+    // A warning arrives in a header, which cannot contain arrows.
     let plain = |text: &str| text.replace('→', "->");
     let subject = |text: &str| plain(text.split_once(": ").map_or(text, |(subject, _)| subject));
     plan.effects.iter().any(|planned| plain(&planned.sentence()) == warning)

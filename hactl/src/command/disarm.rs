@@ -1,4 +1,4 @@
-//! `hactl disarm` and `hactl arm`: planned work on the store or the network.
+//! `hactl disarm` and `hactl arm`: disarm and arm the cluster, for planned work on etcd or the network.
 
 use super::wait::{WaitFlags, bounded};
 use crate::client::Commitment;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How often the cluster is looked at while it is waited for.
+/// Interval of the checks while hactl waits for the cluster.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How services are treated meanwhile.
@@ -73,7 +73,7 @@ impl Arm {
     }
 }
 
-/// Sets or removes `spec.disarmed`; `false`: it was so already.
+/// Sets or removes `spec.disarmed`. Returns `false` if the object already has this value.
 async fn change(session: &Session, wanted: Option<&str>) -> Result<bool, Failure> {
     session.format(&[])?;
     let client = session.client()?;
@@ -95,7 +95,7 @@ async fn change(session: &Session, wanted: Option<&str>) -> Result<bool, Failure
     Ok(true)
 }
 
-/// Waits until the cluster is as wanted, if asked, and tells how far each node is.
+/// Waits until the cluster reaches the goal, if requested, and prints each node's progress.
 async fn follow(session: &Session, wait: &WaitFlags, goal: &str) -> Outcome {
     if !wait.wait {
         return Ok(Exit::Done);
@@ -114,7 +114,7 @@ async fn follow(session: &Session, wait: &WaitFlags, goal: &str) -> Outcome {
     }
 }
 
-/// Looks until the leader has seen the wish and every node is as wanted; `left` always holds what is missing.
+/// Polls until the leader has observed the request and every node has reached the goal. `left` always lists the missing steps.
 async fn until(session: &Session, goal: &str, left: &mut Vec<String>) -> Result<(), Failure> {
     let client = session.client()?;
     let mut told: BTreeMap<String, String> = BTreeMap::new();
@@ -144,7 +144,7 @@ async fn until(session: &Session, goal: &str, left: &mut Vec<String>) -> Result<
     }
 }
 
-/// What keeps the cluster from being as wanted.
+/// Returns the reasons why the cluster has not reached the goal.
 fn missing(overview: &Overview, goal: &str) -> Vec<String> {
     let sentences = overview.waiting_for.iter().filter(|sentence| sentence.starts_with("cluster "));
     let nodes = overview

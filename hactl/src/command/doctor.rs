@@ -1,4 +1,4 @@
-//! `hactl doctor`: what stands in the way of a node, or of the cluster, being guarded, and the lines that mend it.
+//! `hactl doctor`: shows the checks of a node or of the cluster, with suggested fixes.
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
@@ -22,7 +22,7 @@ pub(crate) struct Doctor {
     node: Option<String>,
 }
 
-/// What was examined: the cluster, and nodes by name.
+/// The results of the checks: of the cluster, and of nodes by name.
 #[derive(Debug, Serialize)]
 struct Findings {
     cluster: Vec<Check>,
@@ -63,7 +63,7 @@ impl Doctor {
             if !text.is_empty() {
                 text.push('\n');
             }
-            // Of many nodes only what asks for something.
+            // Of several nodes, show only checks that need attention.
             let shown =
                 node.checks.iter().filter(|check| self.node.is_some() || check.verdict != Verdict::Ok);
             let shown: Vec<&Check> = shown.collect();
@@ -91,7 +91,7 @@ impl Findings {
     }
 }
 
-/// A node that still exists.
+/// Returns the results of a node that still exists.
 fn of_node(node: Node) -> Option<NodeFindings> {
     let status = node.status.unwrap_or_default();
     (status.state != NodeState::Gone)

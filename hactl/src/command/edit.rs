@@ -1,4 +1,4 @@
-//! `hactl edit`: an object in the editor, sent back when it is saved and valid.
+//! `hactl edit`: opens an object in the editor, and sends it back when it is saved and valid.
 
 use crate::client::Commitment;
 use crate::failure::{Exit, Failure, Outcome};
@@ -47,7 +47,7 @@ impl Edit {
                 return Ok(Exit::Done);
             }
             if after == before {
-                // Saved again with the same mistakes: the user gives up.
+                // The user saved the same mistakes again, so end the loop.
                 return Err(Failure::usage(complaint).help("nothing was changed"));
             }
             complaint = match changed(&target, &text) {
@@ -76,7 +76,7 @@ impl Edit {
                 Err(failure) => failure.message,
             };
             if !std::io::stdin().is_terminal() {
-                // A script as editor would make the same mistake for ever.
+                // A script as editor would repeat the same mistake indefinitely.
                 return Err(Failure::usage(complaint).help("nothing was changed"));
             }
         }
@@ -99,7 +99,7 @@ fn comment(target: &Target, complaint: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Lets the user edit a text.
+/// Lets the user edit a text, and returns the edited text.
 fn edited(text: &str) -> Result<String, Failure> {
     let failed =
         |error: std::io::Error| Failure::refused(format!("the temporary file cannot be used: {error}"));
@@ -108,7 +108,7 @@ fn edited(text: &str) -> Result<String, Failure> {
     file.flush().map_err(failed)?;
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
-    // The variable may hold arguments, so a shell reads it; the file's name is passed beside it.
+    // The variable may contain arguments, so a shell parses it; the file name is a separate argument.
     let status =
         Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file.path()).status();
     match status {
@@ -124,7 +124,7 @@ fn edited(text: &str) -> Result<String, Failure> {
     std::fs::read_to_string(file.path()).map_err(failed)
 }
 
-/// The object in an edited text: valid, and still the same one.
+/// Parses the object in an edited text, which must be valid and still the same object.
 fn changed(target: &Target, text: &str) -> Result<Entry, Failure> {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     manifest::read("line", text, Need::Whole, &mut entries, &mut problems);
@@ -137,7 +137,7 @@ fn changed(target: &Target, text: &str) -> Result<Entry, Failure> {
     }
 }
 
-/// What the user sees is without the API's own fields; they come back before it is sent.
+/// Restores the API's own fields, which the editor does not show.
 fn with_identity(entry: &Entry, live: &Value) -> Value {
     let mut object = entry.object.clone();
     for field in ["uid", "resourceVersion"] {
@@ -156,7 +156,7 @@ fn with_identity(entry: &Entry, live: &Value) -> Value {
     object
 }
 
-/// The user's work is not lost when it cannot be sent.
+/// Keeps the user's text in a file when it cannot be sent.
 fn keep(text: &str, failure: Failure) -> Failure {
     let path = std::env::temp_dir().join(format!("hactl-edit-{}.yaml", std::process::id()));
     match write_new(&path, text) {
@@ -169,6 +169,6 @@ fn keep(text: &str, failure: Failure) -> Failure {
 }
 
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    // Never through somebody else's link in a shared folder.
+    // A new file, so that no link of another user in a shared directory is followed.
     std::fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
 }

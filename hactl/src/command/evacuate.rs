@@ -1,4 +1,4 @@
-//! `hactl evacuate`: new places for all that lives on some nodes.
+//! `hactl evacuate`: plans moves for all instances on some nodes.
 
 use super::group::input::{Input, Read};
 use super::group::moves::{Moves, Output};

@@ -1,4 +1,4 @@
-//! `hactl events`: what happened and why, once or as it happens.
+//! `hactl events`: lists events, once or as they happen.
 
 use crate::client::{ApiError, Change, Client, Collection, Watcher};
 use crate::failure::{Exit, Outcome};
@@ -59,7 +59,7 @@ async fn follow(
     let terminal = session.terminal();
     let subjects = query.is_empty();
     let mut watcher = Watcher::new(client, Collection::Events, query);
-    // Until everything known is there it is sorted; afterwards events come as they happen.
+    // Known events are sorted first; later events are printed as they happen.
     let mut before = Some(Vec::new());
     let mut widths = Vec::new();
     while !terminal.is_closed() {
@@ -96,7 +96,7 @@ async fn follow(
     Ok(Exit::Done)
 }
 
-/// The events about one object, oldest first.
+/// Returns the events of an object, oldest first.
 pub(super) async fn about(client: &Client, kind: Kind, name: &str) -> Result<Vec<Value>, ApiError> {
     let mut events = client.list(Collection::Events, &[selector(kind, name)]).await?.items;
     events.sort_by(|left, right| when(left).cmp(when(right)));
@@ -115,7 +115,7 @@ pub(super) fn when(event: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// A table for events, with or without the object that they are about.
+/// Returns a table of events, with or without the column of the object.
 pub(super) fn table(subjects: bool) -> Table {
     if subjects {
         Table::new(&["AGE", "TYPE", "REASON", "ABOUT", "FROM", "MESSAGE"])
@@ -124,7 +124,7 @@ pub(super) fn table(subjects: bool) -> Table {
     }
 }
 
-/// An event's row.
+/// Returns the table row of an event.
 pub(super) fn row(event: &Value, subjects: bool) -> Vec<Cell> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let sort = text(&event["type"]);

@@ -1,4 +1,4 @@
-//! `hactl explain`: what a field means, from the schemas that the API uses too; and what resource agents are.
+//! `hactl explain`: describes fields, from the schemas that the API also uses, and resource agents.
 
 mod agents;
 
@@ -91,7 +91,7 @@ fn below<'a>(place: &'a Value, name: &str) -> Result<&'a Value, String> {
     Err(nearest(name, known).map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default())
 }
 
-/// The schema of what a list holds; others as they are.
+/// Returns the schema of a list's items, or the schema itself if it is not a list.
 fn inner(place: &Value) -> &Value {
     if place["items"].is_object() { &place["items"] } else { place }
 }

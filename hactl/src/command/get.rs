@@ -1,4 +1,4 @@
-//! `hactl get`: objects as a table, YAML, JSON or names; once, or as they change.
+//! `hactl get`: shows objects as a table, YAML, JSON or names; once, or as they change.
 
 use crate::client::{Change, Collection, Watcher};
 use crate::failure::{Exit, Failure, Outcome};
@@ -110,7 +110,7 @@ impl Get {
                     widths = table.widths(&widths);
                     terminal.out(&table.row_lines(terminal, &widths));
                 }
-                // A stream is read line by line or document by document.
+                // Readers of a stream parse it line by line or document by document.
                 (Some(Format::Json), _) => terminal.line(&render::readable(&object).to_string()),
                 (Some(Format::Yaml), _) => {
                     terminal.out(&format!("---\n{}", render::yaml(&render::readable(&object))?));
@@ -131,7 +131,7 @@ fn is_table(format: Option<Format>) -> bool {
     }
 }
 
-/// What exists is shown even when something else is missing.
+/// Prints all objects that exist, even if others are missing.
 async fn objects(session: &Session, targets: &[Target], format: Option<Format>) -> Outcome {
     let mut found = Vec::new();
     let mut failed = None;
@@ -153,7 +153,7 @@ async fn objects(session: &Session, targets: &[Target], format: Option<Format>) 
     failed.map_or(Ok(Exit::Done), Err)
 }
 
-/// Prints objects; a single one that was named is printed as itself, everything else as a list.
+/// Prints objects: a single named one as itself, and any other result as a list.
 fn print(
     session: &Session,
     found: &[(Kind, Value)],

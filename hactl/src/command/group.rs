@@ -1,4 +1,4 @@
-//! `hactl group`: which node groups are healthy, and moves between them.
+//! `hactl group`: checks node groups, and plans moves between them.
 
 mod balance;
 mod check;

@@ -1,4 +1,4 @@
-//! `hactl import`: objects from the configuration of another cluster manager.
+//! `hactl import`: converts the configuration of another cluster manager to objects.
 
 mod pve;
 

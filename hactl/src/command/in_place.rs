@@ -1,4 +1,4 @@
-//! `--in-place`: lets the copy that runs follow an edit without a stop, as an operator confirms.
+//! `--in-place`: applies an edit to the running copy without a stop, as an operator confirms.
 
 use super::operate::{explain, follow, record, status, word};
 use super::wait::bounded;
@@ -12,7 +12,7 @@ use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How long the leader may take.
+/// Longest wait for the leader.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Whether the copy that runs follows an edit.
@@ -27,7 +27,7 @@ pub(crate) struct InPlaceFlags {
 }
 
 impl InPlaceFlags {
-    /// Asks about the resources that are edited, unless `--yes` is given.
+    /// Asks about the edited resources, unless `--yes` is given.
     pub(crate) fn confirm(&self, edited: &[(Kind, &str)]) -> Result<(), Failure> {
         if !self.in_place {
             return Ok(());
@@ -48,7 +48,7 @@ impl InPlaceFlags {
         Ok(())
     }
 
-    /// Records the confirmation for the stored resource, and waits until the leader has carried it out.
+    /// Records the confirmation for the stored resource, and waits until the leader has executed it.
     pub(crate) async fn carry_out(
         &self,
         session: &Session,

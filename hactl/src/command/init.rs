@@ -1,4 +1,4 @@
-//! `hactl init`: the first configuration of a machine, by flags or by asking.
+//! `hactl init`: writes the first configuration of a machine, from flags or answers.
 
 mod files;
 mod questions;
@@ -14,7 +14,7 @@ use settings::Settings;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Where ha-controller and ha-node-agent look for their settings, as their units are installed.
+/// Directory in which ha-controller and ha-node-agent look for their settings, as their units are installed.
 const FOLDER: &str = "/etc/hactl";
 
 /// Write the first configuration of a machine

@@ -1,4 +1,4 @@
-//! `hactl node`: maintenance, a shutdown that waits, confirming that a node is off, and the list.
+//! `hactl node`: lists nodes, and controls maintenance, shutdown, watchdog tests and fencing.
 
 mod maintenance;
 mod not_here;
@@ -69,7 +69,7 @@ struct FollowStore {
     patience: Patience,
 }
 
-// A command that asks before it is recorded. (A doc comment would be shown instead of what each says of itself.)
+// A command that asks before it is recorded. (A doc comment would replace the help of each command that uses it.)
 #[derive(Args, Debug)]
 struct Asked {
     /// The node
@@ -81,7 +81,7 @@ struct Asked {
     patience: Patience,
 }
 
-/// What an operation says of the node as it was seen: on another one it is not carried out.
+/// The part of a node's observed identity that an operation carries; the leader refuses the operation if it differs.
 #[derive(Clone, Copy)]
 enum Carries {
     Nothing,

@@ -1,4 +1,4 @@
-//! `hactl notify`: who is notified, tried out.
+//! `hactl notify`: tests the notification targets.
 
 use super::operate::{Patience, carry_out};
 use crate::failure::Outcome;

@@ -29,7 +29,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Returns as soon as the request is recorded.
+    /// Returns flags that do not wait after the request is recorded.
     pub(crate) fn none() -> Patience {
         Patience { no_wait: true, wait: false, wait_timeout: Duration::ZERO }
     }
@@ -205,7 +205,7 @@ async fn on_resource(session: &Session, resource: &str, spec: OperationSpec, pat
     carry_out(session, OperationSpec { resource: Some(target.name.name), ..spec }, patience).await
 }
 
-/// Records an operation and, unless told otherwise, follows it to its end.
+/// Records an operation and follows it to its end, unless `--no-wait` is given.
 pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: &Patience) -> Outcome {
     let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
     let client = session.client()?;
@@ -268,7 +268,7 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
     }
 }
 
-/// Stops a service and waits until it is confirmed stopped. One that is not managed is left alone.
+/// Stops a service and waits until the stop is confirmed. A service that is not managed stays unchanged.
 pub(super) async fn stop_and_wait(
     session: &Session,
     name: &str,
@@ -309,7 +309,7 @@ pub(super) async fn stop_and_wait(
     }
 }
 
-/// Creates the operation. Its name is ours alone, so that trying again after a lost answer cannot do it twice.
+/// Creates an operation under a unique name, so that a retry after a lost answer cannot create it twice.
 pub(super) async fn record(client: &Client, stem: &str, spec: &OperationSpec) -> Result<Value, Failure> {
     let object = json!({
         "apiVersion": API_VERSION, "kind": Kind::Operation.name(),
@@ -340,7 +340,7 @@ fn unique_name(stem: &str) -> String {
     format!("{}-{suffix}", stem.trim_end_matches(['-', '.']))
 }
 
-/// Follows an operation to its end, telling how far it is, after a label where there are several.
+/// Follows an operation to its end and prints its progress, after a label if several are followed.
 pub(super) async fn follow(session: &Session, name: &str, label: &str) -> Result<Value, Failure> {
     let mut watcher = Watcher::object(session.client()?, Kind::Operation, name);
     let mut last = String::new();
@@ -371,12 +371,12 @@ pub(super) async fn follow(session: &Session, name: &str, label: &str) -> Result
     }
 }
 
-/// What became of an operation.
+/// Returns an operation's status.
 pub(super) fn status(operation: &Value) -> OperationStatus {
     operation.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
 }
 
-/// Why it is as it is, in a sentence; nothing where there is nothing to say.
+/// Returns the explanation of an operation's status; empty if there is nothing to explain.
 pub(super) fn explain(status: &OperationStatus) -> String {
     match (status.message.as_str(), status.reason) {
         ("", Reason::Unknown | Reason::Completed | Reason::InProgress | Reason::Pending) => String::new(),
@@ -385,7 +385,7 @@ pub(super) fn explain(status: &OperationStatus) -> String {
     }
 }
 
-/// A phase as a word.
+/// Returns the word for a phase.
 pub(super) fn word(phase: OperationPhase) -> &'static str {
     match phase {
         OperationPhase::Pending => "pending",

@@ -1,4 +1,4 @@
-//! `hactl restore`: makes a backup of the store safe to start a cluster from (FENCING, section 10).
+//! `hactl restore`: prepares a backup of etcd from which a cluster can safely start (FENCING, section 10).
 
 mod credentials;
 mod known;
@@ -48,7 +48,7 @@ pub(crate) struct Restore {
     skip_hash_check: bool,
 }
 
-/// What was found in the backup, and forgotten.
+/// The content of the backup, and the number of removed keys.
 struct Found {
     cluster: String,
     resources: usize,
@@ -60,7 +60,7 @@ impl Restore {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         self.check()?;
         let programs = Programs::find(self.programs.as_deref())?;
-        // Beside the file that is written: there is room where that goes, and it is renamed in the end.
+        // The scratch directory is next to the output file: the space is sufficient there, and the last step is a rename.
         let folder =
             self.prepared.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         let scratch = tempfile::Builder::new()
@@ -73,7 +73,7 @@ impl Restore {
         }
     }
 
-    /// Says what is wrong with what was given before anything is begun.
+    /// Checks the arguments before anything is begun.
     fn check(&self) -> Result<(), Failure> {
         if let Some(backup) = &self.from {
             match std::fs::metadata(backup) {
@@ -148,7 +148,7 @@ impl Restore {
 }
 
 impl Restore {
-    /// Asks for what only an operator knows, then makes the cluster safe to start.
+    /// Asks the questions that only an operator can answer, then rewrites the data.
     async fn rewrite(
         &self,
         session: &Session,
@@ -171,7 +171,7 @@ impl Restore {
     }
 }
 
-/// A backup of an etcd that has nothing in it.
+/// Returns a backup of an empty etcd.
 async fn nothing(programs: &Programs, scratch: &Path) -> Result<PathBuf, Failure> {
     let folder = scratch.join("empty");
     std::fs::create_dir(&folder)
@@ -183,7 +183,7 @@ async fn nothing(programs: &Programs, scratch: &Path) -> Result<PathBuf, Failure
     Ok(saved)
 }
 
-/// Forgets what agents said and were told, and writes the marker last: all that is older counts no more.
+/// Deletes the keys of agents and their assignments, and writes the marker last, which invalidates all older data.
 async fn rewrite(store: &PrivateStore, cluster: &str, revision: i64, said: Known) -> Result<Found, Failure> {
     let keys = Keys::new(cluster);
     let known = store.keys(keys.root()).await?;

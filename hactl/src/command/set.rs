@@ -1,4 +1,4 @@
-//! `hactl set`: single fields of an object's spec.
+//! `hactl set`: sets fields of an object's spec.
 
 use super::in_place::InPlaceFlags;
 use super::stop_first::{StopFirstFlags, with_state};
@@ -43,7 +43,7 @@ impl Set {
         let live = client.target(&target).await?;
         let mut merged = live.clone();
         merge::apply(&mut merged, &patch);
-        // What was wrong before is the server's business; only the object as it would be is looked at.
+        // Existing defects of the object are left to the server; only the changed object is validated.
         let problems: Vec<String> =
             validation::problems(target.kind, &merged).iter().map(ToString::to_string).collect();
         if !problems.is_empty() {
@@ -78,7 +78,7 @@ impl Set {
     }
 }
 
-/// The merge patch for `FIELD=VALUE…`.
+/// Returns the merge patch for `FIELD=VALUE…`.
 fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
     let mut patch = json!({"spec": {}});
     for text in fields {
@@ -104,13 +104,13 @@ fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
     Ok(patch)
 }
 
-/// The schema of a member; the hint with the nearest name when there is none.
+/// Returns the schema of a field. The error is a hint with the most similar name, if any.
 fn below<'a>(schema: &'a Value, name: &str) -> Result<&'a Value, String> {
     if let Some(member) = schema["properties"].get(name) {
         return Ok(member);
     }
     if let Some(known) = schema["properties"].as_object() {
-        // Flags are written with dashes, fields are not.
+        // Flags are written with dashes; fields are not.
         let camel = camel_case(name);
         let nearest = known.keys().map(String::as_str).find(|known| *known == camel);
         let nearest = nearest.or_else(|| crate::names::nearest(name, known.keys().map(String::as_str)));
@@ -137,7 +137,7 @@ fn camel_case(name: &str) -> String {
     camel
 }
 
-/// The value as the schema wants it; nothing removes the field.
+/// Parses the value by the schema's type; an empty value removes the field.
 fn typed(schema: &Value, text: &str) -> Result<Value, String> {
     if text.is_empty() {
         return Ok(Value::Null);

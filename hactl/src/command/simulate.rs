@@ -1,4 +1,4 @@
-//! `hactl simulate`: a whole cluster under a virtual clock, from a scenario file.
+//! `hactl simulate`: runs a whole cluster under a virtual clock, from a scenario file.
 
 mod random;
 
@@ -90,13 +90,13 @@ fn folder(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
     Ok(worst)
 }
 
-/// The scenario files of a folder and of the folders in it.
+/// Collects the scenario files in a directory and its subdirectories.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let unreadable =
         |error: std::io::Error| Failure::usage(format!("{}: cannot be read: {error}", folder.display()));
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
-        // A link to a folder is not followed: it may lead back here.
+        // Links to directories are not followed, because they may form a cycle.
         if entry.file_type().map_err(unreadable)?.is_dir() {
             collect(&entry.path(), files)?;
         } else if entry.path().extension().is_some_and(|end| end == "yaml" || end == "yml") {
@@ -122,7 +122,7 @@ fn exit(world: &World) -> Exit {
     if world.is_good() { Exit::Done } else { Exit::Refused }
 }
 
-/// What was violated or not met, or that all is well.
+/// Returns the violations and missed expectations as text, or the message that there are none.
 fn verdict(session: &Session, summary: &Value) -> String {
     let terminal = session.terminal();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -1,4 +1,4 @@
-//! `hactl status`: the cluster on one screen.
+//! `hactl status`: shows the cluster on one screen.
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::columns::{state_style, watchdog};
@@ -164,7 +164,7 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
                     .map(|cell| Cell::plain(cell)),
             );
         }
-        // That its heartbeat is seen goes without saying.
+        // A received heartbeat needs no message.
         let quiet =
             node.message.is_empty() || matches!(node.reason, Reason::HeartbeatSeen | Reason::Maintenance);
         row.push(if quiet { Cell::blank() } else { Cell::plain(&node.message) });
@@ -222,7 +222,7 @@ fn wrong(terminal: &Terminal, overview: &Overview) -> String {
     text
 }
 
-/// How long ago something was seen: by the answering controller's own clock, else by the stored time.
+/// Returns the time since an observation: by the answering controller's own clock, or else by the stored time.
 fn seen(silent_ms: Option<Millis>, stored: Option<&str>) -> String {
     match (silent_ms, stored) {
         (Some(silent_ms), _) => format!("{:.1}s", silent_ms as f64 / 1000.0),

@@ -20,11 +20,11 @@ pub(crate) struct StopFirstFlags {
     pub(crate) stop_timeout: Duration,
 }
 
-/// Words of the refusal that a stop ends.
+/// Text of a refusal that a stop resolves.
 const REFUSAL: &str = "cannot change while a copy may run";
 
 impl StopFirstFlags {
-    /// Returns `true` if a stop may end what refused an edit.
+    /// Returns `true` if a stop may resolve the refusal of an edit.
     pub(crate) fn helps(&self, kind: Kind, refusal: &str) -> bool {
         self.stop_first && kind == Kind::Resource && refusal.contains(REFUSAL)
     }
@@ -75,7 +75,7 @@ impl StopFirstFlags {
     }
 }
 
-/// What keeps an edit from being allowed; `None`: nothing.
+/// Returns the reason why the edit is not allowed yet; `None` if it is allowed.
 fn keeps(object: &Value) -> Option<String> {
     let status = &object["status"];
     let state = status["state"].as_str().unwrap_or("Queued");
@@ -88,7 +88,7 @@ fn keeps(object: &Value) -> Option<String> {
     }
 }
 
-/// Returns the patch with the requested state that it names, or else the one from before the stop.
+/// Returns the patch with its requested state, or with the state from before the stop if it has none.
 pub(crate) fn with_state(mut patch: Value, wanted: Option<&Value>, before: &Value) -> Value {
     if !patch["spec"].is_object() {
         patch["spec"] = json!({});

@@ -1,4 +1,4 @@
-//! `hactl support`: what somebody needs who is to find out what happened.
+//! `hactl support`: collects data for the analysis of a problem.
 
 mod redact;
 
@@ -47,7 +47,7 @@ impl Support {
     }
 }
 
-/// What could not be read, and why.
+/// Data that could not be read, with the causes.
 #[derive(Debug, Default)]
 struct Problems(Vec<String>);
 
@@ -62,7 +62,7 @@ impl Dump {
         session.format(&[])?;
         check(&self.folder)?;
         let client = session.client()?;
-        // The first question tells whether there is anybody to ask; without an answer no folder is made.
+        // If no controller answers, this request fails before a directory is created.
         client.list(Collection::Kind(Kind::Cluster), &[]).await?;
         std::fs::create_dir_all(&self.folder)
             .map_err(|error| Failure::usage(format!("{}: cannot be made: {error}", self.folder.display())))?;
@@ -102,10 +102,10 @@ impl Dump {
     }
 }
 
-/// What the leader and the controller say of the whole.
+/// Returns the views that the leader and the controller have of the cluster.
 async fn views(client: &Client) -> [(&'static str, Result<Value, Failure>); 3] {
     fn value<T: serde::Serialize>(read: Result<T, Failure>) -> Result<Value, Failure> {
-        // Serialization of our own types cannot fail.
+        // Serialization of the project's types cannot fail.
         read.map(|read| serde_json::to_value(read).unwrap_or_default())
     }
     [
@@ -119,7 +119,7 @@ fn list_of(items: &[Value]) -> Value {
     json!({"apiVersion": API_VERSION, "kind": "List", "items": items})
 }
 
-/// Looks whether the folder may be written into.
+/// Checks whether the directory is empty or missing.
 fn check(folder: &Path) -> Result<(), Failure> {
     let shown = folder.display();
     let problem = match folder.read_dir().map(|mut entries| entries.next().is_some()) {

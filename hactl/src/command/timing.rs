@@ -1,4 +1,4 @@
-//! `hactl timing`: how long a failover takes at worst, for each node, and what it is made of.
+//! `hactl timing`: shows the longest failover time of each node, with its parts.
 
 mod report;
 
@@ -14,9 +14,9 @@ use ha_api_types::timing::{Profile, StoreTimes, Timings, UNANSWERED_MS, Watchdog
 use report::{Report, Subject};
 use std::time::Duration;
 
-/// What a commit takes until everybody has seen it, at worst, on a store that is well.
+/// Longest time until every process has seen a commit, with a healthy etcd.
 const COMMIT: &str = "100ms";
-/// How late etcd ends a lease.
+/// Delay with which etcd ends a lease.
 const EXPIRY: &str = "500ms";
 
 /// Show how long a failover takes at worst, part by part, for the settings in force and each node
@@ -104,7 +104,7 @@ impl Timing {
     }
 }
 
-/// A node with what its agent committed.
+/// Returns a node with the timings that its agent committed.
 fn subject(node: &Node) -> Subject {
     let status = node.status.clone().unwrap_or_default();
     let watchdog = status.watchdog.unwrap_or_default();
@@ -119,7 +119,7 @@ fn subject(node: &Node) -> Subject {
     Subject { name: node.metadata.name.clone(), device: watchdog.identity, known }
 }
 
-/// Every kind of watchdog, with the timeout as wanted.
+/// Returns every kind of watchdog with the desired timeout.
 fn every_kind(timings: &Timings) -> Vec<Subject> {
     let kind = |name: &str, sliding, descriptor_retained| {
         let bounds = WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding, descriptor_retained };

@@ -1,4 +1,4 @@
-//! `hactl top`: what nodes or services use, as measured.
+//! `hactl top`: shows the measured usage of nodes or services.
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::Target;
@@ -136,13 +136,13 @@ fn percent(used: Option<Quantity>, capacity: Option<Quantity>) -> Cell {
     Cell::plain(&share.unwrap_or_default())
 }
 
-/// Puts what was measured of services beside what is known of them, for a wide table.
+/// Adds the measured usage to the status of resources, for a wide table.
 pub(crate) async fn add_to(session: &Session, found: &mut [(Kind, Value)]) -> Result<(), Failure> {
     if !found.iter().any(|(kind, _)| *kind == Kind::Resource) {
         return Ok(());
     }
     let overview = match session.client()?.usage().await {
-        // A controller that knows of none: the columns stay empty.
+        // The controller does not provide usage, so the columns stay empty.
         Err(failure) if failure.exit == Exit::Refused => return Ok(()),
         known => known?,
     };

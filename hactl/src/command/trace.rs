@@ -1,4 +1,4 @@
-//! `hactl trace`: one operation or action, followed over controllers and agents.
+//! `hactl trace`: follows one operation or action over controllers and agents.
 
 mod followed;
 
@@ -56,7 +56,7 @@ impl Trace {
         Ok(Exit::Done)
     }
 
-    /// What was typed, of a kind that can be followed.
+    /// Returns the target, whose kind must be one that can be followed.
     fn target(&self) -> Result<Target, Failure> {
         let target = Target::parse(&self.subject)?;
         match target.kind {
@@ -68,7 +68,7 @@ impl Trace {
         }
     }
 
-    /// The operation that is meant, if one is.
+    /// Returns the operation that the subject names, if any.
     fn operation<'a>(&self, target: &Target, operations: &'a [Value]) -> Result<Option<&'a Value>, Failure> {
         if target.kind == Kind::Operation {
             return self.named(operations, &target.name.name).map(Some);
@@ -83,10 +83,10 @@ impl Trace {
         })
     }
 
-    /// The action of a resource, or the one with this uid.
+    /// Returns the present or last action of a resource, or the action with this uid.
     async fn action(&self, target: &Target, session: &Session) -> Result<Subject, Failure> {
         let Some(resource) = session.client()?.get(Kind::Resource, &target.name.name).await? else {
-            // No uid has a kind or a type before it.
+            // A uid has no kind or type in front of it.
             if self.subject.contains(['/', ':']) {
                 return Err(Failure::refused(format!("there is no {}", target.shown())));
             }
@@ -101,7 +101,7 @@ impl Trace {
     }
 }
 
-/// An operation by its name or uid.
+/// Finds an operation by its name or uid.
 fn find<'a>(operations: &'a [Value], name: &str) -> Option<&'a Value> {
     let is = |operation: &&Value| {
         ["name", "uid"].iter().any(|field| operation["metadata"][field].as_str() == Some(name))

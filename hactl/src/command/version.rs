@@ -1,4 +1,4 @@
-//! `hactl version`.
+//! `hactl version`: shows the versions of hactl and of the controller.
 
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
@@ -20,7 +20,7 @@ impl Version {
         let mut versions = json!({"client": env!("CARGO_PKG_VERSION")});
         let asked = match session.client() {
             Ok(client) if !self.client => Some(client.server_version().await),
-            // Without a cluster there is nothing to ask.
+            // No server version without a cluster.
             Ok(_) | Err(_) => None,
         };
         if let Some(Ok(server)) = &asked {

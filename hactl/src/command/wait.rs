@@ -1,4 +1,4 @@
-//! `hactl wait`, and the waiting that other commands offer.
+//! `hactl wait`, and the flag `--wait` of other commands.
 
 use crate::client::{Change, Watcher};
 use crate::failure::{Exit, Failure, Outcome};
@@ -39,7 +39,7 @@ pub(crate) struct Wait {
     timeout: Duration,
 }
 
-/// What is waited for.
+/// Goal of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Goal {
     Condition { name: String, status: String },
@@ -54,7 +54,7 @@ impl Wait {
         let targets = self.what.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let client = session.client()?;
         for target in &targets {
-            // Waiting for what does not exist would only end by running out; for `delete` it is done.
+            // Waiting for a missing object would always time out; for `delete` the goal is already reached.
             if goal != Goal::Deleted {
                 client.target(target).await?;
             }
@@ -136,12 +136,12 @@ async fn reach(session: &Session, target: &Target, goal: &Goal) -> Result<(), Fa
     }
 }
 
-/// Waits until an object is gone.
+/// Waits until an object is deleted.
 pub(super) async fn until_deleted(session: &Session, target: &Target) -> Result<(), Failure> {
     reach(session, target, &Goal::Deleted).await
 }
 
-/// Runs something that may take at most so long; the failure of running out says what was waited for.
+/// Runs some work with a timeout; the error of a timeout names the goal.
 pub(super) async fn bounded<T>(
     timeout: Duration,
     what: &str,
@@ -156,13 +156,13 @@ pub(super) async fn bounded<T>(
     }
 }
 
-/// How far an object is from being as wanted.
+/// Progress of an object toward its desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Progress {
     Ready,
-    /// Not yet, and why.
+    /// The object is not ready yet, with the reason.
     Waiting(String),
-    /// It will not come to it without somebody acting.
+    /// The object cannot become ready without an operator.
     Failed(String),
 }
 
@@ -217,12 +217,12 @@ fn progress(kind: Kind, object: &Value) -> Progress {
             Progress::Failed(where_it_is(kind, object))
         }
         (Kind::Resource, _) | (_, Some(_)) => Progress::Waiting(where_it_is(kind, object)),
-        // Kinds that nobody reports on are as they should be once they are stored.
+        // Objects of kinds without a reported status are ready once they are stored.
         (_, None) => Progress::Ready,
     }
 }
 
-/// Tells how far an object is: where nobody watches, only what it cannot get over by itself.
+/// Prints an object's progress. Without a terminal, only progress that needs an operator is printed.
 fn tell(session: &Session, object: &Value, line: &str) {
     if is_stuck(object) {
         session.terminal().held_up(line);
@@ -231,12 +231,12 @@ fn tell(session: &Session, object: &Value, line: &str) {
     }
 }
 
-/// Whether the leader says that an object cannot go on by itself.
+/// Returns `true` if the leader reports that an object cannot continue automatically.
 pub(super) fn is_stuck(object: &Value) -> bool {
     condition(object, "Stalled").is_some_and(|stalled| stalled["status"] == "True")
 }
 
-/// State, place and cause on one line.
+/// Returns state, node and cause on one line.
 pub(super) fn where_it_is(kind: Kind, object: &Value) -> String {
     let status = &object["status"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

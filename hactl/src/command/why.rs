@@ -1,4 +1,4 @@
-//! `hactl why`: why a service is where it is, node by node, and what would help.
+//! `hactl why`: explains for each node why a service runs there or not, with suggested actions.
 
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;

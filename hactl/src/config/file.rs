@@ -1,4 +1,4 @@
-//! One configuration file with contexts: read with the line of every mistake, written whole or not at all.
+//! A configuration file with contexts. Errors name the line, and writes are atomic.
 
 use crate::failure::Failure;
 use crate::names::nearest;
@@ -11,33 +11,33 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ConfigFile {
-    /// The context used when none is named.
+    /// Name of the default context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) current_context: Option<String>,
-    /// The clusters known.
+    /// Contexts of the known clusters.
     pub(crate) contexts: Vec<Context>,
 }
 
-/// One cluster and how to reach it.
+/// A cluster with its connection settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Context {
-    /// Its name here.
+    /// Name of the context.
     pub(crate) name: String,
-    /// The controllers' URLs.
+    /// URLs of the controllers.
     pub(crate) servers: Vec<String>,
     /// Certificate authority (PEM file).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) certificate_authority: Option<PathBuf>,
-    /// The user's certificate (PEM file).
+    /// Certificate of the user (PEM file).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_certificate: Option<PathBuf>,
-    /// Its key (PEM file).
+    /// Key of the user's certificate (PEM file).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_key: Option<PathBuf>,
 }
 
-/// `$HACTL_CONFIG`, or the file in the user's configuration folder; `None` when there is no home.
+/// Returns `$HACTL_CONFIG`, or the file in the user's configuration directory; `None` without a home directory.
 pub(crate) fn user_file() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("HACTL_CONFIG")
@@ -46,10 +46,10 @@ pub(crate) fn user_file() -> Option<PathBuf> {
 }
 
 impl ConfigFile {
-    /// Reads a file; `None` when it does not exist. File names in it become relative to its folder.
+    /// Reads a file; `None` if it does not exist. Relative paths in the file are resolved against its directory.
     ///
     /// # Errors
-    /// With file and line when it cannot be read or holds something unknown.
+    /// Fails with file and line if the file cannot be read or contains unknown fields.
     pub(crate) fn read(path: &Path) -> Result<Option<ConfigFile>, Failure> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -89,7 +89,7 @@ impl ConfigFile {
         serde_json::from_value(document.value).map_err(|error| at(None, &error.to_string()))
     }
 
-    /// Writes the file, whole or not at all, readable by its owner only.
+    /// Writes the file atomically, readable only by its owner.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
         let failed = |error: std::io::Error| {
             Failure::refused(format!("{}: cannot be written: {error}", path.display()))

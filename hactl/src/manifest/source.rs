@@ -1,22 +1,22 @@
-//! The texts behind `-f`: files, folders, standard input.
+//! The texts of `-f`: files, directories, standard input.
 
 use crate::failure::Failure;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The largest text that is read; one byte more than the reader takes, so that it says so itself.
+/// Size limit of a text in bytes, one more than the parser's limit, so that the parser reports a larger text.
 const MAX_BYTES: u64 = ha_api_types::yaml::MAX_TEXT_BYTES as u64 + 1;
 
-/// A text and its name for messages.
+/// A text with its name for messages.
 pub(super) struct Text {
     pub(super) name: String,
     pub(super) content: String,
 }
 
-/// All texts, folders expanded in the order of their names.
+/// Reads all texts, with the files of directories in the order of their names.
 ///
 /// # Errors
-/// When something does not exist or cannot be read, or a folder has no file of ours: each with its path.
+/// Fails if a path does not exist or cannot be read, or if a directory contains no YAML or JSON file.
 pub(super) fn texts(files: &[String], recursive: bool) -> Result<Vec<Text>, Failure> {
     let mut texts = Vec::new();
     for file in files {
@@ -75,7 +75,7 @@ fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), 
         let is_ours =
             path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
         if path.is_dir() {
-            // A link to a folder could lead round in circles.
+            // A link to a directory could form a cycle.
             if recursive && !path.is_symlink() {
                 walk(&path, recursive, found)?;
             }

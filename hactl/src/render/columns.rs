@@ -1,4 +1,4 @@
-//! Which columns a list of each kind has.
+//! The columns of a list of each kind.
 
 use super::table::{Cell, Table};
 use super::{age, last_seen};
@@ -8,7 +8,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::resource::{RequestedState, ResourceStatus};
 use serde_json::Value;
 
-/// A table for objects of a kind, without rows.
+/// Returns an empty table for objects of a kind.
 pub(crate) fn table(kind: Kind, wide: bool) -> Table {
     let (narrow, more): (&[&str], &[&str]) = match kind {
         Kind::Resource => (
@@ -56,7 +56,7 @@ pub(crate) fn table(kind: Kind, wide: bool) -> Table {
     Table::new(&[narrow, more].concat())
 }
 
-/// The secondary of a replicated service, as it is in use.
+/// Returns the active secondary of a replicated service.
 fn secondary(object: &Value) -> String {
     let status: ResourceStatus = object
         .get("status")
@@ -65,7 +65,7 @@ fn secondary(object: &Value) -> String {
     status.secondary().unwrap_or_default().to_owned()
 }
 
-/// The row of an object; `deleted` marks one that a watch saw go.
+/// Returns the row of an object; `deleted` marks an object whose deletion a watch has reported.
 pub(crate) fn row(kind: Kind, object: &Value, wide: bool, deleted: bool) -> Vec<Cell> {
     let name = Cell::plain(&shown(kind, object));
     let at = |path: &str| Cell::plain(&text(object, path));
@@ -197,17 +197,17 @@ pub(crate) fn row(kind: Kind, object: &Value, wide: bool, deleted: bool) -> Vec<
     if wide { narrow.into_iter().chain(more).collect() } else { narrow }
 }
 
-/// A condition of an object by its type.
+/// Returns the condition of a type.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
-/// A state in the colour of what it means.
+/// Returns a cell with a state in the color of its meaning.
 pub(crate) fn state_cell(state: &str) -> Cell {
     Cell::styled(state, state_style(state))
 }
 
-/// What a state of a service, node, operation or controller means.
+/// Returns the style of a state of a service, node, operation or controller.
 pub(crate) fn state_style(state: &str) -> Style {
     match state {
         "Started" | "Online" | "Succeeded" | "Leading" | "Active" => Style::Good,
@@ -219,7 +219,7 @@ pub(crate) fn state_style(state: &str) -> Style {
     }
 }
 
-/// A watchdog in a word: what it is and whether it is armed.
+/// Returns a word for a watchdog's kind and whether it is armed.
 pub(crate) fn watchdog(watchdog: Option<&Value>) -> String {
     let Some(watchdog) = watchdog else { return String::new() };
     let kind = watchdog["kind"].as_str().unwrap_or_default();
@@ -232,7 +232,7 @@ pub(crate) fn watchdog(watchdog: Option<&Value>) -> String {
     }
 }
 
-/// Nodes with priorities as `node1:2,node2`.
+/// Returns nodes with priorities, such as `node1:2,node2`.
 pub(crate) fn priorities(nodes: Option<&Value>) -> String {
     match nodes {
         Some(Value::Object(nodes)) => {
@@ -250,7 +250,7 @@ pub(crate) fn priorities(nodes: Option<&Value>) -> String {
     }
 }
 
-/// The requested state as it is stored: users may write it in lower case, or `Enabled`.
+/// Returns the requested state in its stored form: users may write it in lower case, or as `Enabled`.
 fn requested(object: &Value) -> String {
     let written = object.pointer("/spec/state").cloned().unwrap_or_default();
     match serde_json::from_value::<Option<RequestedState>>(written.clone()) {

@@ -1,8 +1,8 @@
-//! Counts of cpus, for people and programs.
+//! Numbers of CPUs, for text and JSON.
 
 use serde_json::Number;
 
-/// Cpus, which live clusters count in thousandths; a whole number has no fraction.
+/// Returns a number of CPUs; live clusters count them in thousandths. An integer has no fraction.
 pub(crate) fn cpus(count: i64, in_thousandths: bool) -> Number {
     match (in_thousandths, count % 1000) {
         (false, _) => count.into(),

@@ -1,8 +1,8 @@
-//! Tables: columns as wide as their widest cell, two spaces between, no trailing blanks.
+//! Tables: columns as wide as their widest cell, two spaces between them, no trailing blanks.
 
 use crate::terminal::{Style, Terminal};
 
-/// One cell.
+/// A cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
@@ -10,19 +10,19 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A cell in a style. Empty texts become `-`; control characters become `?`.
+    /// Creates a cell with a style. An empty text becomes `-`; control characters become `?`.
     pub(crate) fn styled(text: &str, style: Style) -> Cell {
         let text: String =
             text.chars().map(|character| if character.is_control() { '?' } else { character }).collect();
         Cell { text: if text.is_empty() { "-".to_owned() } else { text }, style }
     }
 
-    /// Nothing at all, not even `-`.
+    /// Creates an empty cell, without `-`.
     pub(crate) fn blank() -> Cell {
         Cell { text: String::new(), style: Style::Plain }
     }
 
-    /// A plain cell.
+    /// Creates a cell without a style.
     pub(crate) fn plain(text: &str) -> Cell {
         Cell::styled(text, Style::Plain)
     }
@@ -36,17 +36,16 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table; no heading is printed when all its names are empty.
+    /// Creates an empty table; no heading is printed if all its names are empty.
     pub(crate) fn new(header: &[&str]) -> Table {
         Table { header: header.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row.
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }
 
-    /// The table as lines, each indented by some spaces.
+    /// Returns the table as lines, each with an indentation.
     pub(crate) fn render(&self, terminal: &Terminal, indent: usize) -> String {
         let widths = self.widths(&[]);
         let mut text = String::new();
@@ -59,7 +58,7 @@ impl Table {
         text
     }
 
-    /// The widths that fit everything and are at least as given; a watch keeps them from row to row.
+    /// Returns the widths that fit all cells and are at least `least`; a watch passes the widths of earlier rows.
     pub(crate) fn widths(&self, least: &[usize]) -> Vec<usize> {
         (0..self.header.len())
             .map(|column| {
@@ -70,14 +69,14 @@ impl Table {
             .collect()
     }
 
-    /// The heading as a line.
+    /// Returns the heading as a line.
     pub(crate) fn header_line(&self, terminal: &Terminal, widths: &[usize], indent: usize) -> String {
         let cells: Vec<Cell> =
             self.header.iter().map(|name| Cell { text: name.clone(), style: Style::Dim }).collect();
         line(terminal, &cells, widths, indent)
     }
 
-    /// The rows as lines.
+    /// Returns the rows as lines.
     pub(crate) fn row_lines(&self, terminal: &Terminal, widths: &[usize]) -> String {
         self.rows.iter().map(|row| line(terminal, row, widths, 0)).collect()
     }

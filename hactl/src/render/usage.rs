@@ -1,8 +1,8 @@
-//! Measured use, for people.
+//! Measured usage as text.
 
 use ha_api_types::usage::Usage;
 
-/// All that was measured, in one line.
+/// Returns all measured values in one line.
 pub(crate) fn sentence(usage: &Usage) -> String {
     let parts = [
         usage.cpu.map(|cpu| format!("cpu {cpu}")),

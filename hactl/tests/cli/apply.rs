@@ -1,4 +1,4 @@
-//! Applying files: what is created, changed, left alone, refused and pruned.
+//! Tests of `hactl apply`: created, changed, unchanged, refused and pruned objects.
 
 use super::hactl::{file, hactl, hactl_with_input, resource};
 use super::server::Server;

@@ -1,4 +1,4 @@
-//! `hactl balance` on files, and the program under the name `hbal`.
+//! Tests of `hactl balance` on files, and of the program under the name `hbal`.
 
 use super::hactl::{command, file, run};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const CLUSTER: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
     j0|100|300|1|running|Y|c|d|drbd||1\nj1|100|300|1|running|Y|c|d|drbd||1\n\
     j2|100|400|1|ADMIN_down|Y|c|d|drbd||1\n\n\n";
 
-/// The same binary under the other name.
+/// Returns a command that runs the binary under the name `hbal`.
 fn hbal(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hactl"));
     command.arg0("/usr/bin/hbal").args(arguments).env_clear();
@@ -45,7 +45,7 @@ fn each_group_is_planned_and_what_improves_most_comes_first() {
     let json = run(&mut command(&["balance", "-t", &path, "-G", "g2", "-o", "json"])).shows(0, &[]);
     let value: Value = serde_json::from_str(&json.stdout).expect("JSON");
     assert_eq!((&value["diskCopies"], &value["migrations"]), (&json!(2), &json!(2)));
-    // Which of the two alike goes first, and by which way, is of no interest.
+    // The two equal instances may move in any order and in any way.
     let copies = |op: &Value| op.as_str().is_some_and(|op| op.starts_with("r:"));
     for step in value["moves"].as_array().expect("a list") {
         assert!(["j0", "j1"].map(Value::from).contains(&step["instance"]), "{value:#}");

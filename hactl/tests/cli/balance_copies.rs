@@ -1,11 +1,11 @@
-//! `hactl balance` on a live cluster whose replicated services can be given other secondaries.
+//! Tests of `hactl balance` on a live cluster with replicated services whose secondaries can be replaced.
 
 use super::balance_live::Facts;
 use super::hactl::hactl;
 use super::server::{Request, Scripted, Server};
 use serde_json::{Value, json};
 
-/// Services of 2 GiB on node1 with their other copy on node2, some with a driver that replaces secondaries.
+/// Returns services of 2 GiB on node1 with their other copy on node2; some have a driver that replaces secondaries.
 fn replicated(services: &[(&str, bool)]) -> Facts {
     let names: Vec<&str> = services.iter().map(|(name, _)| *name).collect();
     let facts = Facts::new(&names);
@@ -26,7 +26,7 @@ fn replicated(services: &[(&str, bool)]) -> Facts {
     facts
 }
 
-/// A leader that does as it is asked: a move changes the roles, a replacement the other copy.
+/// Starts a server whose leader executes every operation: a move exchanges the roles, a replacement changes the other copy.
 fn willing(facts: &Facts) -> Server {
     let (told, moved) = (facts.clone(), facts.clone());
     Server::with(

@@ -1,4 +1,4 @@
-//! `hactl balance` on the live cluster, with a leader that moves services as operations ask for it.
+//! Tests of `hactl balance` on a live cluster, whose leader moves services as operations request.
 
 use super::hactl::{Ran, command, hactl, run, start};
 use super::server::{Request, Scripted, Server};
@@ -7,12 +7,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The facts that placement goes by, shared with the leader.
+/// The input of placement, shared with the leader.
 #[derive(Clone)]
 pub(super) struct Facts(Arc<Mutex<Value>>);
 
 impl Facts {
-    /// Three nodes of 4 cores, all services on the first.
+    /// Creates three nodes of 4 cores, with all services on the first.
     pub(super) fn new(services: &[&str]) -> Facts {
         let node = json!({"schedulable": true, "capacity": {"cpu": "4", "memory": "16Gi"}});
         let facts = json!({
@@ -42,7 +42,7 @@ fn service(node: &str) -> Value {
         "movesLive": false, "wanted": true, "movable": true})
 }
 
-/// A leader that does as `act` says with each operation: its phase and message.
+/// Starts a server whose leader answers each operation with the phase and message from `act`.
 pub(super) fn leader(
     facts: &Facts,
     act: impl Fn(&Facts, &str, &str) -> (&'static str, &'static str) + Send + Sync + 'static,
@@ -66,7 +66,7 @@ pub(super) fn leader(
     )
 }
 
-/// One that does all it is asked for.
+/// Starts a server whose leader executes every operation.
 pub(super) fn willing(facts: &Facts) -> Server {
     leader(facts, |facts, service, node| {
         facts.put(service, node);
@@ -100,7 +100,7 @@ fn a_plan_names_the_commands_and_changes_nothing() {
         assert!(line.contains(verb), "{line}");
     }
     assert_eq!(server.writes(), Vec::<String>::new());
-    // Options mean what they do for files; a service may be named with its type.
+    // Options have the same meaning as for files; a service may be named with its type.
     let some = hactl(&server, &["balance", "--select-instances", "exec:b", "-o", "json"]).shows(0, &[]);
     let plan: Value = serde_json::from_str(&some.stdout).expect("JSON");
     assert_eq!((&plan["moves"][0]["instance"], &plan["moves"][1]), (&json!("b"), &Value::Null));
@@ -141,12 +141,12 @@ fn apply_moves_one_job_set_after_another() {
     assert_eq!(server.objects("operations").len(), 4);
 }
 
-/// What the API says of a service.
+/// Returns a service as the API returns it.
 fn resource(name: &str, state: &str, node: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {}, "status": {"state": state, "node": node}})
 }
 
-/// A pair that stays together, of which an operation has moved the first one, and a third service.
+/// Starts a cluster with a pair that stays together, of which operations move only the first service, and a third service.
 fn pair() -> (Facts, Server) {
     let facts = Facts::new(&["a", "b", "c"]);
     facts.lock()["rules"] = json!({"together": [{"name": "pair", "resources": ["a", "b"], "strict": true}]});
@@ -165,7 +165,7 @@ fn services_that_stay_together_are_moved_by_one_operation() {
     let both = ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b", "-o", "json"];
     let child = start(&mut command(&both));
     server.wait_for(|request| request.path.ends_with("/resources") && request.query.contains("watch=true"));
-    // The partner arrives later, and is waited for.
+    // The partner arrives later, and the command must wait for it.
     let target = facts.place("a");
     facts.put("b", &target);
     server.put("resources", resource("b", "Started", &target));
@@ -190,7 +190,7 @@ fn a_partner_that_does_not_come_along_ends_it() {
     assert!(stderr.contains("b did not come along to node") && stderr.contains("hactl why b"), "{stderr}");
 }
 
-/// Nothing is done after the first set.
+/// Asserts that no operation follows the first job set.
 #[track_caller]
 fn ends_early(ran: Ran, server: &Server, parts: &[&str]) {
     assert_eq!(server.objects("operations").len(), 1);
@@ -252,7 +252,7 @@ fn signal(child: &Child, name: &str) {
     assert!(done.success());
 }
 
-/// A child that carries a plan out, whose first operation is under way, and what is left of its standard error.
+/// Starts a plan whose first operation is in progress. Returns the process and the rest of its standard error.
 fn under_way(server: &Server) -> (Child, BufReader<std::process::ChildStderr>) {
     let mut child =
         start(command(&["--server", server.url(), "balance", "--apply"]).stdin(std::process::Stdio::null()));

@@ -1,4 +1,4 @@
-//! Status, why, explain, completion and version.
+//! Tests of status, why, explain, completion and version.
 
 use super::hactl::{command, hactl, run};
 use super::server::{Scripted, Server};
@@ -113,7 +113,7 @@ fn what_needs_no_cluster_works_without_one() {
 
 #[test]
 fn resource_agents_explain_themselves() {
-    // The real ones.
+    // The agents that are installed on this machine.
     run(&mut command(&["explain", "ocf:heartbeat:IPaddr2"])).shows(
         0,
         &[
@@ -127,7 +127,7 @@ fn resource_agents_explain_themselves() {
     run(&mut command(&["explain", "ocf:heartbeat:../IPaddr2"])).fails(2, "must be provider:agent");
     let all = run(&mut command(&["explain", "ocf"])).shows(0, &["ocf:heartbeat:Filesystem"]);
     assert!(all.stdout.lines().count() > 50, "{}", all.stdout);
-    // One of somebody's own.
+    // An agent that the test creates.
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().display().to_string();
     run(&mut command(&["explain", "ocf", "--ocf-root", &root]))

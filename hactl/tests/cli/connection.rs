@@ -1,4 +1,4 @@
-//! Which controller is asked, what is never sent twice, and the exit statuses of not getting through.
+//! Tests of the connection: choice of the controller, requests that must not be sent twice, exit statuses of failures.
 
 use super::hactl::{command, hactl, hactl_with_input, resource, run};
 use super::server::{Scripted, Server};
@@ -39,7 +39,7 @@ fn a_lost_answer_of_a_reading_is_asked_for_elsewhere_but_a_change_is_not_sent_tw
 
 #[test]
 fn a_controller_that_hangs_costs_its_share_of_the_time_and_no_more() {
-    // The kernel takes the connection, and nobody ever answers.
+    // The kernel accepts the connection, and no process ever answers.
     let hanging = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let server = Server::start();
     server.put(

@@ -1,4 +1,4 @@
-//! `hactl doctor` and `hactl node watchdog`.
+//! Tests of `hactl doctor` and `hactl node watchdog`.
 
 use super::hactl::hactl;
 use super::server::{Scripted, Server};
@@ -23,7 +23,7 @@ fn busy() -> Value {
         "help": "disable it: systemctl disable --now sbd"}])
 }
 
-/// A server whose overview has these checks of the cluster.
+/// Starts a server whose overview contains these checks of the cluster.
 fn server(cluster: &'static str) -> Server {
     Server::with(
         move |request| {

@@ -1,4 +1,4 @@
-//! The commands about node groups on files: check, redistribute, compress, balance, allocate, evacuate, capacity.
+//! Tests of the commands about node groups on files: check, redistribute, compress, balance, allocate, evacuate, capacity.
 
 use super::hactl::{command, file, run};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ const CLUSTER: &str = "g1|u1|preferred||\ng2|u2|preferred||\ng3|u3|last_resort||
     k|1000|5000|1|running|Y|c||rbd||1\n\
     l|2000|5000|1|running|Y|a||rbd||1\n\n\n";
 
-/// Two groups in which nothing is wrong, with a policy.
+/// Two healthy groups with a policy.
 const WELL: &str = "g2|u2|preferred||\ng3|u3|preferred||\n\n\
     c|8000|0|7000|100000|95000|8|N|u2|1||N|0|0|1.0\n\
     d|8000|0|8000|100000|95000|8|N|u2|1||N|0|0|1.0\n\
@@ -50,12 +50,12 @@ fn check_says_which_groups_need_work() {
         .shows(1, &["g1     2      3          unhealthy ", "offline with instances: b", "Work is needed"]);
     run(&mut command(&["group", "check", "-t", &files.well])).shows(0, &["nothing to do"]);
     run(&mut command(&["group", "check", "-t", &files.ill, "-G", "u3"])).shows(0, &["nothing to do"]);
-    // What a would send to b does not fit there any more.
+    // Instances that a would send to b no longer fit there.
     let tight = file(files.folder.path(), "tight", &WELL.replace("d|8000|0|8000", "d|8000|0|900"));
     let value = document(&["group", "check", "-t", &tight, "--no-simulation"], 1);
     assert_eq!(value["groups"][0]["health"], "WeaklyUnhealthy");
     assert_eq!((&value["groups"][0]["failingNodes"], &value["workNeeded"]), (&json!(["d"]), &json!(true)));
-    // Everything on one node: healthy, but balancing helps.
+    // All instances on one node: healthy, but balancing helps.
     let uneven = CLUSTER.replace("|Y|u1", "|N|u1").replace("ERROR_nodeoffline|Y|b", "running|Y|a");
     let uneven = file(files.folder.path(), "uneven", &uneven.replace("a|8000|0|4000", "a|8000|0|3000"));
     let value = document(&["group", "check", "-t", &uneven, "-G", "g1"], 1);
@@ -77,7 +77,7 @@ fn redistribute_heals_or_says_why_not() {
             "gnt-instance failover -f -n d j",
         ],
     );
-    // What was saved is healthy.
+    // The saved cluster must be healthy.
     let after = format!("{saved}.balanced");
     run(&mut command(&["group", "redistribute", "-t", &after]))
         .prints(0, "All groups are healthy; nothing to do.\n");
@@ -122,7 +122,7 @@ fn balance_evens_load_between_groups() {
     let value = document(&["group", "balance", "-t", &files.ill], 0);
     assert!(value["finalScore"].as_f64() < value["initialScore"].as_f64(), "{value:#}");
     let moves = value["moves"].as_array().expect("a list");
-    // What is preferred is not demoted for the sake of load.
+    // Balancing must not move instances of a preferred group to one of last resort.
     assert!(!moves.is_empty() && moves.iter().all(|one| one["toGroup"] == "g2"), "{value:#}");
     run(&mut command(&["group", "balance", "-t", &files.ill, "-l", "0"])).shows(0, &["Nothing to do.\n"]);
 }
@@ -166,10 +166,10 @@ fn allocate_ranks_groups_and_nodes() {
 #[test]
 fn evacuate_stays_inside_if_it_can() {
     let files = files();
-    // Inside g2 there is room for k.
+    // Inside g2, k fits on another node.
     let value = document(&["evacuate", "c", "-t", &files.ill], 0);
     assert_eq!((&value["moves"][0]["to"], &value["moves"][0]["interGroup"]), (&json!(["d"]), &json!(false)));
-    // a is the only node of g1 that works.
+    // a is the only working node of g1.
     let shown = run(&mut command(&["evacuate", "a", "-t", &files.ill, "-C"]))
         .shows(0, &["i a:b => (g2, d:c)", "2 of them between groups: only with --inter-group\n"]);
     assert!(!shown.stdout.contains("gnt-instance"));
@@ -224,7 +224,7 @@ fn capacity_counts_now_with_reserve_and_in_tiers() {
     }
 }
 
-/// What a tool of Ganeti prints, if it is installed.
+/// Returns the output of a Ganeti tool, if it is installed.
 #[expect(clippy::print_stderr, reason = "what was not compared is said")]
 fn tool(name: &str, arguments: &[&str]) -> Option<String> {
     let ran = Command::new(name).args(arguments).stderr(Stdio::null()).output();

@@ -1,10 +1,10 @@
-//! The commands about node groups on the live cluster.
+//! Tests of the commands about node groups on a live cluster.
 
 use super::balance_live::{Facts, leader, willing};
 use super::hactl::hactl;
 use serde_json::{Value, json};
 
-/// node1 with all services and node2 are in east, node3 is in west.
+/// Returns facts in which node1, with all services, and node2 are in east, and node3 is in west.
 fn facts(services: &[&str]) -> Facts {
     let facts = Facts::new(services);
     for (node, group) in [("node1", "east"), ("node2", "east"), ("node3", "west")] {
@@ -37,7 +37,7 @@ fn what_changes_groups_is_carried_out_only_when_asked_for() {
     hactl(&server, &["evacuate", "node1", "--apply"])
         .shows(0, &["a node1 => (west, node3)", "only with --inter-group"]);
     assert_eq!(facts.place("a"), "node1");
-    // Storage that the other group does not reach, and the cluster's setting, keep it where it is.
+    // Storage that the other group does not reach, or the cluster's setting, must keep the service where it is.
     facts.lock()["services"]["a"]["storagePool"] = json!("fast");
     facts.lock()["nodes"]["node1"]["storagePools"] = json!(["fast"]);
     hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
@@ -63,7 +63,7 @@ fn a_group_is_emptied_and_loads_are_evened() {
     hactl(&server, &["group", "balance", "--apply"]).shows(0, &["(west, node3)", "deviation "]);
     let moved = ["a", "b", "c", "d"].iter().filter(|name| facts.place(name) == "node3").count();
     assert!((1..4).contains(&moved), "{moved}");
-    // Cpus, not thousandths of them.
+    // The output must count CPUs, not thousandths of CPUs.
     hactl(&server, &["group", "compress", "-o", "json"]).shows(0, &["\"vcpus\": 30.5"]);
     hactl(&server, &["group", "compress", "--apply"]).shows(0, &["Group east is emptied"]);
     assert!(["a", "b", "c", "d"].iter().all(|name| facts.place(name) == "node3"));
@@ -131,15 +131,15 @@ fn new_services_are_placed_and_counted() {
     };
     let offers = read(&["allocate", "memory=2G,vcpus=1"], 0);
     assert_eq!(offers["groups"][0]["group"], "west", "{offers:#}");
-    // 16 GiB and 4 cores at ratio 4 on each; a and b take 1 GiB and half a core; some memory stays free.
+    // Each node has 16 GiB and 4 cores at ratio 4; a and b use 1 GiB and half a core; some memory stays free.
     let room = read(&["capacity", "memory=2G,vcpus=1"], 0);
     assert_eq!(room["groups"][0]["now"], 13, "{room:#}");
     assert_eq!((&room["size"]["vcpus"], &room["size"]["template"]), (&json!(1), &Value::Null));
-    // Cpus are written alike everywhere, for people too.
+    // CPUs must have the same format everywhere, also in text.
     hactl(&server, &["capacity", "memory=2G,vcpus=1"]).shows(0, &["0 MiB, 1 vcpus\n", " 2048,0,1="]);
     let large = read(&["capacity", "memory=1G,vcpus=4,disk=1G"], 0);
     assert_eq!(large["groups"][1]["now"], 4, "{large:#}");
-    // A pool that only node3 reaches, and no group that is closed.
+    // Only node3 reaches the pool, and closed groups must be excluded.
     facts.lock()["nodes"]["node3"]["storagePools"] = json!(["fast"]);
     let pooled = read(&["allocate", "memory=2G,pool=fast"], 0);
     assert_eq!(pooled["groups"][0]["nodes"][0]["nodes"], json!(["node3"]));

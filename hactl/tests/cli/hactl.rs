@@ -1,4 +1,4 @@
-//! Runs the binary and looks at what it did.
+//! Runs of the binary, with checks of their results.
 
 use super::server::Server;
 use std::io::Write;
@@ -13,20 +13,20 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Checks the exit status and standard output.
+    /// Asserts the exit status and the whole standard output.
     pub(crate) fn prints(self, status: i32, stdout: &str) -> Ran {
         assert_eq!((self.status, self.stdout.as_str()), (status, stdout), "stderr:\n{}", self.stderr);
         self
     }
 
-    /// Checks the exit status, and that a text is in the error.
+    /// Asserts the exit status, and a part of standard error.
     pub(crate) fn fails(self, status: i32, part: &str) -> Ran {
         assert_eq!(self.status, status, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         assert!(self.stderr.contains(part), "{part:?} is not in\n{}", self.stderr);
         self
     }
 
-    /// Checks the exit status, and that texts are in the output.
+    /// Asserts the exit status, and parts of standard output.
     pub(crate) fn shows(self, status: i32, parts: &[&str]) -> Ran {
         assert_eq!(self.status, status, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         for part in parts {
@@ -36,7 +36,7 @@ impl Ran {
     }
 }
 
-/// The command, with nothing of the caller's environment that would change what it does.
+/// Returns a command without environment variables that would change its behavior.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hactl"));
     command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -61,26 +61,26 @@ pub(crate) fn hactl(server: &Server, arguments: &[&str]) -> Ran {
     run(command(&["--server", server.url()]).args(arguments))
 }
 
-/// Runs it with a text on standard input.
+/// Runs `hactl --server … ARGUMENTS` with a text on standard input.
 pub(crate) fn hactl_with_input(server: &Server, arguments: &[&str], input: &str) -> Ran {
     let mut child = start(command(&["--server", server.url()]).args(arguments).stdin(Stdio::piped()));
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
     ended(&child.wait_with_output().expect("it ends"))
 }
 
-/// Starts it and goes on.
+/// Starts a command without waiting for its end.
 pub(crate) fn start(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("hactl starts")
 }
 
-/// Writes a file into a folder and gives its path.
+/// Writes a file into a directory and returns its path.
 pub(crate) fn file(folder: &Path, name: &str, content: &str) -> String {
     let path = folder.join(name);
     std::fs::write(&path, content).expect("a file");
     path.display().to_string()
 }
 
-/// A resource as YAML.
+/// Returns a resource as YAML.
 pub(crate) fn resource(name: &str) -> String {
     format!(
         "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: {name}\nspec:\n  driver:\n    exec:\n      command: [sleep, '1']\n"

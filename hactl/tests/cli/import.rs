@@ -1,4 +1,4 @@
-//! `hactl import pve`: a sample configuration, the objects it gives, and what is refused.
+//! Tests of `hactl import pve`: a sample configuration, the resulting objects, and refused files.
 
 use super::hactl::{Ran, command, file, run};
 use super::server::Server;
@@ -9,7 +9,7 @@ fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/pve")
 }
 
-/// Imports the sample and compares with a file beside it. `HACTL_WRITE=1` writes that file anew.
+/// Imports the sample and compares the output with a file next to it. `HACTL_WRITE=1` rewrites that file.
 fn check(arguments: &[&str], name: &str) {
     let ran = run(command(&["import", "pve", "."]).args(arguments).current_dir(sample()));
     assert_eq!(ran.status, 0, "{}", ran.stderr);
@@ -102,7 +102,7 @@ fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
         "datacenter.cfg:1: shutdown_policy: expected",
     );
     check(&[good, ("datacenter.cfg", "what\n")], 2, "datacenter.cfg:1: \"what\" is no setting");
-    // What is not in UTF-8 is told by its line, too.
+    // An error of encoding must also name its line.
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("resources.cfg"), b"vm: 100\r\n\tcomment M\xfcller\r\n").expect("written");
     run(command(&["import", "pve"]).arg(folder.path()))
@@ -148,7 +148,7 @@ fn what_is_not_known_is_left_out_with_a_word() {
     }
 }
 
-/// Imports files of a folder; their folders are made.
+/// Imports files of a directory, including subdirectories.
 fn import(files: &[(&str, &[u8])]) -> Ran {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, content) in files {

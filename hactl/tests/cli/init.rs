@@ -1,4 +1,4 @@
-//! `hactl init`: what it writes, what it leaves, and what it refuses.
+//! Tests of `hactl init`: written, unchanged and refused files.
 
 use super::hactl::{Ran, command, run};
 use std::path::Path;
@@ -29,12 +29,12 @@ fn a_machine_without_certificates_is_for_itself() {
     );
     assert!(read(&deep, "cluster.yaml").contains("profile: Fast\n"));
     assert!(read(&deep, "watchdog.env").ends_with("\nWATCHDOG_MODULE=softdog\n"));
-    // What it has written for hactl is what hactl reads.
+    // hactl must read the configuration that init has written for it.
     let config = deep.join("config.yaml");
     run(command(&["config", "get-contexts"]).env("HACTL_CONFIG", &config))
         .shows(0, &["http://127.0.0.1:7443"]);
 
-    // Once more is nothing; something else is refused as a whole, and can be forced.
+    // A second run changes nothing. Other content is refused as a whole, and can be forced.
     init(&deep, &HTTP).shows(0, &["agent.yaml unchanged", "watchdog.env unchanged"]);
     let other = [HTTP.as_slice(), &["--watchdog", "iTCO_wdt"]].concat();
     std::fs::remove_file(deep.join("agent.yaml")).expect("removed");

@@ -1,4 +1,4 @@
-//! The real `hactl` binary against a scripted API on loopback.
+//! Tests of the `hactl` binary against a scripted API on loopback.
 
 mod apply;
 mod balance;

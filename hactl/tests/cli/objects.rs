@@ -1,4 +1,4 @@
-//! Showing, changing and deleting objects.
+//! Tests of commands that show, change and delete objects.
 
 use super::hactl::{command, hactl, run};
 use super::server::Server;
@@ -171,7 +171,7 @@ fn a_support_dump_has_everything_but_secrets() {
     assert!(text("events.yaml").contains("Crashed") && text("nodes.yaml").contains("kind: List"));
     assert!(text("versions.yaml").contains("client:"));
     assert!(!text("resources.yaml").contains("hunter2"), "{}", text("resources.yaml"));
-    // What the scripted API does not have is named, and is the only thing that is missing.
+    // The scripted API lacks some data: the dump must name exactly that.
     let problems = text("problems.txt");
     assert_eq!(ran.status, i32::from(!problems.is_empty()), "{}", ran.stderr);
     assert!(!problems.contains("resources.yaml") && !problems.contains("events.yaml"), "{problems}");
@@ -181,7 +181,7 @@ fn a_support_dump_has_everything_but_secrets() {
     hactl(&server, &["support", "dump", "-o", "yaml"]).fails(2, "no output format yaml");
     let here = folder.path().join("here");
     std::fs::create_dir(&here).expect("a folder");
-    // Where nobody answers, nothing is left behind.
+    // Without a controller, no directory must be left.
     run(command(&["--server", "http://127.0.0.1:1", "support", "dump"]).current_dir(&here))
         .fails(3, "no controller can be reached");
     assert_eq!(std::fs::read_dir(&here).expect("a folder").count(), 0);

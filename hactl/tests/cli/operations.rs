@@ -1,4 +1,4 @@
-//! Imperative commands and node maintenance, with a leader that answers as scripted.
+//! Tests of imperative commands and node maintenance, with a leader that answers as scripted.
 
 use super::hactl::{command, hactl, start};
 use super::server::{Scripted, Server};
@@ -76,7 +76,7 @@ fn a_lost_answer_does_not_record_an_operation_twice() {
             let is_create = request.method == "POST" && request.path.ends_with("/operations");
             match (is_create, lost.fetch_add(usize::from(is_create), Ordering::SeqCst)) {
                 (true, 0) => Some(Scripted::HangUp),
-                // The first one had arrived after all.
+                // The first request had arrived although its answer was lost.
                 (true, 1) => {
                     Some(Scripted::Answer(409, json!({"reason": "AlreadyExists", "message": "exists"})))
                 }
@@ -148,11 +148,11 @@ fn what_keeps_a_node_from_being_empty_is_told_without_a_terminal() {
     let mut child = start(&mut command(&arguments));
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let mut next = || lines.next().map(|line| line.expect("UTF-8"));
-    // Each is read before the next is stored: it was told at once.
+    // Each line is read before the next change is stored, which proves that it was printed immediately.
     assert_eq!(next().as_deref(), Some("go: Started on node2: no node can take it"));
     server.put("resources", service("Started", "node2", "False", "its move to node1 failed"));
     assert_eq!(next().as_deref(), Some("go: Started on node2: its move to node1 failed"));
-    // Another change of the object, which says nothing new.
+    // Another change of the object, with the same message.
     let mut same = service("Started", "node2", "False", "its move to node1 failed");
     same["metadata"]["labels"] = json!({"a": "b"});
     server.put("resources", same);
@@ -200,7 +200,7 @@ fn delete_with_stop_deletes_only_what_stopped() {
 fn disarm_and_arm_change_the_cluster_and_wait_for_every_node() {
     let server = Server::with(
         |request| {
-            // The leader is asked how far it is: at first one node is missing.
+            // The overview shows the leader's progress: at first, one node is missing.
             (request.path.ends_with("/v1/status")).then(|| {
                 Scripted::Answer(
                     200,

@@ -1,4 +1,4 @@
-//! A small API on loopback: objects in a map with revisions and watches, and answers that a test scripts.
+//! A small API on loopback: objects with revisions and watches, and answers that a test scripts.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: String,
@@ -32,10 +32,10 @@ impl Request {
     }
 }
 
-/// What a script answers: a status and a body, or nothing at all (the connection is closed).
+/// A scripted answer: a status and a body, or a closed connection.
 pub(crate) enum Scripted {
     Answer(u16, Value),
-    /// What it would answer anyway, with these warnings.
+    /// The usual answer, with these warnings.
     Warned(Vec<&'static str>),
     HangUp,
 }
@@ -56,12 +56,12 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     script: Script,
-    /// Changes as a leader would make them: called after every write, with the plural and the object.
+    /// Changes by a simulated leader: called after every write with the plural and the object.
     react: Reaction,
     stopping: AtomicBool,
 }
 
-/// The server; it ends when it is dropped.
+/// The server, which stops when it is dropped.
 pub(crate) struct Server {
     shared: Arc<Shared>,
     address: String,
@@ -72,7 +72,7 @@ impl Server {
         Server::with(|_| None, |_, _| false)
     }
 
-    /// A server whose script may answer requests itself, and whose reaction may change what was written once more.
+    /// Starts a server whose script may answer requests itself, and whose reaction may change objects after a write.
     pub(crate) fn with(
         script: impl Fn(&Request) -> Option<Scripted> + Send + Sync + 'static,
         react: impl Fn(&str, &mut Value) -> bool + Send + Sync + 'static,
@@ -105,14 +105,14 @@ impl Server {
         &self.address
     }
 
-    /// Stores an object as if somebody had written it.
+    /// Stores an object without a request.
     pub(crate) fn put(&self, plural: &str, object: Value) {
         let mut state = self.shared.state.lock().expect("the state");
         store(&mut state, plural, object, None);
         self.shared.changed.notify_all();
     }
 
-    /// Removes an object.
+    /// Removes an object without a request.
     pub(crate) fn remove(&self, plural: &str, name: &str) {
         let mut state = self.shared.state.lock().expect("the state");
         remove(&mut state, plural, name);
@@ -124,7 +124,7 @@ impl Server {
         state.objects.get(&(plural.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Every object of a kind.
+    /// Returns all objects of a kind.
     pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
         let state = self.shared.state.lock().expect("the state");
         state.objects.iter().filter(|((of, _), _)| of == plural).map(|(_, object)| object.clone()).collect()
@@ -134,17 +134,17 @@ impl Server {
         self.shared.state.lock().expect("the state").requests.clone()
     }
 
-    /// The requests that change something, dry runs included.
+    /// Returns the requests other than GET, including dry runs.
     pub(crate) fn writes(&self) -> Vec<String> {
         self.requests().iter().filter(|request| request.method != "GET").map(Request::line).collect()
     }
 
-    /// Waits until a request has come that the test looks for.
+    /// Waits for a matching request.
     pub(crate) fn wait_for(&self, what: impl Fn(&Request) -> bool) {
         self.wait_until(|requests| requests.iter().any(&what));
     }
 
-    /// Waits until the requests are as the test wants them.
+    /// Waits until the requests meet a condition.
     pub(crate) fn wait_until(&self, enough: impl Fn(&[Request]) -> bool) {
         let until = Instant::now() + Duration::from_secs(20);
         let mut state = self.shared.state.lock().expect("the state");

@@ -1,4 +1,4 @@
-//! `hactl timing`: the parts add up, nodes that are alike stand together, and what is not in force is said.
+//! Tests of `hactl timing`: the parts add up, equal nodes form one entry, and inactive settings are reported.
 
 use super::hactl::{command, hactl, run};
 use super::server::Server;
@@ -68,7 +68,7 @@ fn what_is_not_in_force_is_said() {
     );
     hactl(&server, &["timing"])
         .shows(1, &["has not taken over the settings", "13.2 s", "node2  its agent has not said yet"]);
-    // Written past the API, as an old backup might be.
+    // A value that did not pass the API's validation, such as one from an old backup.
     server.put("clusters", cluster(&json!({"stopMarginSeconds": 5})));
     hactl(&server, &["timing", "node1"]).shows(
         1,

@@ -1,4 +1,4 @@
-//! `hactl top`, and what was measured in wide lists.
+//! Tests of `hactl top`, and of measured usage in wide lists.
 
 use super::hactl::hactl;
 use super::server::{Scripted, Server};
@@ -59,7 +59,7 @@ fn a_wide_list_has_what_is_used() {
     let nodes = Server::start();
     nodes.put("nodes", json!({"metadata": {"name": "node1"}, "status": {"drivers": ["exec", "libvirt"]}}));
     hactl(&nodes, &["get", "nodes", "-o", "wide"]).shows(0, &["DRIVERS", "exec,libvirt"]);
-    // A controller that cannot tell leaves them empty.
+    // A controller without usage data leaves the columns empty.
     let older = Server::start();
     older.put(
         "resources",

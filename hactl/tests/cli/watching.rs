@@ -1,4 +1,4 @@
-//! Watches: rows as they change, over lost connections and compacted revisions.
+//! Tests of watches: rows as they change, over lost connections and compacted revisions.
 
 use super::hactl::{command, hactl, run, start};
 use super::server::{Request, Scripted, Server};
@@ -14,7 +14,7 @@ fn is_watch(request: &Request) -> bool {
     request.query.contains("watch=true")
 }
 
-/// Starts a watch and hands its lines to the test.
+/// Starts a watch and passes its lines to the test.
 fn follow(server: &Server, arguments: &[&str], test: impl FnOnce(&mut dyn FnMut() -> String)) {
     let mut child = start(command(&["--server", server.url()]).args(arguments));
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -143,7 +143,7 @@ fn an_operation_is_followed_over_controller_and_agent() {
     hactl(&server, &["trace", "resource/gone"]).fails(1, "there is no resource/gone");
     hactl(&server, &["trace", "ct:gone"]).fails(1, "there is no resource/gone");
     hactl(&server, &["trace", "ct:web"]).fails(1, "resource ct:web does not exist: web has type ");
-    // What is wrong in itself is told without a controller, too.
+    // Invalid subjects must be refused even without a controller.
     for (subject, part) in [("node/node1", "a node cannot be followed"), ("a:b:c", "\"a:b:c\" is not a name")]
     {
         run(&mut command(&["--server", "http://127.0.0.1:1", "trace", subject])).fails(2, part);

@@ -1,4 +1,4 @@
-//! What stays broken to the end of a run, and whether it may hold what it had.
+//! Nodes that stay broken to the end of a run, and the check whether they may hold up their services.
 
 use crate::world::World;
 use crate::world::network::Way;
@@ -12,20 +12,20 @@ use ha_api_types::resource::{ResourceStatus, ServiceState};
 use serde_json::Value;
 
 impl World {
-    /// Whether a node was to stay broken, and is: off, or without a way to etcd. One that its fence device has switched on
-    /// again is a node like any other.
+    /// Returns `true` if a node was to stay broken and still is: off, or unable to reach etcd. A node that its fence
+    /// device has switched on again does not count as broken.
     pub(super) fn is_broken(&self, node: &str) -> bool {
         let agent = Who::Agent(node.to_owned());
         self.scenario.expect.broken.iter().any(|broken| broken == node)
             && !(self.reaches_store(&agent, Way::Request) && self.reaches_store(&agent, Way::Answer))
     }
 
-    /// Why nothing can prove that a broken node runs nothing any more, as its services must say; `None`: something can, so
-    /// that they must have been recovered.
+    /// Returns the reasons that the services of a broken node must state because nothing can prove the node's end.
+    /// `None`: a proof is possible, so the services must have been recovered.
     pub(super) fn holds_what_it_had(&self, node: &str) -> Option<&'static [Reason]> {
         let fence: Fence = self.record(&self.keys.fence(node))?;
         match fence.state {
-            // A clean shutdown under the policy Freeze is waited for.
+            // Under the policy Freeze, services wait for the node after a clean shutdown.
             FenceState::Fenced => return Some(&[Reason::Frozen]),
             FenceState::Closed => return None,
             FenceState::Open | FenceState::Fencing => {}
@@ -53,7 +53,7 @@ impl World {
         None
     }
 
-    /// Whether some controller that lives is known to the node, so that it may take the node's silence for what it is.
+    /// Returns `true` if a running controller is old enough for the node's report, so that it may declare the node dead.
     fn has_old_enough_controller(&self, report: &NodeReport) -> bool {
         let Some(terms) = report.hold_terms() else { return true };
         let candidates = self.store.list(&self.keys.candidates()).entries;
@@ -64,9 +64,9 @@ impl World {
         })
     }
 
-    /// Whether a service that is not as wanted is held by a broken node, and says the right reason.
+    /// Returns `true` if a service that is not in its desired state is held up by a broken node, and states the right reason.
     pub(super) fn is_held_by_broken_node(&self, status: &ResourceStatus) -> bool {
-        // It may have been free, and so may run on the broken node: only an operator, or the node, can tell.
+        // The service may run on the broken node although it was free before: only an operator or the node can answer.
         let asks = status.conditions.iter().any(|condition| {
             condition.reason == Reason::NotProbed
                 && self.scenario.expect.broken.iter().any(|node| condition.message.contains(node.as_str()))

@@ -1,36 +1,36 @@
-//! A cluster made by chance: machines with their watchdogs and devices, timings, settings; services are made beside it.
+//! Random clusters: machines with their watchdogs and fence devices, timings, and settings.
 
 use super::Size;
 use crate::random::Random;
 use ha_api_types::timing::{TimingSpec, Timings};
 use serde_json::{Map, Value, json};
 
-/// What a random run is about.
+/// The cluster of a random run.
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
-    /// Names of machines that take services.
+    /// Names of the machines that run services.
     pub(super) nodes: Vec<String>,
-    /// The machine that never takes a service, so that it is never armed and may be suspended for long.
+    /// Machine that never runs a service, so that it is never armed and may be suspended for long.
     pub(super) idle: Option<String>,
-    /// Those that a fence device can switch off.
+    /// Machines with a fence device.
     pub(super) with_device: Vec<String>,
-    /// Names of services.
+    /// Names of the services.
     pub(super) resources: Vec<String>,
-    /// Names of services that are added while they run already.
+    /// Names of services that are created while they already run.
     pub(super) added: Vec<String>,
-    /// `timing` of the scenario.
+    /// Section `timing` of the scenario.
     pub(super) timing: Value,
-    /// The same as numbers.
+    /// The same timings as numbers.
     pub(super) timings: Timings,
-    /// `nodes` of the scenario.
+    /// Section `nodes` of the scenario.
     pub(super) machines: Vec<Value>,
-    /// `objects` of the scenario.
+    /// Section `objects` of the scenario.
     pub(super) objects: Vec<Value>,
-    /// `later` of the scenario.
+    /// Section `later` of the scenario.
     pub(super) later: Vec<Value>,
-    /// `store` of the scenario: nodes with a member each; empty: it is outside.
+    /// Nodes with an etcd member, for section `store` of the scenario; empty: etcd runs outside the nodes.
     pub(super) store: Vec<String>,
-    /// Some service cannot be stopped on some node: then only a reset ends it, and no armed machine may be suspended.
+    /// Whether some service cannot be stopped on some node: only a reset ends it, so no armed machine may be suspended.
     pub(super) stops_fail: bool,
 }
 
@@ -61,13 +61,13 @@ impl Cluster {
         cluster
     }
 
-    /// What the whole cluster is told.
+    /// Adds the Cluster object with random settings.
     fn add_settings(&mut self, random: &mut Random) {
         let policy = ["Conditional", "Freeze", "Failover", "Migrate"][random.below(4)];
         let mode = ["Basic", "Static", "Dynamic"][random.below(3)];
         let method = ["BestScore", "Topsis"][random.below(2)];
         let spec = json!({
-            // Usually every node that is lost may be fenced at once; else the second waits for minutes.
+            // In most runs, all lost nodes may be fenced at once; in the others, the second node waits for minutes.
             "fencing": {"maxFencing": if random.chance(0.8) { "100%" } else { "50%" }, "windowSeconds": 120, "allowStandIn": true,
                 "onStoreLoss": if random.chance(0.5) { "Hold" } else { "Stop" }},
             "shutdownPolicy": policy,
@@ -92,7 +92,7 @@ impl Cluster {
                 0..=12 => "sliding",
                 13..=17 => "fixed",
                 18 => "standIn",
-                // Nothing exclusive may start there.
+                // No exclusive service may start on this machine.
                 _ => "none",
             };
             let mut machine = Map::new();
@@ -127,7 +127,7 @@ impl Cluster {
     }
 }
 
-/// A profile; or times that leave no more room than the rules of FENCING 4 ask for, so that a broken rule shows.
+/// Draws a profile, or timings with no more margin than the rules of FENCING 4 require, so that a violation of a rule shows.
 fn timing(random: &mut Random) -> Value {
     let shutdown_seconds = 20 + random.below(60);
     let profile = match random.below(20) {
@@ -157,13 +157,13 @@ pub(super) fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// A number from `least` to `most`, both included; `most` when that is less.
+/// Draws a number from `least` to `most`, both included; returns `most` if `most < least`.
 pub(super) fn between(random: &mut Random, least: usize, most: usize) -> usize {
     let least = least.min(most);
     least + random.below(most - least + 1)
 }
 
-/// One of them, by chance.
+/// Draws one of the names; returns an empty name if there are none.
 pub(super) fn pick(random: &mut Random, names: &[String]) -> String {
     names.get(random.below(names.len())).cloned().unwrap_or_default()
 }

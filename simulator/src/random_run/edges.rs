@@ -1,12 +1,12 @@
-//! Faults at the protocol's edges: links cut one way or between two, etcd without space, orders that come late, services
-//! that start at boot, journals that are gone, edits of what the protocol rests on.
+//! Faults at the edges of the protocol: cut links, etcd without space, late orders, services that start at boot, lost
+//! journals, and edits of settings that the protocol relies on.
 
 use super::cluster::pick;
 use super::script::Script;
 use ha_api_types::time::Millis;
 
 impl Script<'_> {
-    /// One of them, with its end.
+    /// Adds one such fault, with its end.
     pub(super) fn edge(&mut self, at: Millis, later: Millis) {
         match self.random.below(21) {
             0..=4 => self.link(at, later),
@@ -29,7 +29,7 @@ impl Script<'_> {
         }
     }
 
-    /// A link is cut both ways or one way: to etcd, to the controllers, to all machines or to one.
+    /// Cuts a link in one or both directions: to etcd, to the controllers, to all machines or to one.
     pub(super) fn link(&mut self, at: Millis, later: Millis) {
         let node = self.worker();
         let mut ends = match self.random.below(8) {
@@ -52,7 +52,7 @@ impl Script<'_> {
         self.links.push(link);
     }
 
-    /// A driver carries out its orders late, while its agent dies or its node is lost.
+    /// Delays a driver's orders while its agent dies or its node is lost.
     fn slow_driver(&mut self, at: Millis, later: Millis) {
         let (node, resource) = (self.worker(), self.resource());
         let slow = self.ms(200, 2 * self.cluster.timings.heartbeat_valid_ms);
@@ -74,9 +74,9 @@ impl Script<'_> {
         self.at(later + slow, format!("driver {node} slow {resource} 0ms"));
     }
 
-    /// A service starts by itself when its machine boots, and the machine boots.
+    /// Lets a service start automatically at the boot of its machine, and boots the machine.
     fn starts_at_boot(&mut self, at: Millis, later: Millis) {
-        // What cannot be stopped could not be stopped before the node is admitted either.
+        // A service that cannot be stopped would prevent the node's admission.
         if self.cluster.stops_fail {
             return;
         }
@@ -89,7 +89,7 @@ impl Script<'_> {
         }
     }
 
-    /// The journal of an agent is lost, or an old one is back; the agent notices when it starts.
+    /// Loses an agent's journal, or replaces it by an old one; the agent notices at its start.
     fn journal(&mut self, at: Millis) {
         let node = self.worker();
         let what = if self.random.chance(0.6) { "lost" } else { "old" };
@@ -99,13 +99,13 @@ impl Script<'_> {
         self.at(starts, format!("agent {node} start"));
     }
 
-    /// A user changes what the protocol rests on; what may not be changed now is refused.
+    /// Changes a setting that the protocol relies on; the API refuses changes that are not allowed now.
     fn edit(&mut self, at: Millis, later: Millis) {
         let resource = self.resource();
         let node = pick(self.random, &self.cluster.nodes);
         match self.random.below(8) {
             0..=1 => {
-                // What may run twice from then on has been stopped before.
+                // The service must be stopped before it may run twice.
                 let stopped = format!("service {resource} is Stopped");
                 self.at(at, format!("set {resource} state=Stopped"));
                 self.at_if(at + 4_000, &[&stopped], format!("set {resource} exclusive=false"));
@@ -127,7 +127,7 @@ impl Script<'_> {
                 self.at(at, format!("set cluster/default maxWorkers={workers}"));
             }
             5..=6 => {
-                // Devices are as late as the times of this run say, and no later.
+                // Simulated devices have at most the lateness in the timings of this run, so the setting must not be smaller.
                 let lateness = self.cluster.timings.watchdog_lateness_ms;
                 let most = if lateness <= 500 {
                     3
@@ -147,7 +147,7 @@ impl Script<'_> {
         }
     }
 
-    /// A rolling upgrade in either order, with a node that dies in the midst of it, perhaps with a step back.
+    /// Upgrades all processes one at a time, in either order; a node fails meanwhile, and some processes may be downgraded.
     fn upgrade(&mut self, at: Millis) {
         let nodes = self.cluster.nodes.clone();
         let order = if self.random.chance(0.5) { ["controller", "agent"] } else { ["agent", "controller"] };
@@ -171,8 +171,8 @@ impl Script<'_> {
         self.upgraded = true;
     }
 
-    /// The device of one node refuses pets, or the daemon of another dies and is started again. Both at once on one node are
-    /// two faults, after which nothing resets the machine.
+    /// Makes the watchdog device of one node refuse pets, or kills and restarts the daemon of another. Both faults at
+    /// once on one node would leave nothing to reset the machine.
     fn watchdog_fails(&mut self, at: Millis, later: Millis) {
         let nodes = self.cluster.nodes.clone();
         let Some((first, others)) = nodes.split_first() else { return };
@@ -188,7 +188,7 @@ impl Script<'_> {
         }
     }
 
-    /// Controllers are restarted cleanly, one after another, as by an upgrade, around the loss of a node.
+    /// Restarts controllers cleanly one at a time, as an upgrade does, around the loss of a node.
     pub(super) fn controllers_restart(&mut self, at: Millis) {
         let node = self.worker();
         let gone = at + self.ms(0, 8_000);

@@ -1,4 +1,4 @@
-//! Single faults and commands made by chance, each with its end.
+//! Random single faults and commands, each with its end.
 
 use super::cluster::pick;
 use super::script::Script;
@@ -47,7 +47,7 @@ impl Script<'_> {
             }
             27 => {
                 let node = self.worker();
-                // Short of the device's period: a longer stop resets a machine in the midst of health.
+                // The pause is shorter than the device's timeout; a longer one would reset a healthy machine.
                 let length = self.stop_of_a_watchdog_ms();
                 self.at(at, format!("watchdog {node} stop {length}ms"));
             }
@@ -61,7 +61,7 @@ impl Script<'_> {
         }
     }
 
-    /// As long as a watchdog daemon may be stopped without its machine being reset by that alone.
+    /// Draws a pause of a watchdog daemon that does not reset the machine by itself.
     pub(super) fn stop_of_a_watchdog_ms(&mut self) -> Millis {
         let most = self.cluster.timings.watchdog_timeout_ms - 400;
         self.ms(most / 4, most)
@@ -77,7 +77,7 @@ impl Script<'_> {
         let node = self.worker();
         let begins = if self.random.chance(0.5) { "leader".to_owned() } else { node };
         self.at(at, format!("controller {begins} {begin}"));
-        // Whoever led.
+        // The leader of that time is not known, so start all of them.
         for node in &self.cluster.nodes {
             self.at(later, format!("controller {node} {end}"));
         }
@@ -106,7 +106,7 @@ impl Script<'_> {
         }
     }
 
-    /// Some, as much as a heartbeat bears, or so much that every attempt is given up before its answer comes.
+    /// Sets a latency of etcd: low, or as high as a heartbeat tolerates, or so high that every attempt times out.
     fn latency(&mut self, at: Millis, later: Millis) {
         let interval = self.cluster.timings.heartbeat_interval_ms;
         let latency = match self.random.below(3) {
@@ -118,7 +118,7 @@ impl Script<'_> {
         self.at(later, "store latency 0ms");
     }
 
-    /// Two clocks differ by at most ρ; the ends are where it counts.
+    /// Changes a clock's rate. Two clocks differ by at most ρ, and the extremes are the most likely.
     fn clock(&mut self, at: Millis) {
         let node = self.node();
         let rate = match self.random.below(4) {
@@ -129,7 +129,7 @@ impl Script<'_> {
         self.at(at, format!("clock {node} rate {rate:.4}"));
     }
 
-    /// Only a machine that is never armed may sleep for long (FENCING, section 4: an armed one is kept from sleeping).
+    /// Suspends a machine. Only a machine that is never armed may sleep long (FENCING, section 4).
     fn suspend(&mut self, at: Millis) {
         if let Some(idle) = self.cluster.idle.clone() {
             let length = self.length_ms();

@@ -1,4 +1,4 @@
-//! Whether some node could take a service now, found out without the scheduler: from the objects and what runs.
+//! The check whether some node could run a service now, without the scheduler: from the objects and the running services.
 
 use crate::world::World;
 use ha_api_types::kind::Kind;
@@ -8,15 +8,15 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 impl World {
-    /// A node that is up and may take the service as things are; `None`: there is none. Conservative: a node that only a
-    /// move of another service would free does not count.
+    /// Returns a node that is up and may run the service at present; `None` if none exists. Conservative: a node does
+    /// not count if another service would have to move away first.
     pub(super) fn feasible_node(&self, name: &str, resource: &Resource) -> Option<String> {
         if self.waits_in_order(resource) {
             return None;
         }
         let rules = self.rules_in_force();
         let mut running = self.running();
-        // One that could not be confirmed stopped counts as if it ran (SEMANTICS, section 2).
+        // A service without a confirmed stop counts as running (SEMANTICS, section 2).
         for other in self.names_of(Kind::Resource) {
             let status = self.status_of::<ResourceStatus>(Kind::Resource, &other).unwrap_or_default();
             if status.state == ServiceState::Error && status.stop_confirmed == Some(false) {
@@ -26,7 +26,7 @@ impl World {
         self.machines.keys().find(|node| self.may_take(node, name, resource, &rules, &running)).cloned()
     }
 
-    /// Whether somebody that it comes after is not running as wanted.
+    /// Returns `true` if a dependency of the service does not run as desired.
     fn waits_in_order(&self, resource: &Resource) -> bool {
         resource.spec.after.iter().any(|first| {
             let wanted = self.typed::<Resource>(Kind::Resource, first).map(|first| first.spec.state);
@@ -45,7 +45,7 @@ impl World {
         running: &BTreeMap<String, Vec<String>>,
     ) -> bool {
         let runs_at = |other: &str| running.get(other).into_iter().flatten();
-        // Those that must be with it and rest are placed with it.
+        // Stopped services that must be with this one are placed together with it.
         let mut unit = vec![(name.to_owned(), resource.clone())];
         for (_, about, others) in World::partners(rules, name) {
             let allowed = match about.affinity {
@@ -74,7 +74,7 @@ impl World {
         self.unit_fits(node, &unit, rules, &there)
     }
 
-    /// Whether a node takes services that come to it as one, beside those that are there.
+    /// Returns `true` if a node can run these services in addition to its present ones.
     pub(super) fn unit_fits(
         &self,
         node: &str,
@@ -91,7 +91,7 @@ impl World {
         })
     }
 
-    /// Whether a node is up and takes services, and has this one's driver.
+    /// Returns `true` if a node is up, accepts services, and has this service's driver.
     pub(super) fn is_open_to(&self, node: &str, resource: &Resource) -> bool {
         let spec = self.spec_of(Kind::Node, node).unwrap_or_default();
         let is = |field: &str| spec.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);

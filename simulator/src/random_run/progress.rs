@@ -1,4 +1,5 @@
-//! Progress: once the faults have stopped, what is wanted and can run runs, and what does not says why.
+//! The progress check: after the faults, every desired service with an eligible node runs, and every other one
+//! states a reason.
 
 use crate::world::World;
 use ha_api_types::kind::Kind;
@@ -8,7 +9,7 @@ use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceSt
 use serde_json::Value;
 
 impl World {
-    /// Checks that everything came right; to be called after a run whose faults have all ended.
+    /// Checks that the cluster has recovered, at the end of a run whose faults have all ended.
     pub fn check_progress(&mut self) {
         let mut missing = Vec::new();
         for (node, machine) in &self.machines {
@@ -25,7 +26,7 @@ impl World {
             missing.push("nobody leads".to_owned());
         }
         let mut running = self.running();
-        // What a broken node still runs is no answer to what is wanted.
+        // A service on a broken node does not count as running.
         for nodes in running.values_mut() {
             nodes.retain(|node| !self.is_broken(node));
         }
@@ -43,11 +44,11 @@ impl World {
                 held.push(name);
                 continue;
             }
-            // A command for what cannot be stopped ends when it can.
+            // A command for a service that cannot be stopped ends when a stop succeeds.
             if stop_fails(&resource) {
                 held.push(name.clone());
             }
-            // What was adopted where it is not allowed stays there until another node can take it.
+            // A service that was adopted on a node that its rules exclude stays there until another node can run it.
             if status.state == ServiceState::Started
                 && let [node] = nodes.as_slice()
             {
@@ -69,7 +70,7 @@ impl World {
             }
         }
         missing.extend(self.apart(&rules, &running));
-        // A command for a service that no node can take waits with it.
+        // A command for a service without an eligible node waits with the service.
         for text in self.operations_under_way() {
             if !held.iter().any(|name| text.split_whitespace().any(|word| word == name)) {
                 missing.push(format!("{text} is under way"));
@@ -80,7 +81,7 @@ impl World {
         }
     }
 
-    /// Whether the cluster moves services by itself to even the load, or the number of services.
+    /// Returns `true` if the cluster moves services automatically to balance load or the number of services.
     fn rebalances(&self) -> bool {
         let spec = self.spec_of(Kind::Cluster, "default").unwrap_or_default();
         ["/spec/scheduler/autoRebalance/enabled", "/spec/reservation/enabled"]
@@ -100,14 +101,15 @@ impl World {
     }
 }
 
-/// Why a service is not as wanted, as it says itself.
+/// Returns the service's own explanation why it is not in its desired state.
 fn explanation(status: &ResourceStatus) -> Option<&str> {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready")?;
     Some(ready.message.as_str()).filter(|message| !message.is_empty())
 }
 
-/// Whether a service does not run because no node can take it, and says so. One that made room for another waits for a node
-/// like every other; one that is wanted Stopped stays in Recovery until there is one, as only Disabled is a way out of it.
+/// Returns `true` if a service does not run because no node is eligible, and says so. A preempted service waits for a
+/// node like any other. A service whose desired state is Stopped stays in Recovery until a node is eligible, because
+/// only Disabled leads out of Recovery.
 fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> bool {
     let says_so = status.conditions.iter().any(|condition| {
         matches!(
@@ -123,12 +125,12 @@ fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) ->
     says_so && nodes.is_empty() && waits
 }
 
-/// Whether its driver cannot stop it.
+/// Returns `true` if the service's driver cannot stop the service.
 pub(super) fn stop_fails(resource: &Resource) -> bool {
     resource.spec.driver.simulated.as_ref().is_some_and(|simulated| simulated.stop_fails)
 }
 
-/// What is wrong with how a service ended up; `None`: nothing.
+/// Returns the problem with a service's final state; `None` if it has none.
 fn problem(
     resource: &Resource,
     status: &ResourceStatus,
@@ -139,7 +141,7 @@ fn problem(
         return Some("its deletion does not end");
     }
     if stop_fails(resource) {
-        // Where it cannot be stopped it stays, in whatever state says so.
+        // A service that cannot be stopped stays where it is; any state with an explanation is right.
         return explanation(status).is_none().then_some("it says nothing");
     }
     let on_its_node = nodes.len() == 1 && nodes.first() == status.node.as_ref();
@@ -148,7 +150,7 @@ fn problem(
         (ServiceState::Started, RequestedState::Started) => {
             (!on_its_node).then_some("it does not run where it should")
         }
-        // Even load and even numbers are sought after all else has come to rest.
+        // Rebalancing begins when everything else is done, so it may still be in progress.
         (ServiceState::Migrate, RequestedState::Started) if rebalances => {
             nodes.is_empty().then_some("it does not run while it is moved live")
         }

@@ -1,23 +1,23 @@
-//! The script of a random run: faults and commands at their times, each with its end, then everything is put right.
+//! The script of a random run: timed faults and commands, each with its end, and finally the repair of everything.
 
 use super::cluster::{Cluster, pick};
 use crate::random::Random;
 use ha_api_types::time::Millis;
 use serde_json::{Value, json};
 
-/// Before this nothing fails: the cluster comes up.
+/// Milliseconds without faults at the beginning, so that the cluster can start.
 pub(super) const QUIET_START_MS: Millis = 30_000;
 
 /// The steps of a run, in order.
 pub(super) struct Steps {
     pub(super) actions: Vec<Value>,
-    /// When the last one is done.
+    /// Time of the last step.
     pub(super) last_ms: Millis,
-    /// Nodes that stay broken.
+    /// Nodes that stay broken to the end.
     pub(super) broken: Vec<String>,
 }
 
-/// The steps of a run.
+/// Generates the steps of a run.
 pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> Steps {
     let mut script = Script {
         lines: Vec::new(),
@@ -29,7 +29,7 @@ pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> 
         cluster,
     };
     for name in &cluster.added {
-        // While every machine answers: what runs on one that does not is not looked for.
+        // All machines are reachable at this time; a running service on an unreachable machine would not be discovered.
         let node = pick(script.random, &cluster.nodes);
         script.at(QUIET_START_MS, format!("add {name} {node} running"));
     }
@@ -44,7 +44,7 @@ pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> 
     Steps { actions: lines.into_iter().map(Line::into_step).collect(), last_ms, broken }
 }
 
-/// One line of a script.
+/// A line of a script.
 struct Line {
     at: Millis,
     only_if: Vec<String>,
@@ -52,7 +52,7 @@ struct Line {
 }
 
 impl Line {
-    /// Whether it is about the machine itself, or its processes.
+    /// Returns `true` if the action changes the machine itself or its processes.
     fn acts_on(&self, node: &str) -> bool {
         let mut words = self.text.split_whitespace();
         let verb = words.next().unwrap_or_default();
@@ -82,16 +82,16 @@ impl Line {
     }
 }
 
-/// A script that is being made.
+/// A script under construction.
 pub(super) struct Script<'a> {
     lines: Vec<Line>,
-    /// Machines that another took the place of: an operator says so in the end.
+    /// Machines that were replaced: in the end, an operator confirms that the former ones are off.
     pub(super) replaced: Vec<String>,
-    /// Links that were cut, as the action names both ends.
+    /// Links that were cut, written as both ends.
     pub(super) links: Vec<String>,
-    /// Processes of the next version are there: in the end all are of it.
+    /// Whether some processes run the next version: in the end, all do.
     pub(super) upgraded: bool,
-    /// Nodes that stay broken.
+    /// Nodes that stay broken to the end.
     broken: Vec<String>,
     pub(super) random: &'a mut Random,
     pub(super) cluster: &'a Cluster,
@@ -102,18 +102,18 @@ impl Script<'_> {
         self.at_if(at, &[], text);
     }
 
-    /// Done only if all of this holds then.
+    /// Adds an action that happens only if all conditions hold at that time.
     pub(super) fn at_if(&mut self, at: Millis, only_if: &[&str], text: impl Into<String>) {
         let only_if = only_if.iter().map(|condition| (*condition).to_owned()).collect();
         self.lines.push(Line { at, only_if, text: text.into() });
     }
 
-    /// A machine that takes services.
+    /// Draws a machine that runs services.
     pub(super) fn worker(&mut self) -> String {
         pick(self.random, &self.cluster.nodes)
     }
 
-    /// Any machine.
+    /// Draws a machine.
     pub(super) fn node(&mut self) -> String {
         if let Some(idle) = &self.cluster.idle
             && self.random.chance(0.1)
@@ -127,12 +127,12 @@ impl Script<'_> {
         pick(self.random, &self.cluster.resources)
     }
 
-    /// A length between two.
+    /// Draws a duration between two bounds.
     pub(super) fn ms(&mut self, least: Millis, most: Millis) -> Millis {
         self.random.between_ms(least, most)
     }
 
-    /// A length that is short, as long as the protocol's own times, or long.
+    /// Draws a duration that is short, similar to the protocol's own times, or long.
     pub(super) fn length_ms(&mut self) -> Millis {
         match self.random.below(3) {
             0 => self.ms(100, 3_000),
@@ -141,8 +141,8 @@ impl Script<'_> {
         }
     }
 
-    /// How long faults go on: the time is halved again and again by chance, so that most runs are minutes full of faults and
-    /// few are hours.
+    /// Draws the time during which faults happen. The limit is halved a random number of times, so most runs last
+    /// minutes and few last hours.
     fn time_of_faults_ms(&mut self, most_ms: Millis) -> Millis {
         let mut time_ms = most_ms;
         while time_ms > 240_000 && self.random.chance(0.97) {
@@ -151,7 +151,7 @@ impl Script<'_> {
         self.ms(time_ms / 2, time_ms)
     }
 
-    /// Storylines one after another, single faults among them.
+    /// Adds storylines one at a time, and single faults among them.
     fn fill(&mut self, most_ms: Millis) {
         let begin = QUIET_START_MS + 5_000;
         let time_ms = self.time_of_faults_ms(most_ms);
@@ -169,7 +169,7 @@ impl Script<'_> {
         }
     }
 
-    /// Every fault ends; what ends by itself later is started again once more.
+    /// Ends every fault. A process or machine that may end later is started several times.
     fn put_right(&mut self, end: Millis) {
         let mut nodes = self.cluster.nodes.clone();
         nodes.extend(self.cluster.idle.clone());
@@ -197,7 +197,7 @@ impl Script<'_> {
             self.at(end, format!("maintenance {node} disable"));
             self.at(end + 1, format!("power {node} on"));
         }
-        // Machines that shut down go down in their own time.
+        // Machines that shut down are off only later, so each is switched on several times.
         for after in [10_000, 30_000, 60_000, 120_000, 180_000] {
             for node in &nodes {
                 self.at(end + after, format!("power {node} on"));
@@ -220,7 +220,7 @@ impl Script<'_> {
         }
     }
 
-    /// Up to a minority of the nodes, one controller and one member of etcd stay broken, from some time in the run on.
+    /// Leaves up to a minority of the nodes, one controller and one etcd member broken, from some time in the run on.
     fn stays_broken(&mut self, end: Millis) {
         if self.random.chance(0.5) {
             return;
@@ -244,7 +244,7 @@ impl Script<'_> {
             self.at(since, text);
             self.broken.push(node);
         }
-        // A controller that dies and is not started again, while another one lives.
+        // One controller dies and is not started again, while another one keeps running.
         if self.random.chance(0.4) {
             let controllers: Vec<String> = nodes.iter().take(3).cloned().collect();
             let node = pick(self.random, &controllers);

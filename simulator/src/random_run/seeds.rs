@@ -1,4 +1,4 @@
-//! Many seeds at once: on every core, each failing one with what it broke, the first few shrunk.
+//! Campaigns of many seeds on all cores. Failing seeds are reported with their violations, and the first few are shrunk.
 
 use super::{Size, run_value, scenario_of, shrink};
 use crate::world::Violation;
@@ -9,17 +9,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// A range of seeds; the end is not included.
+/// A range of seeds, without its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seeds {
-    /// The first.
+    /// First seed.
     pub from: u64,
-    /// The first that is not run any more.
+    /// End of the range: the first seed after the last one.
     pub to: u64,
 }
 
 impl Seeds {
-    /// Reads `0..1000` or `7`; the error says what is accepted.
+    /// Parses `0..1000` or `7`.
+    ///
+    /// Errors: the text is not a range. The message names the accepted forms.
     pub fn parse(text: &str) -> Result<Seeds, String> {
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let range = match text.split_once("..") {
@@ -37,53 +39,53 @@ impl Seeds {
         }
     }
 
-    /// How many.
+    /// Returns the number of seeds.
     pub fn count(&self) -> u64 {
         self.to - self.from
     }
 }
 
-/// How a campaign is run.
+/// A campaign of random runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
-    /// Which seeds.
+    /// Seeds to run.
     pub seeds: Seeds,
-    /// How large a run is.
+    /// Upper bounds for the size of a run.
     pub size: Size,
-    /// Ends with the first seed that fails; seeds that were begun are finished.
+    /// Whether the campaign ends with the first failing seed; runs that have begun are finished.
     pub stop_at_first: bool,
-    /// How many failing seeds are shrunk; the others are given as they are.
+    /// Number of failing seeds that are shrunk; the others keep their scenarios.
     pub shrunk: usize,
 }
 
-/// A seed that failed.
+/// A failed seed.
 #[derive(Clone, Debug)]
 pub struct FailedSeed {
     /// The seed.
     pub seed: u64,
-    /// What was broken.
+    /// Violations of the run.
     pub violations: Vec<Violation>,
-    /// A scenario that breaks the same invariant, as its file would be.
+    /// Scenario that breaks the same invariant, as the content of a scenario file.
     pub scenario: Value,
 }
 
-/// What came of many seeds.
+/// The results of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Campaigned {
-    /// Seeds that were run.
+    /// Number of seeds that were run.
     pub ran: u64,
-    /// Virtual time of all runs together, milliseconds.
+    /// Virtual time of all runs together, in milliseconds.
     pub simulated_ms: Millis,
-    /// Seeds that failed, in order.
+    /// Failed seeds, in order.
     pub failed: Vec<FailedSeed>,
 }
 
 impl Campaign {
-    /// Runs all seeds, on as many threads as the machine has cores. `progress` is told how many seeds have been run, and
-    /// how many of them failed.
+    /// Runs all seeds on as many threads as the machine has cores. `progress` receives the number of seeds run so far,
+    /// and the number of failures among them.
     ///
-    /// Guarantees: what comes of a seed depends on the seed and the size alone.
-    /// Errors: the generator made a scenario that cannot be run, which would be its fault.
+    /// Guarantees: the result of a seed depends only on the seed and the size.
+    /// Errors: the generator made an invalid scenario, which is a defect of the generator.
     pub fn run(&self, progress: &(dyn Fn(u64, usize) + Sync)) -> Result<Campaigned, String> {
         let next = AtomicU64::new(self.seeds.from);
         let gathered = Mutex::new(Campaigned::default());

@@ -1,4 +1,4 @@
-//! Services made by chance, with groups and rules about where they may run.
+//! Random services, with groups and placement rules.
 
 use super::Size;
 use super::cluster::{Cluster, between, object, pick};
@@ -31,7 +31,7 @@ impl Cluster {
         }
     }
 
-    /// Some services come after one or two others.
+    /// Makes some services depend on one or two others.
     fn put_in_order(&mut self, random: &mut Random) {
         for index in 1..self.resources.len() {
             if random.chance(0.6) {
@@ -67,7 +67,7 @@ impl Cluster {
         names
     }
 
-    /// About nodes, or about partners: two to four of them, together or apart.
+    /// Generates a rule about nodes, or about two to four services that are kept together or apart.
     fn rule(&self, random: &mut Random) -> Value {
         let most = if random.chance(0.5) { 2 } else { 4 };
         let members: BTreeSet<String> = (0..most).map(|_| pick(random, &self.resources)).collect();

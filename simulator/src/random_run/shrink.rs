@@ -1,13 +1,14 @@
-//! Making a failing run small: steps, objects and nodes are left out for as long as the same invariant is broken in the same way.
+//! Reduction of a failing run: steps, objects and nodes are removed as long as the same invariant is broken in the same way.
 
 use super::run_value;
 use crate::world::Violation;
 use serde_json::Value;
 
-/// The lists that are shrunk, most telling first.
+/// Lists that are shrunk, in this order: lists that explain most come first.
 const LISTS: [&str; 4] = ["steps", "objects", "later", "nodes"];
 
-/// A smaller scenario that breaks the same invariant in the same way, after at most `runs` runs; the given one if it breaks none.
+/// Returns a smaller scenario that breaks the same invariant in the same way, after at most `runs` runs. Returns the
+/// given scenario if it breaks none.
 pub fn shrink(scenario: &Value, runs: usize) -> Value {
     let Some(way) = broken(scenario) else { return scenario.clone() };
     let mut best = scenario.clone();
@@ -38,7 +39,7 @@ pub fn shrink(scenario: &Value, runs: usize) -> Value {
     best
 }
 
-/// Whether one of these steps ends a fault: without it nothing would come right.
+/// Returns `true` if one of these steps ends a fault: without it, the cluster could not recover.
 fn mends(scenario: &Value, at: usize, count: usize) -> bool {
     let steps = scenario.get("steps").and_then(Value::as_array);
     steps.into_iter().flatten().skip(at).take(count).any(|step| {
@@ -49,13 +50,13 @@ fn mends(scenario: &Value, at: usize, count: usize) -> bool {
     })
 }
 
-/// What is broken first, and how.
+/// Returns the first violated invariant, and the way in which it was violated.
 fn broken(scenario: &Value) -> Option<(&'static str, Vec<String>)> {
     run_value(scenario).ok()?.violations().first().map(way)
 }
 
-/// What was seen without the names and figures in it. Without the step that ends a fault nothing comes right, which is
-/// another way to lack progress.
+/// Returns the violation's words without names and numbers. A missing recovery after the removal of a fault's end thus
+/// counts as another way to lack progress.
 fn way(violation: &Violation) -> (&'static str, Vec<String>) {
     let words = violation.detail.split(|character: char| !character.is_alphanumeric());
     let plain =

@@ -1,16 +1,16 @@
-//! Storylines: several faults that belong together, timed by the protocol's own times, where its rules meet.
+//! Storylines: combinations of faults, timed by the protocol's own times, at the points where its rules interact.
 
 use super::script::Script;
 use ha_api_types::time::Millis;
 use ha_api_types::timing::{WatchdogBounds, wait_ms};
 
 impl Script<'_> {
-    /// Th.
+    /// Returns Th.
     fn valid_ms(&self) -> Millis {
         self.cluster.timings.heartbeat_valid_ms
     }
 
-    /// W of the common kind of watchdog.
+    /// Returns W for a sliding timeout whose descriptor is retained.
     fn wait_ms(&self) -> Millis {
         let timeout_ms = self.cluster.timings.watchdog_timeout_ms;
         wait_ms(
@@ -19,13 +19,13 @@ impl Script<'_> {
         )
     }
 
-    /// A moment around a silent node's closing: D − Ts, D and o + Th are near one another.
+    /// Draws a time around the closing of a silent node's epoch: D − Ts, D and o + Th are close together.
     fn around_closing(&mut self, silent_at: Millis) -> Millis {
         let (valid, margin) = (self.valid_ms(), self.cluster.timings.stop_margin_ms);
         silent_at + self.ms(valid.saturating_sub(2 * margin), valid + margin)
     }
 
-    /// Tells one of them from a time on, and when it is over.
+    /// Adds a random storyline at this time, and returns its end.
     pub(super) fn storyline(&mut self, at: Millis) -> Millis {
         match self.random.below(21) {
             0..=1 | 20 => self.late_answers(at),
@@ -46,8 +46,8 @@ impl Script<'_> {
         }
     }
 
-    /// Heartbeats are applied, their answers wait with agents that hang, and when these go on they are cut off; then they
-    /// hang again, so that only the watchdog ends what runs.
+    /// Adds late answers: heartbeats are applied, but their answers wait because the agents hang. When the agents
+    /// resume, they are isolated; then they hang again, so that only the watchdog ends their services.
     fn late_answers(&mut self, at: Millis) -> Millis {
         let interval = self.cluster.timings.heartbeat_interval_ms;
         let latency = self.ms(interval / 3, interval * 12 / 25);
@@ -66,7 +66,7 @@ impl Script<'_> {
         let timings = self.cluster.timings;
         let hangs = earliest + self.ms(0, timings.heartbeat_interval_ms);
         self.at(hangs, format!("agent {node} hang"));
-        // As long as it can be without its killing everything at once.
+        // The agent hangs for the longest time after which it does not kill its services immediately.
         let most = timings.heartbeat_valid_ms - timings.heartbeat_interval_ms - timings.stop_margin_ms;
         let resumes = hangs + self.ms(most / 3, most);
         let cut = self.ms((hangs + latency).min(resumes), resumes);
@@ -80,7 +80,7 @@ impl Script<'_> {
         self.at(end, format!("agent {node} resume"));
     }
 
-    /// The agent hangs, and its watchdog daemon is stopped between looking at its clock and one of the last pets.
+    /// Hangs an agent, and pauses its watchdog daemon between reading the clock and one of the last pets.
     fn stopped_watchdog(&mut self, at: Millis) -> Millis {
         let node = self.worker();
         self.at(at, format!("agent {node} hang"));
@@ -93,7 +93,7 @@ impl Script<'_> {
         end
     }
 
-    /// A node is cut off and its agent hangs before it has stopped anything; one of both ends early.
+    /// Isolates a node, whose agent hangs before it has stopped anything; one of the two faults ends early.
     fn hung_and_cut(&mut self, at: Millis) -> Millis {
         let node = self.worker();
         self.at(at, format!("network {node} off"));
@@ -106,7 +106,7 @@ impl Script<'_> {
         back.max(resumes)
     }
 
-    /// An agent is told to restart while it is cut off, and hangs in the midst of it.
+    /// Restarts an agent while it is isolated, and hangs it during the restart.
     fn restarts_unheard(&mut self, at: Millis) -> Millis {
         let node = self.worker();
         let verb = if self.random.chance(0.5) { "stop" } else { "restart" };
@@ -125,7 +125,7 @@ impl Script<'_> {
         end
     }
 
-    /// A node is gone and comes back around the moment at which it is declared dead, some of its services crashing.
+    /// Loses a node, which comes back around the time at which it is declared dead; some services crash.
     fn gone_and_back(&mut self, at: Millis) -> Millis {
         let node = self.worker();
         for _ in 0..self.random.below(3) {
@@ -136,7 +136,7 @@ impl Script<'_> {
         let back = self.around_closing(at);
         if self.random.chance(0.3) {
             self.at(at, format!("power {node} off"));
-            // It takes its time to boot.
+            // A boot takes 5 s, so the power returns earlier.
             let on = back.saturating_sub(5_000).max(at + 1);
             self.at(on, format!("power {node} on"));
         } else {
@@ -165,7 +165,8 @@ impl Script<'_> {
         back.max(started)
     }
 
-    /// The leader hangs while it closes a node's epoch, another takes over, and the first goes on with what it was at.
+    /// Hangs the leader while it closes a node's epoch. Another controller takes over, and the former leader continues
+    /// its work.
     fn leader_hangs_over_a_close(&mut self, at: Millis) -> Millis {
         let node = self.worker();
         let dark = if self.random.chance(0.5) { ("power", "on") } else { ("network", "on") };
@@ -191,7 +192,7 @@ impl Script<'_> {
         back.max(resumes)
     }
 
-    /// Services move, and the source or the target dies in the midst of it.
+    /// Moves services, and loses the source or the target during the moves.
     fn moves_into_a_fault(&mut self, at: Millis) -> Millis {
         let target = self.worker();
         for _ in 0..=self.random.below(3) {
@@ -214,7 +215,7 @@ impl Script<'_> {
         end
     }
 
-    /// The cluster is disarmed and armed again while a node cannot hear of one of both.
+    /// Disarms and arms the cluster while a node cannot learn of one of the two.
     fn armed_without_a_node(&mut self, at: Millis) -> Millis {
         let node = self.worker();
         let how = if self.random.chance(0.7) { "freeze" } else { "ignore" };
@@ -239,7 +240,7 @@ impl Script<'_> {
         back
     }
 
-    /// While the cluster is disarmed under Ignore an operator moves, stops and starts what he likes.
+    /// Lets an operator move, stop and start services by hand while the cluster is disarmed under Ignore.
     fn by_hand_while_disarmed(&mut self, at: Millis) -> Millis {
         self.at(at, "disarm ignore");
         let mut now = at + self.ms(3_000, 15_000);
@@ -280,7 +281,7 @@ impl Script<'_> {
         let node = self.worker();
         let runs = format!("service {resource} running");
         let rests = format!("not service {resource} running");
-        // What is said to be off, or empty, is: nobody starts anything there by hand.
+        // On a node that is offline or was confirmed empty, nothing may be started by hand.
         let online = format!("node {node} is Online");
         match self.random.below(3) {
             0 => self.at_if(at, &[allowed, &runs, &online], format!("move-by-hand {resource} {node}")),
@@ -289,7 +290,7 @@ impl Script<'_> {
         }
     }
 
-    /// Requests and answers are lost or come late, while a user changes his mind.
+    /// Loses or delays requests and answers, while a user sends contradictory commands.
     fn bad_way_to_the_store(&mut self, at: Millis) -> Millis {
         let length = self.ms(4_000, 25_000);
         self.at(at, format!("store flaky {length}ms"));
@@ -308,7 +309,7 @@ impl Script<'_> {
         at + length
     }
 
-    /// What a leader or an agent sees of the store lags behind, while another node is lost or services move.
+    /// Delays the view of a leader or an agent, while another node is lost or services move.
     fn lagging_view(&mut self, at: Millis) -> Millis {
         let length = self.ms(2_000, 2 * self.wait_ms());
         let lags = if self.random.chance(0.6) { "leader".to_owned() } else { self.worker() };
@@ -323,8 +324,8 @@ impl Script<'_> {
         later.max(back)
     }
 
-    /// A machine shuts down or reboots in order, perhaps out of maintenance, perhaps losing power in the midst of it; another
-    /// one may come back in its place.
+    /// Shuts down or reboots a machine in order, perhaps out of maintenance, perhaps with a power loss meanwhile.
+    /// Another machine may then take its name.
     fn shuts_down(&mut self, at: Millis) -> Millis {
         let node = self.node();
         if self.random.chance(0.3) {
@@ -350,7 +351,7 @@ impl Script<'_> {
         end
     }
 
-    /// An operator has a node switched off, by its device or by hand, and says so.
+    /// Lets an operator switch off a node, by its fence device or by hand, and confirm the fencing.
     fn operator_fences(&mut self, at: Millis) -> Millis {
         let node = match self.cluster.with_device.as_slice() {
             [] => self.worker(),

@@ -1,4 +1,4 @@
-//! Services that a strict rule keeps together, looked at without the scheduler: who they are, and whether they could be.
+//! The check of services that a strict rule keeps together, without the scheduler: the sets, and whether one node could run them.
 
 use super::progress::stop_fails;
 use crate::world::World;
@@ -8,8 +8,8 @@ use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceSt
 use std::collections::{BTreeMap, BTreeSet};
 
 impl World {
-    /// Running services that strict Positive rules in force want on one node, that are not, and that one node could take as
-    /// things are. One sentence each.
+    /// Returns a sentence for each set of running services that is split against active strict Positive rules, although
+    /// one node could run the whole set now.
     pub(super) fn apart(
         &self,
         rules: &[AffinityRule],
@@ -37,7 +37,7 @@ impl World {
         problems
     }
 
-    /// A service that runs as wanted, and is not held where it is because it cannot be stopped.
+    /// Returns a member that runs as desired and that its driver can stop.
     fn settled_member(&self, name: &str) -> Option<(String, Resource)> {
         let resource: Resource = self.typed(Kind::Resource, name)?;
         let status: ResourceStatus = self.status_of(Kind::Resource, name)?;
@@ -64,7 +64,7 @@ impl World {
             let apart =
                 World::partners(rules, name).filter(|(_, about, _)| about.affinity == Affinity::Negative);
             let mut kept_away = apart.flat_map(|(_, _, others)| others);
-            // Where a start fails, the set cannot be gathered either.
+            // Where a start fails, the set cannot be brought together either.
             let starts = resource
                 .spec
                 .driver
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// The sets of services that strict Positive rules keep together; rules that share a service make one set.
+/// Returns the sets of services that strict Positive rules keep together; rules that share a service form one set.
 fn sets(rules: &[AffinityRule]) -> Vec<BTreeSet<String>> {
     let mut sets: Vec<BTreeSet<String>> = Vec::new();
     for rule in rules {
@@ -106,7 +106,8 @@ mod tests {
     use serde_json::{Value, json};
     use std::path::Path;
 
-    /// Two services on two nodes, each of which has so much memory, that a rule then wants on one.
+    /// Places two services on two nodes with this much memory each, adds a rule that wants them on one node, and
+    /// returns the problems.
     fn parted(memory: &str) -> Vec<String> {
         let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
         let service = |name: &str| {

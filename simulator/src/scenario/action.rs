@@ -1,4 +1,4 @@
-//! What a step does: the verbs of scenario files.
+//! The actions of steps: the verbs of scenario files.
 
 mod command;
 mod place;
@@ -11,143 +11,145 @@ use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
 use ha_api_types::usage::Usage;
 
-/// One verb with its objects. `node` may be the word `leader`: the node whose controller leads.
+/// A verb with its objects. `node` may be the word `leader`, which means the node whose controller is the leader.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "each variant shows its text, which names its fields")]
 pub enum Action {
-    /// `power N on|off`: a cut, no goodbye.
+    /// `power N on|off`: off cuts the power without a shutdown.
     Power { node: String, on: bool },
-    /// `network N on|off`: cut from store and peers.
+    /// `network N on|off`: off isolates the node from etcd and from its peers.
     Network { node: String, on: bool },
-    /// `reboot N`: in order, as the shutdown policy says.
+    /// `reboot N`: an orderly reboot, as the shutdown policy defines it.
     Reboot { node: String },
-    /// `shutdown N`: in order, as the shutdown policy says.
+    /// `shutdown N`: an orderly shutdown, as the shutdown policy defines it.
     Shutdown { node: String },
-    /// `replace N [clone]`: another machine under the same name, with an empty disk or a copy of the disk; the old one is
-    /// switched off.
+    /// `replace N [clone]`: another machine takes over the name, with an empty disk or a copy of the disk. The old
+    /// machine is switched off.
     Replace { node: String, clone: bool },
     /// `agent N stop|start|restart|kill|hang|resume|upgrade [words]|downgrade`.
     Agent { node: String, verb: ProcessVerb },
     /// `controller N stop|start|restart|kill|hang|resume|upgrade [words]|downgrade`.
     Controller { node: String, verb: ProcessVerb },
-    /// `suspend N DURATION`: the whole machine.
+    /// `suspend N DURATION`: suspends the whole machine.
     Suspend { node: String, length_ms: Millis },
     /// `clock N rate 1.01`.
     ClockRate { node: String, rate: f64 },
-    /// `watchdog N stop DURATION`: its daemon stands still between looking at its clock and the pet that follows.
+    /// `watchdog N stop DURATION`: the watchdog daemon is paused between reading its clock and the pet that follows.
     Watchdog { node: String, length_ms: Millis },
-    /// `plan-time N DURATION`: how long each plan of its controller takes from now on.
+    /// `plan-time N DURATION`: sets how long each plan of the node's controller takes from now on.
     PlanTime { node: String, length_ms: Millis },
-    /// `watchdogd N kill|start`: its daemon dies, or is started again.
+    /// `watchdogd N kill|start`: kills or starts the watchdog daemon.
     WatchdogDaemon { node: String, start: bool },
-    /// `pets N fail|fail-counting|ok|reopen`: whether its watchdog device takes pets.
+    /// `pets N fail|fail-counting|ok|reopen`: sets whether the watchdog device accepts pets.
     Pets { node: String, pets: Pets },
-    /// `sleep N never|masked|inhibitor|unprotected`: what keeps the machine awake from now on.
+    /// `sleep N never|masked|inhibitor|unprotected`: sets the machine's sleep protection from now on.
     Sleep { node: String, protection: SleepProtection },
-    /// `drivers N unknown|known`: whether its agent knows the drivers of services, as a version that was rolled back may not.
+    /// `drivers N unknown|known`: sets whether the agent knows the services' drivers; after a rollback, it may not know them.
     Drivers { node: String, known: bool },
-    /// `journal N full|ok|lost|old`: the disk with the agent's journal.
+    /// `journal N full|ok|lost|old`: sets the state of the disk with the agent's journal.
     Journal { node: String, what: JournalFault },
-    /// `link A B off|on [one-way]`: packets from A to B, and, unless one-way, from B to A.
+    /// `link A B off|on [one-way]`: drops or passes packets from A to B and, unless one-way, also from B to A.
     Link { from: End, to: End, on: bool, one_way: bool },
-    /// `migration-network N off|on`: the network over which live migrations go.
+    /// `migration-network N off|on`: cuts or restores the network of live migrations.
     MigrationNetwork { node: String, on: bool },
-    /// `autostart N R on|off`: whether the service starts when the machine boots.
+    /// `autostart N R on|off`: sets whether the service starts when the machine boots.
     Autostart { node: String, resource: String, on: bool },
-    /// `driver N slow R DURATION`: orders about the service are carried out that much later, also after the agent's death.
+    /// `driver N slow R DURATION`: the driver executes orders for the service with this delay, even if the agent dies
+    /// meanwhile.
     SlowDriver { node: String, resource: String, length_ms: Millis },
-    /// `driver N hang|resume`: the drivers of a node answer nothing, as a libvirtd that hangs.
+    /// `driver N hang|resume`: the node's drivers stop answering, such as a hung libvirtd, or answer again.
     Driver { node: String, hangs: bool },
-    /// `fence-device N ok|broken`: whether the fence devices of a node do what they are told.
+    /// `fence-device N ok|broken`: sets whether the node's fence devices work.
     FenceDevice { node: String, broken: bool },
-    /// `store outage DURATION`.
+    /// `store outage DURATION`: etcd does not answer for this time.
     StoreOutage { length_ms: Millis },
-    /// `store leader-change`.
+    /// `store leader-change`: etcd elects a leader, and commits nothing meanwhile.
     StoreLeaderChange,
-    /// `store leader-pause DURATION`.
+    /// `store leader-pause DURATION`: etcd's leader is paused and then isolated, and the other members elect another one.
     StoreLeaderPause { length_ms: Millis },
-    /// `store compact`.
+    /// `store compact`: etcd compacts its history.
     StoreCompact,
-    /// `store snapshot`: a backup is made.
+    /// `store snapshot`: makes a backup.
     StoreSnapshot,
-    /// `store restore [empty]`: the store is replaced by its last backup, or by an empty one, as `hactl restore` prepares it.
+    /// `store restore [empty]`: replaces the store by its last backup, or by an empty one, as `hactl restore` prepares it.
     StoreRestore { empty: bool },
-    /// `store latency DURATION`.
+    /// `store latency DURATION`: sets the latency of etcd.
     StoreLatency { length_ms: Millis },
-    /// `store flaky DURATION`: requests and answers are lost or come seconds late.
+    /// `store flaky DURATION`: requests and answers are lost or seconds late.
     StoreFlaky { length_ms: Millis },
-    /// `store full on|off`: etcd has no space left for what is put.
+    /// `store full on|off`: etcd has no space left for puts.
     StoreFull { on: bool },
-    /// `store lag N DURATION`: the watches of a node's processes lag behind; requests are answered as ever.
+    /// `store lag N DURATION`: delays the watches of a node's processes. Requests are answered as usual.
     StoreLag { node: String, length_ms: Millis },
-    /// What a user asks of the cluster.
+    /// A command that a user sends to the cluster.
     Command(Command),
-    /// `crash R`: its process ends.
+    /// `crash R`: the process of the service ends.
     Crash { resource: String },
-    /// `load R cpu=2 memory=4Gi`: what the agent measures; `disk` and `network` are bytes a second.
+    /// `load R cpu=2 memory=4Gi`: sets the usage that the agent measures; `disk` and `network` are in bytes per second.
     Load { resource: String, usage: Usage },
-    /// `move-by-hand R N`: outside HA.
+    /// `move-by-hand R N`: moves the service without HA.
     MoveByHand { resource: String, node: String },
-    /// `start-by-hand R N`: outside HA.
+    /// `start-by-hand R N`: starts the service without HA.
     StartByHand { resource: String, node: String },
-    /// `stop-by-hand R`: outside HA.
+    /// `stop-by-hand R`: stops the service without HA.
     StopByHand { resource: String },
 }
 
-/// How a watchdog device takes pets.
+/// Behavior of a watchdog device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pets {
-    /// It takes them.
+    /// The device accepts pets.
     #[default]
     Work,
-    /// It refuses them and does not count any more: its driver was unbound, or its controller was reset.
+    /// The device refuses pets and its countdown has stopped: its driver was unbound, or its controller was reset.
     Fail,
-    /// It refuses them and counts down.
+    /// The device refuses pets and its countdown continues.
     FailCounting,
-    /// It takes them again once it is opened again: its driver was bound again.
+    /// The device accepts pets once it is opened again: its driver was bound again.
     Reopen,
 }
 
-/// What happens to the journal of an agent.
+/// State of an agent's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalFault {
-    /// Writes fail.
+    /// Writes to the journal fail.
     Full,
-    /// Writes succeed again.
+    /// Writes to the journal succeed again.
     Ok,
-    /// The file is gone.
+    /// The file is missing.
     Lost,
-    /// The file is the one with which the machine booted.
+    /// The file has the content that it had when the machine booted.
     Old,
 }
 
-/// What can be done to a process.
+/// Operations on a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessVerb {
-    /// Ends in order (SIGTERM).
+    /// Sends SIGTERM, for an orderly end.
     Stop,
-    /// Starts.
+    /// Starts the process.
     Start,
-    /// Stop, then start.
+    /// Stops the process, then starts it.
     Restart,
-    /// SIGKILL.
+    /// Sends SIGKILL.
     Kill,
-    /// SIGSTOP.
+    /// Sends SIGSTOP.
     Hang,
-    /// SIGCONT.
+    /// Sends SIGCONT.
     Resume,
-    /// Restarts as the next version; with `words` it writes at once what this version cannot read.
+    /// Restarts the process as the next version. With `words`, the process immediately writes values that this version
+    /// cannot read.
     Upgrade {
-        /// It does not wait until every reader knows its words.
+        /// Whether the process writes new values before every reader understands them.
         words: bool,
     },
-    /// Restarts as this version.
+    /// Restarts the process as this version.
     Downgrade,
 }
 
 impl Action {
-    /// The machine and the service that something happens to: they must be the scenario's own. Most commands name what they
-    /// like, since the cluster refuses what does not exist.
+    /// Returns the machine and the service that the action changes, which the scenario must define. Most commands may
+    /// name anything, because the cluster refuses objects that do not exist.
     pub(super) fn objects(&self) -> (Option<&str>, Option<&str>) {
         match self {
             Action::Power { node, .. }
@@ -174,7 +176,7 @@ impl Action {
             | Action::StartByHand { resource, node }
             | Action::Autostart { node, resource, .. }
             | Action::SlowDriver { node, resource, .. } => (Some(node), Some(resource)),
-            // The other end is looked at by `other_machine`.
+            // `other_machine` returns the other end.
             Action::Link { from, .. } => (from.node(), None),
             Action::Crash { resource } | Action::Load { resource, .. } | Action::StopByHand { resource } => {
                 (None, Some(resource))
@@ -192,13 +194,13 @@ impl Action {
         }
     }
 
-    /// A second machine that something happens to.
+    /// Returns the second machine that the action changes, if any.
     pub(super) fn other_machine(&self) -> Option<&str> {
         if let Action::Link { to, .. } = self { to.node() } else { None }
     }
 }
 
-/// `100` of `vm:100`.
+/// Returns the name without its type: `100` for `vm:100`.
 pub fn bare(name: &str) -> String {
     ha_api_types::names::bare(name).to_owned()
 }

@@ -1,4 +1,4 @@
-//! What a step waits for or checks.
+//! The conditions that a step waits for or checks.
 
 use super::action::bare;
 use super::reader::one_of;
@@ -23,23 +23,23 @@ pub enum Condition {
     NoServiceOn(String),
     /// `cluster is Armed|Disarming|Disarmed|Arming`.
     ClusterIs(&'static str),
-    /// `service R says REASON`: a condition in its status bears it.
+    /// `service R says REASON`: a condition in the resource's status has this reason.
     ServiceSays(String, Reason),
     /// `node N says REASON`.
     NodeSays(String, Reason),
     /// `cluster says REASON`.
     ClusterSays(Reason),
-    /// `why R says REASON on N`: the verdict of `hactl why R` about the node.
+    /// `why R says REASON on N`: `hactl why R` gives this verdict about the node.
     WhySays(String, Reason, String),
-    /// `command TEXT says REASON`: how the last command with this text was answered.
+    /// `command TEXT says REASON`: the last command with this text was answered with this reason.
     CommandSays(String, Reason),
-    /// `event REASON about NAME`: it was told at some time.
+    /// `event REASON about NAME`: this event was emitted at some time.
     Told(Reason, String),
-    /// `not` and a condition.
+    /// `not` and a condition: the condition does not hold.
     Not(Box<Condition>),
 }
 
-/// Node states by name.
+/// Node states, by name.
 pub(super) const NODE_STATES: [(&str, NodeState); 6] = [
     ("Online", NodeState::Online),
     ("Offline", NodeState::Offline),
@@ -49,16 +49,16 @@ pub(super) const NODE_STATES: [(&str, NodeState); 6] = [
     ("Gone", NodeState::Gone),
 ];
 
-/// How the watchdogs of the cluster stand, as `ClusterStatus.arming` says it.
+/// Arming states of the cluster, as in `ClusterStatus.arming`.
 const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
 
-/// What a condition looks like.
+/// Accepted forms of a condition, for error messages.
 const FORMS: &str = "write `service R is STATE`, `service R on NODE`, `service R running`, `node N is STATE`, \
      `leader is N`, `no service on N`, `cluster is Armed|Disarming|Disarmed`, `service R says REASON`, \
      `node N says REASON`, `cluster says REASON`, `why R says REASON on N`, `command TEXT says REASON`, `event REASON about NAME`, \
      or `not` and one of them";
 
-/// A reason of the vocabulary.
+/// Parses a reason of the vocabulary.
 fn reason(word: &str) -> Result<Reason, String> {
     let known = || Reason::ALL.iter().map(|reason| reason.as_str());
     Reason::ALL
@@ -68,7 +68,7 @@ fn reason(word: &str) -> Result<Reason, String> {
         .ok_or_else(|| format!("{word:?} is not a reason, {}", one_of(word, known())))
 }
 
-/// A service state, in any case of letters.
+/// Parses a service state, ignoring case.
 pub(super) fn service_state(word: &str) -> Result<ServiceState, String> {
     let names: Vec<String> = ServiceState::ALL.iter().map(|state| format!("{state:?}")).collect();
     ServiceState::ALL.into_iter().find(|known| format!("{known:?}").eq_ignore_ascii_case(word)).ok_or_else(
@@ -77,7 +77,9 @@ pub(super) fn service_state(word: &str) -> Result<ServiceState, String> {
 }
 
 impl Condition {
-    /// Reads a condition; the error says what is wrong and what is accepted.
+    /// Parses a condition.
+    ///
+    /// Errors: the text is not a condition. The message names the defect and the accepted forms.
     pub fn parse(text: &str) -> Result<Condition, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let about = |problem: String| format!("{text:?}: {problem}");
@@ -125,7 +127,7 @@ impl Condition {
         }
     }
 
-    /// The resource that it is about.
+    /// Returns the resource that the condition names.
     pub(super) fn resource(&self) -> Option<&str> {
         match self {
             Condition::ServiceIs(name, _)
@@ -145,7 +147,7 @@ impl Condition {
         }
     }
 
-    /// The node that it is about.
+    /// Returns the node that the condition names.
     pub(super) fn node(&self) -> Option<&str> {
         match self {
             Condition::ServiceOn(_, node)

@@ -1,4 +1,4 @@
-//! Names that must fit together: nodes, resources and texts that a scenario refers to.
+//! The check of references: every node, resource and text that a scenario refers to must be defined.
 
 use super::reader::{Reader, one_of};
 use super::step::{Doing, Moment};
@@ -8,7 +8,7 @@ use crate::scenario::condition::Condition;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What a scenario defines.
+/// The names that a scenario defines.
 struct Known {
     nodes: BTreeSet<String>,
     placed: BTreeSet<String>,
@@ -23,7 +23,7 @@ fn resources_of(objects: &[Value]) -> BTreeSet<String> {
     objects.iter().filter_map(name).collect()
 }
 
-/// Everything that refers to something else.
+/// Reports every reference to an undefined name.
 pub(super) fn check(reader: &mut Reader<'_>, scenario: &Scenario) {
     let known = known(scenario);
     if scenario.nodes.is_empty() {
@@ -67,7 +67,7 @@ fn known(scenario: &Scenario) -> Known {
 }
 
 impl Scenario {
-    /// What the steps ask for, in the words of the list of refusals.
+    /// Returns the texts of all actions and applies in the steps, in the form of `expect.refused`.
     pub(crate) fn asked(&self) -> BTreeSet<String> {
         let doings = self.steps.iter().flat_map(|step| &step.doings);
         let text = |doing: &Doing| match doing {

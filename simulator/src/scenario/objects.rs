@@ -1,4 +1,4 @@
-//! API objects of a scenario: inline or from a file, checked as an apply checks them.
+//! The API objects of a scenario, inline or from a file, validated like objects of `hactl apply`.
 
 use super::Scenario;
 use super::reader::{Reader, one_of};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Reads a list of objects; `{file: …}` stands for the documents of that file.
+/// Reads a list of objects; an item `{file: …}` adds the documents of that file.
 pub(super) fn read(reader: &mut Reader<'_>, value: &Value, name: &str, folder: &Path) -> Vec<Value> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
@@ -39,7 +39,7 @@ pub(super) fn read(reader: &mut Reader<'_>, value: &Value, name: &str, folder: &
     found
 }
 
-/// One object written in the scenario.
+/// Reads an object written inline.
 pub(super) fn inline(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<Value> {
     reader.map(value, path)?;
     let (object, problems) = settled(value);
@@ -80,7 +80,7 @@ fn from_file(reader: &mut Reader<'_>, path: &Path, place: &str) -> Vec<Value> {
     found
 }
 
-/// The object with its bare name, and everything that an apply would refuse.
+/// Returns the object under its name without type, and every reason for which the API would refuse it.
 fn settled(value: &Value) -> (Value, Vec<Problem>) {
     let mut object = value.clone();
     if !object.is_object() {
@@ -97,7 +97,7 @@ fn settled(value: &Value) -> (Value, Vec<Problem>) {
     let schema = schema::of(kind);
     let mut problems = schema::unknown_fields(schema, &object);
     schema::prune_nulls(schema, &mut object);
-    // A scenario's users are no API clients: what they write beside spec is of no use here.
+    // Scenarios are not API clients: a status in the file has no effect, so remove it.
     if let Some(map) = object.as_object_mut() {
         map.shift_remove("status");
     }
@@ -121,7 +121,7 @@ fn settled(value: &Value) -> (Value, Vec<Problem>) {
     (object, problems)
 }
 
-/// There is always a Cluster object, with the timing of the scenario unless it has its own.
+/// Ensures that a Cluster object exists, with the scenario's timing unless the object has its own.
 pub(super) fn settle_cluster(reader: &mut Reader<'_>, scenario: &mut Scenario, has_timing: bool) {
     let timing = serde_json::to_value(&scenario.timing).unwrap_or_else(|_| json!({}));
     let cluster = scenario.objects.iter_mut().find(|object| object["kind"] == Kind::Cluster.name());

@@ -1,4 +1,4 @@
-//! Reading a scenario file: every field with its place, and everything that is wrong, all at once.
+//! The reader of scenario files, which records the position of every field and collects all errors.
 
 use crate::duration::Duration;
 use ha_api_types::schema::suggestion;
@@ -6,39 +6,39 @@ use ha_api_types::yaml::Lines;
 use serde_json::{Map, Value};
 use std::fmt::Display;
 
-/// Collects what is wrong with one file.
+/// A reader of one file, with the errors found so far.
 pub(super) struct Reader<'a> {
     file: String,
     lines: &'a Lines,
     problems: Vec<(u32, String)>,
 }
 
-/// A map of the file with its path.
+/// A map in the file, with its path.
 #[derive(Clone)]
 pub(super) struct Fields<'v> {
-    /// Where it stands, as `steps[2]`.
+    /// Path of the map, such as `steps[2]`.
     pub(super) path: String,
     map: &'v Map<String, Value>,
 }
 
 impl<'v> Fields<'v> {
-    /// A field that is there; null counts as absent.
+    /// Returns the value of a field; null counts as absent.
     pub(super) fn get(&self, name: &str) -> Option<&'v Value> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// The path of a field.
+    /// Returns the path of a field.
     pub(super) fn at(&self, name: &str) -> String {
         ha_api_types::problem::member(&self.path, name)
     }
 
-    /// All fields.
+    /// Returns all fields.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'v String, &'v Value)> {
         self.map.iter()
     }
 }
 
-/// What kind of value this is, for messages.
+/// Returns the kind of a value, for messages.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -50,7 +50,7 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// A list of choices with the nearest one named, if any is near.
+/// Returns the list of choices for a message, after the nearest choice if one is near.
 pub(super) fn one_of<'n>(written: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
     let all: Vec<&str> = known.clone().collect();
     match suggestion(written, known) {
@@ -64,20 +64,20 @@ impl<'a> Reader<'a> {
         Reader { file: file.to_owned(), lines, problems: Vec::new() }
     }
 
-    /// Something is wrong at this path.
+    /// Adds an error at this path.
     pub(super) fn wrong(&mut self, path: &str, message: impl Display) {
         let line = self.lines.of(path).unwrap_or(1);
         let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
         self.problems.push((line, format!("{}:{line}: {place}{message}", self.file)));
     }
 
-    /// Something is wrong in another file.
+    /// Adds an error in another file.
     pub(super) fn wrong_elsewhere(&mut self, path: &str, message: String) {
         let line = self.lines.of(path).unwrap_or(1);
         self.problems.push((line, message));
     }
 
-    /// Everything that is wrong, in the order of the lines; `None`: nothing.
+    /// Returns all errors in the order of their lines; `None` if no error was found.
     pub(super) fn finish(mut self) -> Option<String> {
         self.problems.sort_by_key(|(line, _)| *line);
         let mut texts: Vec<String> = self.problems.into_iter().map(|(_, text)| text).collect();
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         (!texts.is_empty()).then(|| texts.join("\n"))
     }
 
-    /// A map of which only these fields are known.
+    /// Reads a map, and adds an error for each field that is not in `known`.
     pub(super) fn fields<'v>(&mut self, value: &'v Value, path: &str, known: &[&str]) -> Option<Fields<'v>> {
         let fields = self.map(value, path)?;
         for (name, _) in fields.iter() {
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         Some(fields)
     }
 
-    /// A map with any names.
+    /// Reads a map with any field names.
     pub(super) fn map<'v>(&mut self, value: &'v Value, path: &str) -> Option<Fields<'v>> {
         match value {
             Value::Object(map) => Some(Fields { path: path.to_owned(), map }),
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A list.
+    /// Reads a list; null counts as empty.
     pub(super) fn list<'v>(&mut self, value: &'v Value, path: &str) -> &'v [Value] {
         match value {
             Value::Array(items) => items,
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text; numbers are taken as they are written, so that `101` is a name.
+    /// Reads a text. A number is taken as written, so that `101` can be a name.
     pub(super) fn text(&mut self, value: &Value, path: &str) -> Option<String> {
         match value {
             Value::String(text) => Some(text.trim().to_owned()),
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A list of names.
+    /// Reads a list of names.
     pub(super) fn names(&mut self, value: &Value, path: &str) -> Vec<String> {
         self.list(value, path)
             .iter()
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// True or false.
+    /// Reads a boolean.
     pub(super) fn truth(&mut self, value: &Value, path: &str) -> Option<bool> {
         match value {
             Value::Bool(truth) => Some(*truth),
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A whole number that is not negative.
+    /// Reads a non-negative integer.
     pub(super) fn whole(&mut self, value: &Value, path: &str) -> Option<u64> {
         let number = value.as_u64();
         if number.is_none() {
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
         number
     }
 
-    /// A duration: `500ms`, `37s`, `10m`, `2h` or a number of seconds.
+    /// Reads a duration: `500ms`, `37s`, `10m`, `2h` or a number of seconds.
     pub(super) fn duration(&mut self, value: &Value, path: &str) -> Option<Duration> {
         let read = match value {
             Value::String(text) => Duration::parse(text),
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
         read.map_err(|problem| self.wrong(path, problem)).ok()
     }
 
-    /// One of these words, in any case of letters.
+    /// Reads one of the known words, ignoring case.
     pub(super) fn word<T: Copy>(
         &mut self,
         value: &Value,
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         known: &[(&'static str, T)],
     ) -> Option<T> {
         let text = match value {
-            // YAML 1.1 writers turn `on` and `off` into these.
+            // YAML 1.1 writers turn `on` and `off` into booleans.
             Value::Bool(truth) => (if *truth { "on" } else { "off" }).to_owned(),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
                 self.text(value, path)?

@@ -1,4 +1,4 @@
-//! The sections of a scenario: timing, nodes, places, the store, expectations.
+//! The sections of a scenario other than steps and objects: timing, nodes, placements, etcd members, expectations.
 
 use super::action::bare;
 use super::condition::service_state;
@@ -15,7 +15,7 @@ use ha_api_types::{names, schema, validation};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// As in `Cluster.spec.timing`, and checked as there.
+/// Reads `timing`, which is validated like `Cluster.spec.timing`.
 pub(super) fn timing(reader: &mut Reader<'_>, value: Option<&Value>) -> TimingSpec {
     let Some(value) = value else { return TimingSpec::default() };
     if reader.map(value, "timing").is_none() {
@@ -33,7 +33,7 @@ pub(super) fn timing(reader: &mut Reader<'_>, value: Option<&Value>) -> TimingSp
     serde_json::from_value(value.clone()).unwrap_or_default()
 }
 
-/// The machines.
+/// Reads the machines.
 pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
     let mut machines: Vec<Machine> = Vec::new();
     for (at, item) in reader.list(value, "nodes").iter().enumerate() {
@@ -60,7 +60,7 @@ pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
     machines
 }
 
-/// What keeps a machine awake, in the words of scenario files.
+/// Sleep protection, by its words in scenario files.
 pub(super) const SLEEPS: [(&str, SleepProtection); 4] = [
     ("never", SleepProtection::NotNeeded),
     ("masked", SleepProtection::Masked),
@@ -97,7 +97,7 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machin
         let items = reader.list(value, &path);
         let mut found = Vec::new();
         for (at, item) in items.iter().enumerate() {
-            // A third party's driver, by its own name.
+            // An external driver keeps its own name.
             if let Some(external) = item.as_str().filter(|text| text.starts_with("external:")) {
                 found.push(external.to_owned());
                 continue;
@@ -157,7 +157,7 @@ fn state(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ServiceState> {
     service_state(&text).map_err(|problem| reader.wrong(&path, problem)).ok()
 }
 
-/// Where services lie at time 0.
+/// Reads the placements at time 0.
 pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, Place> {
     let mut places = BTreeMap::new();
     let Some(map) = reader.map(value, "place") else { return places };
@@ -192,7 +192,7 @@ pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, 
     places
 }
 
-/// Where the store's members live.
+/// Reads the nodes that run etcd members.
 pub(super) fn store(reader: &mut Reader<'_>, value: &Value) -> Vec<String> {
     let Some(fields) = reader.fields(value, "store", &["on"]) else { return Vec::new() };
     let nodes = fields.get("on").map(|value| reader.names(value, "store.on")).unwrap_or_default();
@@ -223,7 +223,7 @@ const EXPECT: [&str; 13] = [
     "broken",
 ];
 
-/// What must come of it.
+/// Reads the expected outcome.
 pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
     let Some(fields) = reader.fields(value, "expect", &EXPECT) else { return Expectations::default() };
     let names = |reader: &mut Reader<'_>, key: &str| {

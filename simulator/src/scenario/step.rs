@@ -1,4 +1,4 @@
-//! The steps of a scenario: when, what is done, and what must hold.
+//! The steps of a scenario: their time, their actions, and the condition that must hold.
 
 use super::action::Action;
 use super::condition::Condition;
@@ -7,46 +7,46 @@ use super::reader::{Fields, Reader};
 use crate::duration::Duration;
 use serde_json::Value;
 
-/// How long `when` may take unless `within` says otherwise.
+/// Default limit of the wait for `when`.
 const WITHIN: Duration = Duration(600_000);
 
-/// A step.
+/// A step of a scenario.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// When it happens.
+    /// Time or condition at which the step happens.
     pub moment: Moment,
-    /// What must hold then, or nothing of the step is done: as an operator who looks first.
+    /// Conditions that must hold at that time; otherwise the step does nothing, like an operator who checks first.
     pub only_if: Vec<Condition>,
-    /// What is done.
+    /// Actions of the step.
     pub doings: Vec<Doing>,
-    /// What must hold then, with its text.
+    /// Condition that must hold then, with its text; `None`: nothing is checked.
     pub check: Option<(String, Condition)>,
 }
 
-/// When a step happens.
+/// The time or condition at which a step happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// At this time.
+    /// At this time since time 0.
     At(Duration),
-    /// So long after the previous step.
+    /// This long after the previous step.
     After(Duration),
-    /// When this becomes true, within so long.
+    /// When the condition becomes true.
     When {
-        /// As written.
+        /// Condition as written in the file.
         text: String,
-        /// What.
+        /// Condition to wait for.
         condition: Condition,
-        /// For how long it is waited for.
+        /// Longest wait for the condition.
         within: Duration,
     },
 }
 
-/// What a step does.
+/// An action of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doing {
-    /// A verb, with its text word for word.
+    /// A verb, with its text as written in the file.
     Verb(String, Action),
-    /// An object is applied.
+    /// Applies this object.
     Apply(Value),
 }
 
@@ -79,7 +79,7 @@ pub(super) fn read(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
     steps
 }
 
-/// Exactly one of `at`, `after` and `when`; none: right after the previous step.
+/// Reads the moment: exactly one of `at`, `after` and `when`. Without any, the step directly follows the previous one.
 fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
     let within =
         fields.get("within").and_then(|value| reader.duration(value, &fields.at("within"))).unwrap_or(WITHIN);
@@ -110,7 +110,7 @@ fn condition(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<(Stri
     }
 }
 
-/// One condition, or a list of which all must hold.
+/// Reads a condition, or a list of conditions that must all hold.
 fn conditions(reader: &mut Reader<'_>, value: &Value, path: &str) -> Vec<Condition> {
     let items = match value {
         Value::Array(items) => items.iter().collect(),

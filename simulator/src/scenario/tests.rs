@@ -1,4 +1,4 @@
-//! Wrong files: each problem is told with its line, its place and what is accepted; all of them at once.
+//! Tests of invalid files: the parser reports all errors together, each with its line, its path and the accepted values.
 
 use super::Scenario;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 const NODES: &str = "nodes: [{name: node1}, {name: node2}]\n";
 const WEB: &str = "objects:\n  - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: web}, spec: {driver: {simulated: {}}}}\n";
 
-/// A file with two nodes and a resource in its first three lines, then `rest`, is refused with this in one line.
+/// Asserts that a file is refused with one message that contains `parts`. The file has two nodes and a resource in its
+/// first three lines, then `rest`.
 fn check(rest: &str, line: u32, parts: &[&str]) {
     let text = format!("{NODES}{WEB}{rest}");
     check_whole(&text, line, parts);

@@ -1,11 +1,11 @@
-//! What each action of a step does to the world.
+//! The effects of each action on the world.
 
 use super::World;
 use crate::scenario::action::{Action, JournalFault, ProcessVerb};
 use ha_api_types::record::{Leader, Leave};
 
 impl World {
-    /// `leader` stands for the node whose controller leads.
+    /// Returns the name of an existing machine; `leader` means the node whose controller is the leader.
     pub(super) fn machine_named(&self, name: &str) -> Result<String, String> {
         let name = match name {
             "leader" => self.leader().ok_or("nobody leads")?,
@@ -14,7 +14,7 @@ impl World {
         if self.machines.contains_key(&name) { Ok(name) } else { Err(format!("there is no node {name:?}")) }
     }
 
-    /// A machine whose processes can be told something.
+    /// Returns the name of a machine whose processes run.
     fn machine_at_work(&self, name: &str) -> Result<String, String> {
         let name = self.machine_named(name)?;
         let works = self.machines.get(&name).is_some_and(super::machine::Machine::works);
@@ -187,7 +187,7 @@ impl World {
         Ok(())
     }
 
-    /// The node whose controller leads.
+    /// Returns the node whose controller is the leader.
     pub fn leader(&self) -> Option<String> {
         self.record(&self.keys.leader()).map(|leader: Leader| leader.id)
     }

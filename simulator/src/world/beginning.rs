@@ -1,4 +1,4 @@
-//! How a world begins: the cluster forms, and at time 0 the services are there where the scenario says.
+//! The beginning of a world: the cluster forms, and at time 0 the services are where the scenario places them.
 
 use super::World;
 use super::event::Event;
@@ -11,17 +11,17 @@ use ha_api_types::time::Millis;
 use ha_store::{Guard, Transaction};
 use serde_json::{Value, json};
 
-/// A cluster that has not formed by then goes into time 0 as it is: nobody may be able to lead it.
+/// Virtual time at which time 0 begins even if the cluster has not formed, because some scenarios allow no leader.
 const MOST_FORMING_MS: Millis = 30_000;
-/// What every agent and controller was told by then, also when a message was a little late.
+/// Time after the cluster has formed, so that delayed messages also reach every agent and controller.
 const CALM_MS: Millis = 1_000;
 
 impl World {
-    /// Switches machines on, lets the cluster form, and begins at time 0 with every service in its place. A node that is
-    /// on at time 0 has been on for long: nobody's place may depend on which of them came up first.
+    /// Switches machines on, lets the cluster form, and begins at time 0 with every service in its place. All machines
+    /// start early, so that no placement depends on the order in which nodes come up.
     pub(super) fn begin(&mut self) -> Result<(), String> {
         let objects = self.scenario.objects.clone();
-        // What is true of the cluster is known while it forms; what runs in it comes at time 0.
+        // Objects that describe the cluster are needed while it forms. Its services are created at time 0.
         let (cluster, services): (Vec<_>, Vec<_>) =
             objects.iter().enumerate().partition(|(_, object)| is_of_the_cluster(object));
         self.apply_each(&cluster)?;
@@ -63,7 +63,7 @@ impl World {
         Ok(())
     }
 
-    /// Nodes that are off and have services were members before time 0.
+    /// Records that nodes that are off at time 0 and have services were members before.
     fn remember_the_lost(&mut self) -> Result<(), String> {
         let off = self.scenario.nodes.iter().filter(|machine| machine.power == Power::Off);
         let off: Vec<String> = off.map(|machine| machine.name.clone()).collect();
@@ -85,7 +85,7 @@ impl World {
         Ok(())
     }
 
-    /// Time passes until every machine that is on is admitted and somebody leads.
+    /// Advances time until every machine that is on is admitted and a controller is the leader.
     fn form(&mut self, on: &[String]) {
         let mut until = MOST_FORMING_MS;
         while !on.is_empty() && self.now < until {
@@ -106,7 +106,7 @@ impl World {
         self.leader().is_some() && on.iter().all(is_admitted)
     }
 
-    /// A service lies on a node without running.
+    /// Stores a node in the status of a service, which does not run.
     pub(super) fn lie(&mut self, name: &str, node: &str) -> Result<(), String> {
         self.lie_in(name, Place { node: node.to_owned(), ..Place::default() })
     }
@@ -132,7 +132,7 @@ impl World {
         resource.map(|resource| resource.metadata.uid).unwrap_or_default()
     }
 
-    /// A service runs on a machine although nobody here has started it.
+    /// Puts a running service on a machine although no agent has started it.
     pub(super) fn place_running(&mut self, object: &Value, node: &str) -> Result<(), String> {
         let mut object = object.clone();
         if object.get("metadata").is_none() {
@@ -151,7 +151,7 @@ impl World {
     }
 }
 
-/// Whether an object tells what the cluster is, not what is to run in it.
+/// Returns `true` if an object describes the cluster rather than its services.
 fn is_of_the_cluster(object: &Value) -> bool {
     let kind = object.get("kind").and_then(Value::as_str).and_then(Kind::parse);
     matches!(kind, Some(Kind::Cluster | Kind::Node | Kind::NodeGroup | Kind::Group))

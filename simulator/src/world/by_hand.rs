@@ -1,4 +1,4 @@
-//! What happens to services behind the cluster's back: they crash, or somebody starts, stops and moves them by hand.
+//! Changes of services without HA: crashes, and starts, stops and moves by hand.
 
 use super::World;
 use super::event::Event;
@@ -9,7 +9,7 @@ use ha_api_types::resource::{Resource, ServiceDefinition};
 use ha_node_agent::core::{DriverEvent, Input};
 
 impl World {
-    /// Ends a service wherever it runs; its agents notice a crash at once.
+    /// Ends a service on every node where it runs. Agents notice a crash immediately.
     fn end_service(&mut self, name: &str, message: &str, by_hand: bool) -> Vec<String> {
         let found: Vec<(String, Present)> = self
             .machines
@@ -38,12 +38,12 @@ impl World {
         found.into_iter().map(|(node, _)| node).collect()
     }
 
-    /// A service ends by itself. One that does not run has nothing to end.
+    /// Ends a running service as a crash does.
     pub(super) fn crash(&mut self, name: &str) {
         self.end_service(name, "exit status 1", false);
     }
 
-    /// Somebody stops it with its own tool.
+    /// Stops a service with its own tool.
     pub(super) fn stop_by_hand(&mut self, name: &str) -> Result<(), String> {
         if self.end_service(name, "stopped by hand", true).is_empty() {
             return Err(format!("{name} does not run"));
@@ -51,7 +51,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody starts it with its own tool; where it runs already it goes on.
+    /// Starts a service with its own tool; a service that already runs keeps running.
     pub(super) fn start_by_hand(&mut self, name: &str, node: &str) -> Result<(), String> {
         let stored =
             self.spec_of(Kind::Resource, name).ok_or_else(|| format!("there is no resource {name}"))?;
@@ -68,14 +68,14 @@ impl World {
         Ok(())
     }
 
-    /// An agent sees what was done by hand when it looks next: until then it has been told what the user said just before.
+    /// Delays the agent's discovery of a change by hand, so that the agent first learns of the user's earlier commands.
     fn notice_later(&mut self, node: &str, event: DriverEvent) {
         let Some(generation) = self.agents.get(node).map(|process| process.generation) else { return };
         let delay_ms = self.random.between_ms(500, 1_500);
         self.queue.push(self.now + delay_ms, Event::ByHand { node: node.to_owned(), generation, event });
     }
 
-    /// An agent looks at what was done by hand, if it is still so.
+    /// Lets an agent discover a change by hand, if the change still holds.
     pub(super) fn notice_by_hand(&mut self, node: &str, generation: Generation, event: DriverEvent) {
         let runs = |name: &str| self.machines.get(node).is_some_and(|machine| machine.runs(name));
         let is_so = match &event {
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// Somebody stops it and starts it on another node.
+    /// Stops a service and starts it on another node, without HA.
     pub(super) fn move_by_hand(&mut self, name: &str, node: &str) -> Result<(), String> {
         if !self.machines.get(node).is_some_and(super::machine::Machine::starts_things) {
             return Err(format!("{node} is not up, or on its way down"));

@@ -1,4 +1,4 @@
-//! What each command of a step asks of the cluster.
+//! The requests that each command of a step sends to the cluster.
 
 use super::World;
 use crate::scenario::action::Command;
@@ -10,7 +10,7 @@ use ha_api_types::record::Fence;
 use serde_json::{Value, json};
 
 impl World {
-    /// What a user asks of the cluster.
+    /// Sends a user's command to the cluster.
     pub(super) fn command(&mut self, text: &str, command: Command) -> Result<(), String> {
         match command {
             Command::Set { kind, name, fields, in_place } => {
@@ -94,7 +94,7 @@ impl World {
         Ok(())
     }
 
-    /// An operation on a node's epoch as it is now.
+    /// Creates an operation for the current epoch of a node.
     fn operate_on_fence(&mut self, text: &str, action: OperationAction, node: &str) -> Result<(), String> {
         let node = self.machine_named(node)?;
         let fence = self.fence_as_stored(&node);
@@ -109,13 +109,13 @@ impl World {
         Ok(())
     }
 
-    /// What a user sees of a node's epoch and boot before deciding about it.
+    /// Returns the fence record of a node that a user sees before deciding.
     fn fence_as_stored(&self, node: &str) -> Fence {
         self.record(&self.keys.fence(node)).unwrap_or_default()
     }
 
-    /// The requested state that goes with a Start or Stop; a Disabled resource stays Disabled when it is stopped again. The
-    /// leader refuses what does not exist, with the operation as its record.
+    /// Sets the requested state that belongs to a Start or Stop. A Disabled resource stays Disabled when it is stopped
+    /// again. For a missing resource, the leader refuses the operation, which records the refusal.
     fn request(&mut self, resource: &str, wanted: &str) -> Result<(), String> {
         let Some(stored) = self.spec_of(Kind::Resource, resource) else { return Ok(()) };
         let current = stored.pointer("/spec/state").and_then(Value::as_str).unwrap_or("Started");
@@ -125,7 +125,7 @@ impl World {
         self.change_spec(Kind::Resource, resource, &[("state".to_owned(), json!(wanted))])
     }
 
-    /// Why maintenance of a node cannot begin now, as the API says it.
+    /// Returns the reason for which the API refuses maintenance of a node now.
     fn refuses_maintenance(&self, node: &str) -> Option<(Reason, String)> {
         let state = self.node_states.get(node).copied().unwrap_or_default();
         let cluster = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
@@ -133,7 +133,7 @@ impl World {
         ha_controller::core::commands::maintenance_refused(node, state, disarmed)
     }
 
-    /// Sets or clears `Cluster.spec.disarmed`; a notice if that is already so.
+    /// Sets or clears `Cluster.spec.disarmed`, or logs that nothing changes.
     fn disarm(&mut self, how: &Value) -> Result<(), String> {
         let stored = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
         if stored.pointer("/spec/disarmed").unwrap_or(&Value::Null) == how {
@@ -143,7 +143,7 @@ impl World {
         self.change_spec(Kind::Cluster, CLUSTER_NAME, &[("disarmed".to_owned(), how.clone())])
     }
 
-    /// Applies an object given under `later`, which may run somewhere already.
+    /// Creates an object given under `later`, which may already run on a node.
     fn add(&mut self, resource: &str, node: Option<&str>, running: bool) -> Result<(), String> {
         let object = self
             .scenario

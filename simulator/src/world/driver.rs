@@ -1,4 +1,4 @@
-//! The simulated driver: commands take their time, fail as told, and leave behind what real ones would.
+//! The simulated driver: commands take time, fail if the scenario says so, and leave the same traces as real drivers.
 
 use super::World;
 use super::event::Event;
@@ -11,7 +11,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, CommandResult, DriverFailure, Input};
 
-/// How the service pretends; another driver's service pretends with the defaults.
+/// Returns the simulated behavior of a service; services of other drivers have the default behavior.
 pub(super) fn pretence(service: &ServiceDefinition) -> SimulatedDriver {
     let default = || SimulatedDriver { gated: service.driver.is_gated(), ..SimulatedDriver::default() };
     service.driver.simulated.clone().unwrap_or_else(default)
@@ -21,7 +21,7 @@ fn failure(class: FailureClass, reason: Reason, message: &str) -> CommandResult 
     CommandResult::Failed(DriverFailure { class, reason, message: message.to_owned() })
 }
 
-/// What a command ends with when the driver answers nothing.
+/// Returns the result of a command whose driver does not answer.
 fn unanswered(command: &Command) -> CommandResult {
     let message = "the driver does not answer";
     match command {
@@ -40,7 +40,7 @@ fn unanswered(command: &Command) -> CommandResult {
 }
 
 impl World {
-    /// Begins a command.
+    /// Starts a command of the driver.
     pub(super) fn begin_command(
         &mut self,
         node: &str,
@@ -68,7 +68,7 @@ impl World {
         let jitter_ms = self.random.between_ms(0, 10);
         let seen = self.seen_early(node, &service.name, &command);
         let Some(machine) = self.machines.get_mut(node) else { return };
-        // What runs already is taken over by being started again.
+        // A start command for a running service adopts the service.
         let starts = !ordered && matches!(command, Command::Start) && !machine.runs(&service.name);
         let starts = starts.then(|| service.name.clone());
         if !ordered
@@ -76,7 +76,7 @@ impl World {
             && machine.knows_drivers
             && !simulated.missing.iter().any(|missing| missing == node)
         {
-            // From the first instruction on it may touch its data.
+            // The service may touch its data from its first instruction, so it counts as running from now.
             machine
                 .services
                 .insert(service.name.clone(), Present { definition: service.clone(), doing: Doing::Runs });
@@ -92,7 +92,7 @@ impl World {
         self.check_never_two();
     }
 
-    /// Cancels a command: what it has begun stays.
+    /// Cancels a command, without undoing its effects.
     pub(super) fn cancel_command(&mut self, node: &str, generation: Generation, id: CommandId) {
         let known =
             self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&(generation, id)));
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// A command ends.
+    /// Completes a command and reports its result to the agent.
     pub(super) fn end_command(&mut self, node: &str, generation: Generation, id: CommandId) {
         let Some(running) =
             self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&(generation, id)))
@@ -175,7 +175,7 @@ impl World {
                 }
                 CommandResult::Done
             }
-            // Pretended services are there when the source is done.
+            // A simulated service has arrived as soon as the source is done.
             Command::Arrive { .. } | Command::EndReplacement => CommandResult::Done,
             Command::EndMigration => {
                 if let Some(machine) = self.machines.get_mut(node) {
@@ -217,7 +217,7 @@ impl World {
             return failure(FailureClass::RetryHere, Reason::MoveFailed, "pretended failure to migrate");
         }
         *failed = 0;
-        // What is not gated arrives wherever the machine is up, also in a later boot than the one that was to receive it.
+        // An ungated service arrives whenever the target is up, also in a later boot than the one that was to receive it.
         let ready = !simulated.gated || self.present(target, name) == Some(Doing::Receives);
         if !self.migrates_between(node, target) || !ready || self.present(node, name) != Some(Doing::Runs) {
             return failure(FailureClass::RetryHere, Reason::MoveFailed, "the target cannot be reached");
@@ -236,7 +236,7 @@ impl World {
         CommandResult::Done
     }
 
-    /// The copy ends well only where it is made from, and to a machine that is there.
+    /// Ends a copy to a new secondary. The copy succeeds only on the source, and only if the target is up.
     fn replace_secondary(
         &mut self,
         node: &str,
@@ -265,16 +265,16 @@ impl World {
         CommandResult::Done
     }
 
-    /// What a driver that is told everything at once says of a service.
+    /// Returns the observation of a service by a driver that learns of every change immediately.
     pub(super) fn observed(&self, node: &str, name: &str) -> Observed {
         match self.present(node, name) {
-            // As a guest that has arrived and is paused: it only has to be let go on.
+            // Arrived counts as running, like a paused guest: only the resume is missing.
             Some(Doing::Runs | Doing::Arrived) => Observed::Running,
             Some(Doing::Receives) | None => Observed::NotRunning,
         }
     }
 
-    /// What a service does on a machine.
+    /// Returns the state of a service on a machine; `None` if the service is not there.
     pub(super) fn present(&self, node: &str, name: &str) -> Option<Doing> {
         let machine = self.machines.get(node)?;
         machine.services.get(name).map(|present| present.doing)

@@ -1,4 +1,4 @@
-//! Everything that can happen in the simulated world.
+//! Events of the simulated world.
 
 use super::hold::Question;
 use super::link::{Ask, Request, Token};
@@ -10,38 +10,38 @@ use ha_controller::core::notifications::deliveries::Delivery;
 use ha_node_agent::core::{CommandId, DriverEvent, Journal, JournalWriteId, WatchdogRequestId};
 use ha_node_agent::watchdog::protocol;
 
-/// Who sent a request, when, and as what.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
-    /// The process.
+    /// Role and node of the process.
     pub who: Who,
-    /// Which process of that name.
+    /// Generation of the process, which distinguishes it from earlier and later processes of that role and node.
     pub generation: Generation,
-    /// When it was sent, virtual time.
+    /// Virtual time at which the request was sent.
     pub sent: Millis,
-    /// The term that a controller believed in then.
+    /// Term in which a controller believed itself leader at that time.
     pub term: Option<Revision>,
 }
 
-/// Something that happens at a virtual time.
+/// An event at a virtual time.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "events live in a queue of boxed nodes anyway")]
 pub(crate) enum Event {
-    /// A process looks at its clock, unless it has been woken otherwise since this was scheduled for that time.
+    /// A process handles its deadline, unless another event has woken it since this was scheduled for that time.
     Wake(Who, Generation, Millis),
-    /// A request reaches the store.
+    /// A request reaches etcd.
     Arrive { sender: Sender, token: Token, ask: Ask, request: Request },
-    /// An answer reaches a process.
+    /// An answer of etcd reaches a process.
     Answer { who: Who, generation: Generation, token: Token, ask: Ask, answer: super::link::Answer },
-    /// Nobody answered in time.
+    /// A request has timed out.
     Timeout { who: Who, generation: Generation, token: Token, ask: Ask },
-    /// A process looks what changed in the store.
+    /// A process reads the changes of its watch.
     Watch(Who, Generation),
-    /// A process reads everything again, as it does every minute.
+    /// A process reads all keys again, once a minute.
     Relist(Who, Generation),
-    /// A reading that failed is tried again; for a controller: the newest refresh that it answers.
+    /// A process retries a failed read. For a controller, the number is the newest refresh that the read answers.
     SyncAgain(Who, Generation, u64),
-    /// Leases run out.
+    /// Leases may have expired.
     LeasesExpire,
     /// A journal reaches the disk.
     JournalOnDisk { node: String, generation: Generation, id: JournalWriteId, journal: Box<Journal> },
@@ -62,40 +62,40 @@ pub(crate) enum Event {
         id: Option<WatchdogRequestId>,
         reply: Box<protocol::Reply>,
     },
-    /// The watchdog daemon looks at its clock.
+    /// The watchdog daemon reads its clock.
     WatchdogWake { node: String, boot: u64, at: Millis },
-    /// An agent finds the watchdog daemon that was started.
+    /// An agent connects to a watchdog daemon that was started.
     WatchdogConnects { node: String, generation: Generation },
     /// A controller's plan is made.
     PlanMade { node: String, generation: Generation },
-    /// A watchdog daemon that stood still goes on.
+    /// A paused watchdog daemon continues.
     WatchdogGoesOn { node: String, boot: u64 },
-    /// The watchdog device may have run out.
+    /// The countdown of the watchdog device may have expired.
     DeviceDue { node: String, boot: u64, at: Millis },
-    /// The server of a slow driver carries out an order.
+    /// The server of a slow driver executes an order.
     OrderDue { node: String, boot: u64, order: u64 },
-    /// An agent sees what was done to a service by hand.
+    /// An agent discovers that a service was changed by hand.
     ByHand { node: String, generation: Generation, event: DriverEvent },
-    /// A machine is up.
+    /// A machine has booted.
     Booted { node: String, boot: u64 },
     /// A suspended machine wakes.
     Awake { node: String },
-    /// A fence agent's run ends.
+    /// A run of a fence agent ends.
     FencerDone { node: String, generation: Generation, run: Box<FencerRun> },
-    /// A notification reaches its target, or does not.
+    /// A notification reaches its target or fails.
     Delivery { node: String, generation: Generation, delivery: Box<Delivery> },
-    /// An agent's question reaches a controller.
+    /// An agent's request for hold reaches a controller.
     HoldAsked { question: Question, request: Box<HoldRequest> },
-    /// A controller's answer reaches an agent, or it has waited for long enough.
+    /// A controller's answer reaches an agent, or the agent's wait has timed out.
     HoldAnswered { question: Question, answer: Result<HoldAnswer, String> },
-    /// A machine that shuts down goes down.
+    /// A machine completes its shutdown.
     Down { node: String, boot: u64 },
-    /// A process of a machine is started again.
+    /// A process of a machine is started.
     StartProcess { who: Who, boot: u64 },
-    /// The store forgets its history up to this revision, as it is set up to do every few minutes.
+    /// etcd compacts its history up to this revision, as its settings demand every few minutes.
     Compact(Revision),
-    /// The store answers again.
+    /// etcd answers again after an outage.
     StoreBack,
-    /// The next step may be due.
+    /// The next step of the scenario may be due.
     Step,
 }

@@ -1,5 +1,4 @@
-//! Simulated fence devices: they switch a machine off and on, or cut it off its storage, and say so, unless a step has
-//! broken them.
+//! Simulated fence devices, which power machines off and on or disconnect them from storage, unless a step breaks them.
 
 use super::World;
 use super::event::Event;
@@ -8,9 +7,9 @@ use ha_api_types::node::FenceKind;
 use ha_api_types::time::Millis;
 use ha_controller::core::{FencerAction, FencerOutcome, FencerRun, Input};
 
-/// How long a device takes to switch and to look, milliseconds.
+/// Time that a device takes to switch and to check the result, in milliseconds.
 const SWITCH_MS: Millis = 1_000;
-/// From power-on to running daemons.
+/// Time from power-on until the daemons run, in milliseconds.
 const BOOT_MS: Millis = 20_000;
 
 impl World {
@@ -20,7 +19,7 @@ impl World {
         self.queue.push(self.now + SWITCH_MS, event);
     }
 
-    /// A run ends; what it did to the machine, it did now.
+    /// Ends a run of a fence agent. The run's effect on the machine happens at this moment.
     pub(super) fn end_fencer(&mut self, controller: &str, generation: Generation, run: &FencerRun) {
         let broken = self.machines.get(&run.node).is_none_or(|machine| machine.fence_broken);
         let outcome = if broken {
@@ -41,7 +40,7 @@ impl World {
         self.tell_controller(controller, generation, Input::FencerDone { id: run.id, outcome });
     }
 
-    /// A fabric device leaves the machine its way to the store, as one does that cuts a network of the storage's own.
+    /// Cuts or restores a machine's access to its storage; its access to etcd stays, as with a separate storage network.
     fn cut_storage(&mut self, node: &str, cut: bool) {
         let what = if cut { "is cut off its storage by its fence device" } else { "has its storage again" };
         self.log(node, "machine", what);

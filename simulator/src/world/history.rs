@@ -1,4 +1,4 @@
-//! What the store knows of a machine that is off at time 0 and has services: it was a member, and has fallen silent.
+//! Stored records of a machine that is off at time 0 and has services: it was a member and is now unreachable.
 
 use super::World;
 use super::machine::Machine;
@@ -14,13 +14,13 @@ use ha_store::{Guard, Transaction};
 use serde::Serialize;
 use serde_json::json;
 
-/// The epoch and the action under which it was at work.
+/// Epoch and action of the machine's last registration.
 const EPOCH: u64 = 1;
 const ACTION: &str = "before";
 
 impl World {
-    /// A node lost its power before time 0, with these services. Of those whose stored state says that they ran, its agent
-    /// had said so, under an armed watchdog: they need a fence. Of all others it had not, so they need none.
+    /// Records that a node lost power before time 0 with these services. Services whose stored state means that they
+    /// ran were reported running under an armed watchdog, so they need fencing. The others need none.
     pub(super) fn was_lost(&mut self, node: &str, services: &[(String, Place)]) -> Result<(), String> {
         if self.spec_of(Kind::Node, node).is_none() {
             let object =
@@ -81,7 +81,7 @@ impl World {
     }
 }
 
-/// Whether a service in this state may have been running.
+/// Returns `true` if a service in this state may have been running.
 fn runs(state: ServiceState) -> bool {
     match state {
         ServiceState::Starting
@@ -107,7 +107,7 @@ fn last_report(machine: &Machine, node: &str, timings: Timings, armed: bool) -> 
     let kind = match machine.device {
         Device::Sliding | Device::Fixed => WatchdogKind::Kernel,
         Device::StandIn => WatchdogKind::StandIn,
-        // One that was never armed has reported no device.
+        // A watchdog that was never armed has reported no device.
         Device::Missing | Device::Busy | Device::Coarse => WatchdogKind::None,
     };
     NodeReport {

@@ -1,4 +1,4 @@
-//! Agents that ask controllers to hold their node, over the network between machines (FENCING, section 9).
+//! Requests for hold, which agents send to controllers over the network between machines (FENCING, section 9).
 
 use super::World;
 use super::event::Event;
@@ -11,34 +11,34 @@ use ha_controller::core as controller;
 use ha_node_agent::core as agent;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A question of an agent to one controller.
+/// A request of an agent to one controller for hold of the agent's node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Question {
-    /// The agent's node.
+    /// Node of the agent.
     pub(crate) node: String,
-    /// Which process of that agent.
+    /// Generation of the agent's process.
     pub(crate) generation: Generation,
-    /// The agent's number of it; the same for all controllers that it asks.
+    /// Number that the agent gave the question; the same for all controllers that it asks.
     pub(crate) id: agent::HoldId,
-    /// The controller, by the node that it is on.
+    /// Node of the controller.
     pub(crate) candidate: String,
-    /// When it was asked, virtual time.
+    /// Virtual time at which the agent asked.
     pub(crate) asked_at: Millis,
 }
 
-/// Questions under way, and what was granted.
+/// Unanswered questions, and grants.
 #[derive(Debug, Default)]
 pub(super) struct Holding {
-    /// Their agent still waits.
+    /// Questions whose agent still waits.
     waiting: BTreeSet<Question>,
-    /// With a controller, by its number of it.
+    /// Questions that a controller has received, by the controller's number.
     with_controller: BTreeMap<controller::HoldId, Question>,
-    /// Who has granted, by node, process and question.
+    /// Controllers that have granted, by node, process and question.
     granted: BTreeMap<(String, Generation, agent::HoldId), BTreeSet<String>>,
 }
 
 impl World {
-    /// An agent asks a controller; the question or its answer may be lost.
+    /// Sends a question from an agent to a controller. The question or its answer may be lost.
     pub(super) fn ask_hold(&mut self, question: Question, request: HoldRequest, patience_ms: Millis) {
         self.note_step(&question.node, || Step::AsksToHold);
         self.holding.waiting.insert(question.clone());
@@ -51,12 +51,12 @@ impl World {
         }
     }
 
-    /// Whether a message is lost on its way.
+    /// Draws whether a message is lost.
     fn is_lost(&mut self) -> bool {
         self.random.chance(0.0005)
     }
 
-    /// A question reaches a controller.
+    /// Delivers a question to a controller.
     pub(super) fn hold_asked(&mut self, question: Question, request: HoldRequest) {
         if self.is_lost() || !self.asks_controller(&question.node, &question.candidate) {
             return;
@@ -72,7 +72,7 @@ impl World {
         self.tell_controller(&candidate, generation, controller::Input::HoldAsked { id, node, request });
     }
 
-    /// A controller has answered.
+    /// Records a controller's answer and sends it to the agent.
     pub(super) fn answer_hold(&mut self, id: controller::HoldId, answer: HoldAnswer) {
         let Some(question) = self.holding.with_controller.remove(&id) else { return };
         if answer.granted {
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// The answer, or that there was none in time, reaches the agent.
+    /// Delivers the answer, or the timeout, to the agent.
     pub(super) fn hold_answered(&mut self, question: Question, answer: Result<HoldAnswer, String>) {
         if !self.holding.waiting.remove(&question) {
             return;
@@ -94,8 +94,8 @@ impl World {
         self.tell_agent(&node, generation, agent::Input::HoldAnswered { id, candidate, answer });
     }
 
-    /// Once every controller that may take the node's silence for anything has granted, what runs on it may go on until D,
-    /// counted from the asking. Those are the ones whose key is there, and not newer than the node's report says it knows.
+    /// Records a grant. Once every counted candidate has granted, services on the node may continue until D, counted from the
+    /// time of asking. The candidates that count have a key that is not newer than the newest generation in the node's report.
     fn note_grant(&mut self, question: &Question) {
         let Question { node, generation, id, candidate, asked_at } = question;
         let report: Option<NodeReport> = self.record(&self.keys.node_report(node));

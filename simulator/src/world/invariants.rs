@@ -1,4 +1,4 @@
-//! What must never be seen, checked after everything that could break it.
+//! Invariants that must hold at all times, checked after every event that could break one.
 
 mod bound;
 mod placement;
@@ -19,22 +19,23 @@ use ha_api_types::time::Millis;
 use ha_store::Change;
 use std::collections::BTreeMap;
 
-/// An agent whose last service has ended says within this that it is not armed, also over a slow store, milliseconds.
+/// Time within which an agent commits that it is disarmed after its last service has ended, even if etcd is slow, in
+/// milliseconds.
 const RELEASED_WITHIN_MS: Millis = 10_000;
 
-/// Something that must never happen, and did.
+/// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Virtual time, milliseconds.
+    /// Virtual time in milliseconds since time 0.
     pub at: u64,
-    /// Which invariant.
+    /// Name of the invariant.
     pub invariant: &'static str,
-    /// What was seen.
+    /// Description of the violation.
     pub detail: String,
 }
 
 impl World {
-    /// What must never be seen, and was.
+    /// Returns the violations so far.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
@@ -44,7 +45,7 @@ impl World {
         self.violations.push(Violation { at: self.elapsed_ms(self.now), invariant, detail });
     }
 
-    /// Where each service runs now and reaches its data.
+    /// Returns the nodes on which each service runs with access to its data.
     pub(crate) fn running(&self) -> BTreeMap<String, Vec<String>> {
         let mut running: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
@@ -58,7 +59,8 @@ impl World {
         running
     }
 
-    /// A service never runs on two nodes at once. What a boot starts by itself counts once its node's epoch is open.
+    /// Checks that no service runs on two nodes at once. Services that a boot starts automatically count once the
+    /// node's epoch is open.
     pub(super) fn check_never_two(&mut self) {
         let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
@@ -80,7 +82,7 @@ impl World {
         }
     }
 
-    /// Whether a committed report says that something exclusive may run under a machine's present boot.
+    /// Returns `true` if a committed report states that an exclusive service may run under a machine's present boot.
     pub(super) fn says_active(&self, node: &str) -> bool {
         let boot_id = self.machines.get(node).map(|machine| machine.boot_id(node)).unwrap_or_default();
         let reports = self.store.list(&self.keys.reports_of(node)).entries;
@@ -91,14 +93,14 @@ impl World {
             .any(|report| report.is_active() && report.boot_id == boot_id)
     }
 
-    /// Whether what a node said last of its services is so recent that its agent may not have had the time to commit that it
-    /// is not armed any more, before it ceased to commit anything.
+    /// Returns `true` if the node's last service report came shortly before its last heartbeat. The agent may then have
+    /// lacked the time to commit that it is disarmed.
     pub(super) fn has_just_become_idle(&self, node: &str) -> bool {
         let at = |times: &BTreeMap<String, Millis>| times.get(node).copied().unwrap_or_default();
         at(&self.last_heartbeat) < at(&self.last_report) + RELEASED_WITHIN_MS
     }
 
-    /// Whether a machine is told to take up something: its watchdog is armed for that before it begins.
+    /// Returns `true` if an assignment orders the machine to start or receive a service, for which it arms its watchdog first.
     pub(super) fn is_to_start(&self, node: &str) -> bool {
         let assignments = self.store.list(&self.keys.assignments()).entries;
         assignments.iter().filter_map(|entry| self.seen::<Assignment>(&entry.value)).any(|assignment| {
@@ -110,8 +112,8 @@ impl World {
         })
     }
 
-    /// Whether promise 1 covers a service: by the definition in force, which is that of its assignment, or else the spec's.
-    /// What an old copy was started as says nothing. Of a service that is not managed, its copies decide.
+    /// Returns `true` if promise 1 covers a service. The definition of its assignment decides, or else its spec; an old
+    /// copy's definition does not count. For a service that is not managed, its copies decide.
     pub(in crate::world) fn is_exclusive(&self, name: &str) -> bool {
         if let Some(assignment) = self.record::<Assignment>(&self.keys.assignment(name)) {
             return assignment.definition.exclusive;
@@ -123,7 +125,7 @@ impl World {
         copies.all(|present| present.definition.exclusive)
     }
 
-    /// What a commit has changed.
+    /// Checks the changes of a commit.
     pub(super) fn check_store_changes(&mut self, changes: &[Change]) {
         let keys = self.keys.clone();
         for change in changes {
@@ -136,7 +138,7 @@ impl World {
                     if let Some(Key::Spec(kind, name)) = keys.parse(key) {
                         self.check_spec_deleted(kind, key);
                         self.note_rules(kind);
-                        // What is deleted is left as it is, and nobody answers for it any more.
+                        // A deleted resource's service continues, and the cluster is no longer responsible for it.
                         if kind == Kind::Resource {
                             self.managed.remove(name);
                             self.placed.remove(name);
@@ -180,7 +182,7 @@ impl World {
         }
     }
 
-    /// Epochs never go back; a release bounds what may run on the node.
+    /// Checks that epochs never decrease, and records whether the fence releases the node's services.
     fn check_fence(&mut self, node: &str, value: &[u8]) {
         let Ok(fence) = serde_json::from_slice::<Fence>(value) else {
             return self.violate("readable records", format!("fence of {node} cannot be read"));
@@ -202,7 +204,7 @@ impl World {
             }
             return;
         }
-        // A node that left, or registers anew by itself before anybody declared it dead, was not fenced.
+        // A node that left, or that registered again before it was declared dead, was not fenced.
         let was_fencing = self.fencing.remove(node);
         let by_itself = matches!(
             fence.proof,
@@ -215,7 +217,7 @@ impl World {
         }
     }
 
-    /// A permit: from then on the service may be started there.
+    /// Records the time of a start permit.
     fn note_permit(&mut self, node: &str, name: &str, value: &[u8]) {
         let report = serde_json::from_slice::<ServiceReport>(value);
         if report.is_ok_and(|report| report.phase == Phase::Starting) {
@@ -223,7 +225,7 @@ impl World {
         }
     }
 
-    /// What the rules say may have changed: moves that are under way were planned by the old ones.
+    /// Records that rules may have changed: moves in progress were planned under the old ones.
     fn note_rules(&mut self, kind: Kind) {
         match kind {
             Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::Node => {

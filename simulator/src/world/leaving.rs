@@ -1,4 +1,4 @@
-//! A machine that is shut down in order: what its service manager does, and for how long it waits.
+//! The orderly shutdown of a machine: the actions of its service manager and their deadlines.
 
 use super::World;
 use super::event::Event;
@@ -8,17 +8,17 @@ use ha_api_types::time::Millis;
 use ha_controller::core::Input as ControllerInput;
 use ha_node_agent::core::{Input as AgentInput, Shutdown};
 
-/// How long the service manager waits for the agent: `TimeoutStopSec` of its unit.
+/// Time that the service manager waits for the agent: `TimeoutStopSec` of its unit.
 const PATIENCE_MS: Millis = 35 * 60_000;
-/// From the agent's end to the end of everything else.
+/// Time from the agent's end until everything else has ended.
 const REST_MS: Millis = 2_000;
-/// From the end of one boot to the daemons of the next.
+/// Time from the end of one boot until the daemons of the next run.
 const REBOOT_MS: Millis = 15_000;
-/// From the end of an agent to its next process (`RestartSec`, and the start of a program).
+/// Time from the end of an agent until its next process runs (`RestartSec`, and the program's start).
 const RESTART_MS: Millis = 200;
 
 impl World {
-    /// The service manager begins to shut a machine down: the agent is told first, and everything else waits for it.
+    /// Begins an orderly shutdown of a machine: the service manager stops the agent first, and everything else waits for it.
     pub(super) fn shut_down(&mut self, node: &str, leave: Leave) -> Result<(), String> {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) else {
             return Err(format!("{node} is not up"));
@@ -40,7 +40,7 @@ impl World {
         Ok(())
     }
 
-    /// An agent's process has ended: a shutdown that waits for it goes on, and a restart starts the next.
+    /// Handles the end of an agent's process: a shutdown that waits for it continues, and a restart starts the next process.
     pub(super) fn agent_has_ended(&mut self, node: &str) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let (boot, ending) = (machine.boot, machine.ending);
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// The agent is started again once it has ended; one that does not run is started.
+    /// Restarts the agent once its process has ended, or starts it if it does not run.
     pub(super) fn restart_agent(&mut self, node: &str) {
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
         if self.agents.contains_key(node) {
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// The controller is started again once it has ended; one that does not run is started.
+    /// Restarts the controller once its process has ended, or starts it if it does not run.
     pub(super) fn restart_controller(&mut self, node: &str) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         if self.controllers.contains_key(node) {
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// A controller's process is gone: a start that waits for that is carried out.
+    /// Handles the end of a controller's process, and starts the next one if a restart was requested.
     pub(super) fn end_controller(&mut self, node: &str) {
         self.controllers.remove(node);
         let Some(machine) = self.machines.get_mut(node) else { return };
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// The machine goes down, or its service manager has waited for long enough.
+    /// Completes a shutdown, or ends the service manager's wait for it.
     pub(super) fn down(&mut self, node: &str, boot: u64) {
         let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.up)
         else {
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Another machine takes the place of one, under the same name: switched on, with an empty disk.
+    /// Replaces a machine by another one under the same name, which is switched on with an empty disk or a copy of the disk.
     pub(super) fn replace(&mut self, node: &str, clone: bool) {
         let by = if clone { "one with a copy of its disk" } else { "another" };
         self.log(node, "machine", &format!("is switched off and replaced by {by}"));

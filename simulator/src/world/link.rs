@@ -1,4 +1,4 @@
-//! Between a process and the store: requests, delays, losses, and answers that never come.
+//! The connection between a process and etcd: requests, delays, losses, and answers that never arrive.
 
 use super::World;
 use super::event::{Event, Sender};
@@ -12,73 +12,73 @@ use ha_controller::core as controller;
 use ha_node_agent::core as agent;
 use ha_store::{Change, Entry, LeaseId, Outcome, StoreError, Transaction};
 
-/// Tells one request from every other.
+/// Unique id of a request.
 pub(crate) type Token = u64;
 
-/// What a process asked, so that its answer becomes the right input.
+/// Kind of a request, which decides the input that its answer becomes.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     /// A commit of an agent.
     AgentCommit(agent::CommitId),
     /// A commit of a controller.
     ControllerCommit(controller::CommitId),
-    /// Keys for an agent.
+    /// A read of keys for an agent.
     AgentRead(agent::ReadId),
     /// A lease for an agent.
     AgentLease(agent::LeaseRequestId),
     /// A lease for a controller.
     ControllerLease,
-    /// A lease kept.
+    /// A keep-alive of a lease.
     Keep(LeaseId),
-    /// A lease ended; nobody waits.
+    /// A revocation of a lease, whose answer is not awaited.
     Revoke,
-    /// Everything, for the view. For a controller: the newest refresh that this answers.
+    /// A read of everything for the view. For a controller, with the newest refresh that the read answers.
     Sync(controller::RefreshId),
 }
 
-/// What reaches the store.
+/// A request that reaches etcd.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    /// Commit.
+    /// Commit this transaction.
     Commit(Transaction),
     /// Read these keys.
     Read(Vec<String>),
-    /// Grant a lease.
+    /// Grant a lease with this lifetime in seconds.
     Grant(i64),
-    /// Keep a lease.
+    /// Keep a lease alive.
     Keep(LeaseId),
-    /// End a lease.
+    /// Revoke a lease.
     Revoke(LeaseId),
-    /// Read everything with these prefixes.
+    /// Read all keys with these prefixes.
     List(Vec<String>),
 }
 
-/// What the store answered.
+/// An answer of etcd.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// To a commit.
+    /// Outcome of a commit.
     Outcome(Outcome),
-    /// To a read.
+    /// Entries of a read.
     Entries(Vec<Entry>, Revision),
-    /// To a grant.
+    /// A granted lease.
     Lease(LeaseId),
-    /// To a grant without space for it.
+    /// Refusal of a lease because etcd has no space.
     NoLease,
-    /// To a keep-alive.
+    /// Result of a keep-alive.
     Kept(Result<i64, StoreError>),
-    /// To a list: by prefix.
+    /// Entries of a list, by prefix.
     Lists(Vec<(String, Vec<Entry>)>, Revision),
-    /// To an end of a lease.
+    /// A revoked lease.
     Revoked,
 }
 
-/// How long a client waits for an answer to anything but a heartbeat.
+/// Time for which a client waits for any answer but that of a heartbeat, in milliseconds.
 const PATIENCE_MS: Millis = ha_api_types::timing::UNANSWERED_MS;
-/// How often a watch that was cut is tried again.
+/// Interval at which a broken watch is tried again, in milliseconds.
 const RESUME_MS: Millis = 500;
 
 impl World {
-    /// Sends a request to the store; it may be slow, and it or its answer may be lost.
+    /// Sends a request to etcd. The request may be slow, and the request or its answer may be lost.
     pub(super) fn ask(
         &mut self,
         who: &Who,
@@ -113,14 +113,14 @@ impl World {
         }
     }
 
-    /// One request in two thousand is lost on its way, and one answer; more while the way is bad.
+    /// Returns the probability that a request or an answer is lost: 1 in 2,000, and more while the connection is flaky.
     fn chance_of_loss(&self) -> f64 {
         if self.now < self.store_flaky_until { 0.1 } else { 0.0005 }
     }
 
     fn store_delay_ms(&mut self) -> Millis {
         let base = self.store_latency_ms;
-        // One request in a thousand takes very long on the way: it is applied after its sender gave up.
+        // One request in a thousand takes very long: it is applied after its sender has timed out.
         let slow = if self.now < self.store_flaky_until { 0.15 } else { 0.001 };
         if self.random.chance(slow) {
             return base + self.random.between_ms(500, 8_000);
@@ -128,12 +128,12 @@ impl World {
         base + self.random.between_ms(1, 4)
     }
 
-    /// A request is at the store. What it does, it does now, whether or not the answer gets back.
+    /// Handles a request at etcd. Its effect happens now, even if its answer is lost.
     pub(super) fn arrive(&mut self, sender: Sender, token: Token, ask: Ask, request: Request) {
         if let Request::Keep(_) = &request
             && let Some(at) = self.deposed_keeps(&sender.who)
         {
-            // Answered without its peers: the lease runs out all the same.
+            // The deposed etcd leader answers without its peers, so the lease expires nevertheless.
             let answer = Answer::Kept(Ok(1));
             let delay_ms = self.random.between_ms(1, 3);
             let Sender { who, generation, .. } = sender;
@@ -210,7 +210,7 @@ impl World {
                 Answer::Entries(entries, self.store.revision())
             }
             Request::Grant(ttl_seconds) => {
-                // A full store grants no lease either.
+                // Without space, etcd grants no lease either.
                 if self.store.is_full() {
                     return Answer::NoLease;
                 }
@@ -221,7 +221,7 @@ impl World {
             Request::Keep(lease) => Answer::Kept(self.store.keep_alive(Mono(self.now), lease)),
             Request::Revoke(lease) => {
                 let before = self.store.revision();
-                // A lease that is gone already is what was asked for.
+                // A lease that no longer exists needs no revocation.
                 let _ = self.store.revoke_lease(lease);
                 if self.store.revision() != before {
                     self.committed(before + 1);
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// The store has changed: everybody who watches looks, and invariants are checked.
+    /// Handles a change of the store: wakes the watchers and checks the invariants.
     pub(super) fn committed(&mut self, from: Revision) {
         let Ok(revisions) = self.store.changes_since(self.keys.root(), from) else { return };
         let mut changes: Vec<Change> = revisions.into_iter().flat_map(|(_, changes)| changes).collect();
@@ -265,7 +265,7 @@ impl World {
             }
         }
         for (who, generation) in watchers {
-            // One look in a thousand comes late.
+            // One notification of a watch in a thousand is late.
             let slow_ms = if self.random.chance(0.001) { self.random.between_ms(100, 2_000) } else { 0 };
             let delay_ms = self.random.between_ms(1, 6) + slow_ms + self.store_latency_ms;
             self.queue.push(self.now + delay_ms, Event::Watch(who, generation));
@@ -278,7 +278,7 @@ impl World {
         }
     }
 
-    /// An answer is there, or will not come any more.
+    /// Delivers an answer, or its timeout, to the process.
     pub(super) fn answered(
         &mut self,
         who: &Who,
@@ -339,7 +339,7 @@ impl World {
                 for (prefix, entries) in lists {
                     self.tell_agent(node, generation, agent::Input::Synced { prefix, entries, revision });
                 }
-                // What changed since the reading was made is not announced again.
+                // The watch must not repeat the changes that the read already contains.
                 self.watch(&Who::Agent(node.to_owned()), generation);
                 return;
             }
@@ -372,7 +372,7 @@ impl World {
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.cursor = Some(revision);
                     process.watching = false;
-                    // A reading that failed meanwhile may have been for another refresh.
+                    // A read that failed meanwhile may have been for another refresh.
                     let due = process.answered_sync(answers);
                     self.sync_again(&who, generation, due);
                 }
@@ -404,7 +404,7 @@ impl World {
         self.ask(who, generation, Ask::Sync(answers), Request::List(prefixes), None);
     }
 
-    /// One more or one fewer reading of everything is under way.
+    /// Changes the number of unanswered full reads of a process.
     fn count_syncs(&mut self, who: &Who, count: fn(u32) -> u32) {
         let syncs = match who {
             Who::Agent(node) => self.agents.get_mut(node).map(|process| &mut process.syncs),
@@ -415,7 +415,7 @@ impl World {
         }
     }
 
-    /// A reading has failed, or what it has read is not enough: another follows.
+    /// Schedules another full read after one that failed, or whose watch cannot be resumed.
     fn sync_later(&mut self, who: &Who, generation: Generation, answers: controller::RefreshId) {
         let due = match who {
             Who::Agent(node) => self.agents.get_mut(node).map(|process| process.failed_sync(answers)),
@@ -432,7 +432,7 @@ impl World {
         }
     }
 
-    /// A process looks what changed; a broken or compacted watch reads everything again.
+    /// Delivers the changes of a watch. A broken or compacted watch makes the process read everything again.
     pub(super) fn watch(&mut self, who: &Who, generation: Generation) {
         let cursor = match who {
             Who::Agent(node) => self.agents.get_mut(node).filter(|p| p.generation == generation).map(|p| {
@@ -454,7 +454,7 @@ impl World {
         }
         let reached = self.reaches_store(who, Way::Request) && self.reaches_store(who, Way::Answer);
         if !reached || !self.store_works() || self.asks_deposed(who) {
-            // The watch is resumed after the last revision that was seen; what was compacted meanwhile is read again.
+            // The watch resumes after the last seen revision; if that revision was compacted, everything is read again.
             self.mark_watching(who);
             self.queue.push(self.now + RESUME_MS, Event::Watch(who.clone(), generation));
             return;
@@ -490,7 +490,7 @@ impl World {
         }
     }
 
-    /// A look at the store is under way: no other is begun.
+    /// Records that a notification of the watch is already scheduled.
     fn mark_watching(&mut self, who: &Who) {
         match who {
             Who::Agent(node) => {
@@ -506,7 +506,7 @@ impl World {
         }
     }
 
-    /// Nobody answered in time: the next attempt goes to another member of the store.
+    /// Handles a timeout; the next attempt goes to another member of etcd.
     pub(super) fn timed_out(&mut self, who: &Who, generation: Generation, token: Token, ask: &Ask) {
         let waits = match who {
             Who::Agent(node) => self.agents.get(node).is_some_and(|process| {

@@ -1,4 +1,4 @@
-//! A simulated machine: power, network, clocks, watchdog, what runs on it, and what its disk remembers.
+//! A simulated machine: power, network, clocks, watchdog, services, and the content of its disk.
 
 use super::invariants::Bound;
 use super::process::Generation;
@@ -15,194 +15,194 @@ use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input};
 use ha_node_agent::watchdog::protocol::Saved;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A machine.
+/// The state of a machine.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct Machine {
-    /// Powered and booted.
+    /// Whether the machine is powered and booted.
     pub up: bool,
-    /// Has power: up, or on its way.
+    /// Whether the machine has power: it is up or booting.
     pub powered: bool,
-    /// Shuts down in order.
+    /// Kind of the orderly shutdown in progress; `None`: no shutdown.
     pub ending: Option<Leave>,
-    /// Its watchdog has reset it, and it is not up again.
+    /// Whether the watchdog has reset the machine since it was last up.
     pub expired: bool,
-    /// Which machine of this name it is.
+    /// Number of the machine among those that had this name.
     pub number: u64,
-    /// Which of the machines with one disk it is.
+    /// Number of the machine among those with a copy of one disk.
     pub copy: u64,
-    /// Another node whose ids it has.
+    /// Node whose boot and machine ids this machine has.
     pub clone_of: Option<String>,
-    /// What keeps it awake, as its agent says.
+    /// Sleep protection that the agent reports.
     pub sleep: Option<SleepProtection>,
-    /// Its agent knows the drivers of services.
+    /// Whether the agent knows the drivers of services.
     pub knows_drivers: bool,
-    /// Drivers that it can serve, sorted.
+    /// Drivers that the agent provides, sorted.
     pub drivers: Vec<String>,
-    /// It is itself virtual.
+    /// Whether the machine is itself virtual.
     pub is_virtual: bool,
-    /// What kind of watchdog it has.
+    /// Kind of watchdog.
     pub device: Device,
-    /// Its fence devices do not do what they are told.
+    /// Whether the fence devices fail.
     pub fence_broken: bool,
-    /// A fabric device has cut it off its storage: what runs on it cannot touch its data.
+    /// Whether a fabric device has cut the machine off from its storage, so that its services cannot touch their data.
     pub storage_cut: bool,
-    /// The agent is started again as soon as it has ended.
+    /// Whether the agent is started again as soon as it has ended.
     pub agent_restarts: bool,
-    /// How long each plan of its controller takes.
+    /// Time that each plan of the controller takes.
     pub plan_ms: Millis,
-    /// The controller's process is started again once it has ended.
+    /// Whether the controller is started again as soon as it has ended.
     pub controller_restarts: bool,
-    /// Counts boots.
+    /// Number of the present boot.
     pub boot: u64,
-    /// Connected to store and peers.
+    /// Whether the machine is connected to etcd and its peers.
     pub network: bool,
-    /// Suspended.
+    /// Whether the machine is suspended.
     pub suspended: bool,
-    /// Whether a controller runs here.
+    /// Whether the machine runs a controller.
     pub has_controller: bool,
-    /// What it has.
+    /// Capacity that the agent reports.
     pub capacity: Amounts,
-    /// Its clocks.
+    /// Clocks of the machine.
     pub clock: Clock,
     /// The watchdog daemon and its device.
     pub watchdog: Watchdog,
-    /// What runs on it, by resource.
+    /// Services on the machine, by resource.
     pub services: BTreeMap<String, Present>,
-    /// Commands of drivers under way.
+    /// Driver commands in progress.
     pub commands: BTreeMap<(Generation, CommandId), Running>,
-    /// What the disk remembers.
+    /// Journal on the disk.
     pub journal: Journal,
-    /// Which version its agent is of.
+    /// Version of the agent.
     pub agent_version: Version,
-    /// Which version its controller is of.
+    /// Version of the controller.
     pub controller_version: Version,
-    /// What the disk remembered when it booted.
+    /// Journal as it was at boot.
     pub journal_at_boot: Journal,
-    /// By how much the driver is late with its orders, by service.
+    /// Delay with which a slow driver executes orders, by service.
     pub slow: BTreeMap<String, Millis>,
-    /// Orders that a driver's server carries out, whether or not the agent still lives.
+    /// Orders that a driver's server executes, even if the agent dies.
     pub orders: BTreeMap<u64, Order>,
-    /// What starts when it boots.
+    /// Services that start when the machine boots.
     pub autostart: BTreeMap<String, ServiceDefinition>,
-    /// What its boot has started, until its epoch is open: before that, no agent can have stopped it.
+    /// Services that the boot has started, until the node's epoch opens: before that, the agent cannot have stopped them.
     pub by_boot: BTreeSet<String>,
-    /// Writes to the disk fail.
+    /// Whether writes to the disk fail.
     pub disk_full: bool,
-    /// Its drivers answer nothing.
+    /// Whether the drivers do not answer.
     pub drivers_hang: bool,
-    /// Times that it was reset by its watchdog.
+    /// Times of the resets by the watchdog.
     pub resets: Vec<Millis>,
-    /// How long what runs on it may go on.
+    /// Bound until which services on the machine may run.
     pub bound: Bound,
 }
 
 /// A service on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Present {
-    /// Started as.
+    /// Definition with which the service was started.
     pub definition: ServiceDefinition,
-    /// What it does.
+    /// State of the service.
     pub doing: Doing,
 }
 
 /// An order to the server of a slow driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    /// What is to be started, stopped or killed.
+    /// Service to start, stop or kill.
     pub service: ServiceDefinition,
-    /// The command.
+    /// Command of the order.
     pub command: Command,
-    /// When it is carried out, virtual time.
+    /// Virtual time at which the order is executed.
     pub due: Millis,
 }
 
-/// What a service on a machine does.
+/// State of a service on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
-    /// It runs, or is about to: it may touch its data.
+    /// The service runs or is about to run: it may touch its data.
     Runs,
-    /// It waits to receive its memory from another machine: it does not run yet.
+    /// The service waits for its memory from another machine, and does not run yet.
     Receives,
-    /// It has arrived from another machine, paused: it runs once it is started.
+    /// The service has arrived from another machine and is paused: it runs once it is started.
     Arrived,
 }
 
-/// A driver's command under way.
+/// A driver command in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
-    /// The command.
+    /// Command of the driver.
     pub command: Command,
-    /// The service.
+    /// Service of the command.
     pub service: ServiceDefinition,
-    /// What a probe of a slow driver saw when it began; it answers that late.
+    /// Observation that a slow driver's probe made at its beginning and returns at its end.
     pub seen: Option<Observed>,
 }
 
 /// The watchdog daemon and its device.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    /// The daemon; between its death and its next start one that holds nothing.
+    /// The daemon; after its death and until its next start, a daemon without any connection or device.
     pub daemon: WatchdogCore,
-    /// The daemon is dead, and is not started again by itself.
+    /// Whether the daemon is dead and is not restarted automatically.
     pub dead: bool,
-    /// The record that the daemon keeps for the next one.
+    /// Record that the daemon stores for its next process.
     pub saved: Option<Saved>,
-    /// The device is open: the daemon or, after its death, the service manager holds its descriptor.
+    /// Whether the device is open: the daemon holds its descriptor or, after the daemon's death, the service manager does.
     pub open: bool,
-    /// Whether the device takes pets.
+    /// Whether the device accepts pets.
     pub pets: Pets,
-    /// The device's timeout as it was set last, seconds; pets of a fixed device take it.
+    /// Timeout of the device as last set, in seconds; each pet of a fixed device restarts this timeout.
     pub timeout_seconds: u32,
-    /// When the device resets the machine, virtual time.
+    /// Virtual time at which the device resets the machine; `None`: no countdown.
     pub fires_at: Option<Millis>,
-    /// Number of the last message of the connection.
+    /// Number of the connection's last message.
     pub number: u64,
-    /// Which requests the agent waits for, by number.
+    /// Requests whose reply the agent awaits, by message number.
     pub waiting: BTreeMap<u64, WatchdogRequestId>,
-    /// When the device is looked at next, to see whether it has run out.
+    /// Virtual time of the next check whether the device has expired.
     pub looked_at_next: Option<Millis>,
-    /// When the next wake is scheduled.
+    /// Virtual time of the next scheduled wake.
     pub wake_at: Option<Millis>,
-    /// The daemon is to stand still for so long before its next pet.
+    /// Milliseconds for which the daemon is to pause before its next pet.
     pub stops_for_ms: Option<Millis>,
-    /// The daemon stands still.
+    /// State of a paused daemon; `None`: the daemon is not paused.
     pub stopped: Option<Stopped>,
 }
 
-/// A watchdog daemon that stands still between looking at its clock and the pet that follows.
+/// A watchdog daemon that is paused between reading its clock and the pet that follows.
 #[derive(Debug)]
 pub(crate) struct Stopped {
-    /// The timeout that the pet will set, seconds.
+    /// Timeout that the pet will set, in seconds.
     pub seconds: u32,
-    /// What happens to the daemon meanwhile, and for which agent's process.
+    /// Inputs that wait for the daemon, each with the generation of its agent's process.
     pub inbox: Vec<(Option<Generation>, Input)>,
 }
 
 impl Machine {
-    /// Its boot id: a new one at each power-on.
+    /// Returns the boot id, which is new at each power-on.
     pub(crate) fn boot_id(&self, name: &str) -> String {
         format!("boot-{name}-{}", self.boot)
     }
 
-    /// Its machine id: a replaced machine has another.
+    /// Returns the machine id, which differs after a replacement of the machine.
     pub(crate) fn machine_id(&self, name: &str) -> String {
         let name = self.clone_of.as_deref().unwrap_or(name);
         if self.number == 0 { format!("machine-{name}") } else { format!("machine-{name}-{}", self.number) }
     }
 
-    /// The product id of its hardware: a machine with a copy of its disk has another.
+    /// Returns the product id of the hardware, which also differs on a machine with a copy of the disk.
     pub(crate) fn product_id(&self, name: &str) -> String {
         let name = self.clone_of.as_deref().unwrap_or(name);
         format!("product-{name}-{}-{}", self.number, self.copy)
     }
 
-    /// Whether a service runs here.
+    /// Returns `true` if the service runs on this machine.
     pub(crate) fn runs(&self, name: &str) -> bool {
         self.services.get(name).is_some_and(|present| present.doing == Doing::Runs)
     }
 
-    /// Whether a watchdog can guard what is exclusive here.
+    /// Returns `true` if the machine has a watchdog that can guard exclusive services.
     pub(crate) fn is_guarded(&self) -> bool {
         match self.device {
             Device::Sliding | Device::Fixed | Device::StandIn => true,
@@ -210,12 +210,12 @@ impl Machine {
         }
     }
 
-    /// Whether anything can be started on it: a machine on its way down starts nothing any more.
+    /// Returns `true` if a service can be started on the machine; a machine that shuts down starts nothing.
     pub(crate) fn starts_things(&self) -> bool {
         self.works() && self.ending.is_none()
     }
 
-    /// Whether its processes can do anything.
+    /// Returns `true` if the machine's processes run.
     pub(crate) fn works(&self) -> bool {
         self.up && !self.suspended
     }

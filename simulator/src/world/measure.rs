@@ -1,4 +1,4 @@
-//! What agents measure: of a service, what a step has loaded it with, wherever it runs; the rest cannot be measured.
+//! Measurements of agents: the usage of a service is the load set by a step; without any load, nothing can be measured.
 
 use super::World;
 use super::machine::{Doing, Present};
@@ -11,17 +11,17 @@ use ha_node_agent::core::{Input, MeasureId, Measured, Meter, Sample};
 use std::collections::BTreeMap;
 
 impl World {
-    /// From now on a service uses this; what is not named stays as it was.
+    /// Sets the usage of a service from now on. Values that are not given stay unchanged.
     pub(super) fn load(&mut self, resource: &str, usage: Usage) {
         let known = self.loads.entry(resource.to_owned()).or_default();
         *known = with_default(&usage, known);
     }
 
-    /// An agent reads what is used on its machine. Reading takes no time.
+    /// Answers an agent's measurement of its machine, without delay.
     pub(super) fn measure(&mut self, node: &str, id: MeasureId, services: &[ServiceDefinition]) {
         let now = self.clock_of(node);
         let measured = self.measured(node, now.raw, services);
-        // The agent is being asked for its effects: it goes on with this one.
+        // The agent's effects are being collected, so it receives this input directly.
         if let Some(process) = self.agents.get_mut(node) {
             process.core.handle(&now, Input::Measured { id, measured });
         }
@@ -37,7 +37,7 @@ impl World {
         let of_service = |name: &&String| Some(((*name).clone(), sample(at, self.loads.get(*name)?)));
         let services: BTreeMap<String, Sample> =
             running.iter().filter(is_asked).filter_map(of_service).collect();
-        // What nobody has loaded uses what it asks for: the machine as a whole can be measured all the same.
+        // A service without a load uses the amounts of its requests, so that the total of the machine can be measured.
         let total = running
             .iter()
             .map(|name| self.used_by(name))

@@ -1,14 +1,14 @@
-//! Which machines reach each other, etcd and the migration network, each direction of its own.
+//! The network: the machines that reach each other, etcd and the migration network, in each direction separately.
 
 use super::World;
 use super::process::Who;
 use crate::scenario::action::End;
 use std::collections::BTreeSet;
 
-/// What is cut beside machines whose whole network is off.
+/// Cut links, in addition to machines without any network.
 #[derive(Debug, Default)]
 pub(super) struct Network {
-    /// From where nothing gets to where.
+    /// Cut links, as source and destination.
     cut: BTreeSet<(End, End)>,
     /// Machines without their migration network.
     no_migration: BTreeSet<String>,
@@ -17,14 +17,14 @@ pub(super) struct Network {
 /// A direction between a process and etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// To etcd.
+    /// From the process to etcd.
     Request,
-    /// Back.
+    /// From etcd to the process.
     Answer,
 }
 
 impl Network {
-    /// Cuts or joins a link.
+    /// Cuts or restores a link.
     pub(super) fn set(&mut self, from: End, to: End, on: bool, one_way: bool) {
         let mut ways = vec![(from.clone(), to.clone())];
         if !one_way {
@@ -39,7 +39,7 @@ impl Network {
         }
     }
 
-    /// Switches the migration network of a machine.
+    /// Sets whether a machine has its migration network.
     pub(super) fn set_migration(&mut self, node: &str, on: bool) {
         if on {
             self.no_migration.remove(node);
@@ -58,7 +58,7 @@ impl World {
         self.machines.get(node).is_some_and(|machine| machine.up && machine.network)
     }
 
-    /// Whether a packet gets from one machine to another.
+    /// Returns `true` if a packet from one machine reaches the other.
     pub(super) fn gets_through(&self, from: &str, to: &str) -> bool {
         if from == to {
             return self.machines.get(from).is_some_and(|machine| machine.up);
@@ -75,19 +75,19 @@ impl World {
             .any(|(from, to)| self.network.is_cut(from, to))
     }
 
-    /// Whether a question of a machine's agent gets to the controller of a machine.
+    /// Returns `true` if a request of a machine's agent reaches a machine's controller.
     pub(super) fn asks_controller(&self, node: &str, candidate: &str) -> bool {
         let cut = node != candidate && self.network.is_cut(&End::Node(node.to_owned()), &End::Controllers);
         !cut && self.gets_through(node, candidate)
     }
 
-    /// Whether the answer of the controller of a machine gets to a machine's agent.
+    /// Returns `true` if an answer of a machine's controller reaches a machine's agent.
     pub(super) fn hears_controller(&self, candidate: &str, node: &str) -> bool {
         let cut = node != candidate && self.network.is_cut(&End::Controllers, &End::Node(node.to_owned()));
         !cut && self.gets_through(candidate, node)
     }
 
-    /// Whether a live migration gets from one machine to another.
+    /// Returns `true` if a live migration can run from one machine to another.
     pub(super) fn migrates_between(&self, source: &str, target: &str) -> bool {
         let works = |node: &str| {
             self.machines.get(node).is_some_and(super::machine::Machine::works)
@@ -96,7 +96,7 @@ impl World {
         works(source) && works(target) && self.both_ways(source, target)
     }
 
-    /// Whether a controller lives that reaches etcd.
+    /// Returns `true` if the machine's controller runs and reaches etcd.
     pub(crate) fn controller_works(&self, node: &str) -> bool {
         let who = Who::Controller(node.to_owned());
         self.controllers.get(node).is_some_and(|process| !process.hung)
@@ -104,12 +104,12 @@ impl World {
             && self.reaches_store(&who, Way::Answer)
     }
 
-    /// Whether two machines reach each other.
+    /// Returns `true` if two machines reach each other in both directions.
     pub(super) fn both_ways(&self, one: &str, other: &str) -> bool {
         self.gets_through(one, other) && self.gets_through(other, one)
     }
 
-    /// Whether what a process sends to etcd, or what etcd sends to it, gets there: by any member that takes part.
+    /// Returns `true` if messages between a process and etcd arrive in this direction, over any working member.
     pub(crate) fn reaches_store(&self, who: &Who, way: Way) -> bool {
         let node = who.node();
         if !self.is_connected(node) {

@@ -1,4 +1,4 @@
-//! Simulated targets of notifications: they take what reaches them, and keep it.
+//! Simulated targets of notifications, which accept and record every notification that reaches them.
 
 use super::World;
 use super::event::Event;
@@ -8,7 +8,7 @@ use ha_api_types::time::Millis;
 use ha_controller::core::Input;
 use ha_controller::core::notifications::deliveries::{Delivery, DeliveryOutcome};
 
-/// How long it takes to deliver one, milliseconds.
+/// Time that a delivery takes, in milliseconds.
 const DELIVERY_MS: Millis = 50;
 
 impl World {
@@ -17,7 +17,7 @@ impl World {
         self.queue.push(self.now + DELIVERY_MS, event);
     }
 
-    /// Targets lie outside: who is cut off does not reach them.
+    /// Ends a delivery. Targets are outside the cluster, so an isolated node does not reach them.
     pub(super) fn end_delivery(&mut self, node: &str, generation: Generation, delivery: &Delivery) {
         let reaches = self.machines.get(node).is_some_and(|machine| machine.network);
         let outcome = if reaches {
@@ -33,7 +33,7 @@ impl World {
         self.tell_controller(node, generation, Input::Delivered { id: delivery.id, outcome });
     }
 
-    /// What targets got, in order: the kind and the names, as often as it came.
+    /// Returns the received notifications in order, with repetitions: kind and names.
     pub(crate) fn notified(&self) -> &[String] {
         &self.notified
     }

@@ -1,4 +1,4 @@
-//! Power, boots, suspends; processes that start, end, hang and go on.
+//! Power, boots and suspends of machines; start, end, pause and resume of processes.
 
 use super::World;
 use super::event::Event;
@@ -14,9 +14,9 @@ use ha_node_agent::core::{AgentCore, Command, Config as AgentConfig, Input as Ag
 use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input as WatchdogInput};
 use ha_node_agent::watchdog::protocol::Privileges;
 
-/// From power-on to running daemons.
+/// Time from power-on until the daemons run, in milliseconds.
 const BOOT_MS: Millis = 5_000;
-/// From a watchdog's reset to running daemons.
+/// Time from a watchdog's reset until the daemons run, in milliseconds.
 const RESET_MS: Millis = 20_000;
 
 impl World {
@@ -32,7 +32,7 @@ impl World {
         self.queue.push(self.now + boot_ms, Event::Booted { node: node.to_owned(), boot });
     }
 
-    /// As a step does it.
+    /// Switches a machine on or cuts its power, as a step demands.
     pub(super) fn power(&mut self, node: &str, on: bool) {
         if on {
             self.power_on(node, BOOT_MS);
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// All that ran on a machine is gone; its disk remembers.
+    /// Ends everything that ran on a machine; its disk keeps its content.
     pub(super) fn lose_everything(&mut self, node: &str) {
         let ran: Vec<String> = self
             .machines
@@ -78,24 +78,24 @@ impl World {
             machine.watchdog.stops_for_ms = None;
             machine.watchdog.stopped = None;
             machine.bound = Bound::default();
-            // A boot that was under way does not end.
+            // A new boot number invalidates the events of a boot in progress.
             machine.boot += 1;
         }
         self.deferred.retain(|(suspended, _)| suspended != node);
     }
 
-    /// The watchdog resets a machine; it boots again.
+    /// Resets a machine by its watchdog, after which the machine boots again.
     pub(super) fn reset(&mut self, node: &str) {
         self.log(node, "watchdog", "resets the machine");
         let active = self.machines.get(node).is_some_and(|machine| {
             machine.services.values().any(|present| present.definition.exclusive)
                 || !machine.commands.is_empty()
         });
-        // What its agent could not yet commit as stopped is active for everybody else, and keeps the watchdog armed; for what
-        // it is about to start it is armed before that starts, and after the last has ended it takes a commit to release it.
+        // A service counts as active until the agent has committed its stop, and the watchdog stays armed that long.
+        // The watchdog is armed before a start, and released only by a commit after the last end.
         let guards_something =
             active || self.says_active(node) || self.is_to_start(node) || self.has_just_become_idle(node);
-        // What its agent said before the store was restored is gone; until it speaks again nobody knows what is active there.
+        // The restore removed the agent's reports, so its active services are unknown until it reports again.
         let is_forgotten = !self.store.get(&self.keys.restored()).entries.is_empty();
         let asked_for = self.machines.get(node).is_some_and(|machine| machine.journal.trial.is_some());
         if !guards_something && !asked_for && !is_forgotten {
@@ -187,7 +187,7 @@ impl World {
             }
         }
         self.sync(who, generation, 0);
-        // The core may want something before anything happens to it.
+        // The core may have effects before its first event.
         self.nudge(who, generation);
         self.queue.push(self.now + super::RELIST_MS, Event::Relist(who.clone(), generation));
     }
@@ -199,11 +199,11 @@ impl World {
         }
     }
 
-    /// An agent's process is gone; services go on.
+    /// Ends an agent's process; its services continue.
     pub(super) fn end_agent(&mut self, node: &str) {
         self.agents.remove(node);
         if let Some(machine) = self.machines.get_mut(node) {
-            // A migration that was begun goes on without the agent, until the next one ends it.
+            // A migration in progress continues without the agent, until the next agent ends it.
             machine.commands.retain(|_, running| matches!(running.command, Command::Migrate { .. }));
             machine.watchdog.waiting.clear();
         }
@@ -211,12 +211,12 @@ impl World {
         self.agent_has_ended(node);
     }
 
-    /// Does something to an agent's process.
+    /// Applies an operation to an agent's process.
     pub(super) fn agent_process(&mut self, node: &str, verb: ProcessVerb) {
         let who = Who::Agent(node.to_owned());
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
         match verb {
-            // A start that is given while the process is ending is carried out once it has ended.
+            // A start during the end of a process happens after that end.
             ProcessVerb::Start if self.agents.get(node).is_some_and(|process| process.ending) => {
                 self.restart_agent(node);
             }
@@ -265,7 +265,7 @@ impl World {
         }
     }
 
-    /// Does something to a controller's process.
+    /// Applies an operation to a controller's process.
     pub(super) fn controller_process(&mut self, node: &str, verb: ProcessVerb) {
         let who = Who::Controller(node.to_owned());
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
@@ -331,7 +331,7 @@ impl World {
         if let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) {
             machine.suspended = true;
             machine.clock.set_suspended(now, true);
-            // The device's timer stands still like everything else.
+            // The device's timer also stops during the suspend.
             machine.watchdog.fires_at = machine.watchdog.fires_at.map(|at| at + length_ms);
             machine.bound.proven_at += length_ms;
             self.log(node, "machine", "is suspended");
@@ -339,7 +339,7 @@ impl World {
         }
     }
 
-    /// Something else keeps a machine awake from now on, or nothing does; its agent looks every few seconds.
+    /// Changes a machine's sleep protection; its agent checks it every few seconds.
     pub(super) fn set_sleep(&mut self, node: &str, protection: SleepProtection) {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.sleep = Some(protection);

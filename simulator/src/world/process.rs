@@ -1,4 +1,4 @@
-//! A simulated process: a core, its inbox while it is stopped, and where its watch of the store is.
+//! A simulated process: a core, its inbox while it is paused, and the state of its watch.
 
 use super::link::Token;
 use ha_api_types::record::Revision;
@@ -10,20 +10,20 @@ use ha_store::Change;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Tells a process from its predecessor of the same name.
+/// Number that distinguishes a process from its predecessors of the same role and node.
 pub(crate) type Generation = u64;
 
-/// Which process.
+/// Role and node of a process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
-    /// The agent of a node.
+    /// The agent of this node.
     Agent(String),
-    /// The controller on a node.
+    /// The controller on this node.
     Controller(String),
 }
 
 impl Who {
-    /// The machine.
+    /// Returns the node on which the process runs.
     pub(super) fn node(&self) -> &str {
         match self {
             Who::Agent(node) | Who::Controller(node) => node,
@@ -40,11 +40,11 @@ impl fmt::Display for Who {
     }
 }
 
-/// What agent and controller have in common.
+/// The common interface of agent and controller cores.
 pub(crate) trait Core {
-    /// What can happen to it.
+    /// Input of the core.
     type Input;
-    /// When to send the tick.
+    /// Returns the time of the next tick.
     fn deadline(&self) -> Option<(Mono, &'static str)>;
 }
 
@@ -66,36 +66,36 @@ impl Core for Replica {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "a process can hang, end, plan and read at the same time")]
 pub(crate) struct Process<C: Core> {
-    /// The core.
+    /// Core of the process.
     pub core: C,
-    /// Which process of this name it is.
+    /// Generation of the process.
     pub generation: Generation,
-    /// Stopped (SIGSTOP): what happens to it waits in the inbox.
+    /// Whether the process is paused (SIGSTOP): its inputs wait in the inbox.
     pub hung: bool,
-    /// Told to end.
+    /// Whether the process was told to end.
     pub ending: bool,
-    /// The end of the plan that is under way is scheduled.
+    /// Whether the end of the plan in progress is scheduled.
     pub plans: bool,
-    /// What waits.
+    /// Inputs that wait while the process is paused.
     pub inbox: Vec<C::Input>,
-    /// Requests that are not answered yet.
+    /// Unanswered requests.
     pub outstanding: BTreeSet<Token>,
-    /// How far its view of the store is complete; `None`: it reads everything first.
+    /// Revision up to which the process has read etcd; `None`: the first full read is not complete.
     pub cursor: Option<Revision>,
-    /// The prefixes that it watches.
+    /// Prefixes that the process watches.
     pub prefixes: Vec<String>,
-    /// A look at the store is already under way.
+    /// Whether a notification of the watch is already scheduled.
     pub watching: bool,
-    /// Number of readings of everything under way.
+    /// Number of unanswered full reads.
     pub syncs: u32,
-    /// Refreshes whose reading failed, and which no later reading has answered.
+    /// Refreshes whose full read failed, and which no later read has answered.
     pub owed: BTreeSet<RefreshId>,
-    /// When the next wake is scheduled.
+    /// Virtual time of the next scheduled wake.
     pub wake_at: Option<u64>,
 }
 
 impl<C: Core> Process<C> {
-    /// A process that has just started.
+    /// Creates a process that has just started.
     pub(super) fn new(core: C, generation: Generation, prefixes: Vec<String>) -> Process<C> {
         Process {
             core,
@@ -114,8 +114,8 @@ impl<C: Core> Process<C> {
         }
     }
 
-    /// A wake that was scheduled for a virtual time is there: whether the core has something to do by its own clock.
-    /// `None`: the wake is of no account any more.
+    /// Handles a scheduled wake. Returns whether the core's deadline has passed by its own clock; `None` if the wake is
+    /// outdated.
     pub(super) fn woken(&mut self, generation: Generation, at: u64, now: &Now) -> Option<bool> {
         if self.generation != generation || self.wake_at != Some(at) {
             return None;
@@ -124,7 +124,7 @@ impl<C: Core> Process<C> {
         Some(self.core.deadline().is_some_and(|(due, _)| due <= now.raw))
     }
 
-    /// Records that the reading for a refresh failed, and returns the refreshes to read for now.
+    /// Records that the full read for a refresh failed, and returns the refreshes to read for now.
     pub(super) fn failed_sync(&mut self, refresh: RefreshId) -> Vec<RefreshId> {
         self.owed.insert(refresh);
         self.due_syncs()
@@ -136,8 +136,8 @@ impl<C: Core> Process<C> {
         self.due_syncs()
     }
 
-    /// The newest refresh owed to each half of a controller, which answers those before it; none while a reading is under
-    /// way, so that an isolated process does not ask ever more often.
+    /// Returns the newest refresh owed to each half of a controller, which also answers those before it. Returns none while a
+    /// read is unanswered, so that an isolated process has one read at a time for each half.
     fn due_syncs(&mut self) -> Vec<RefreshId> {
         if self.syncs > 0 {
             return Vec::new();
@@ -147,8 +147,8 @@ impl<C: Core> Process<C> {
         [planners.last(), elections.last()].into_iter().flatten().copied().collect()
     }
 
-    /// The store has changed. Returns whether it is to look what: something that it watches has changed, and no look is
-    /// under way yet.
+    /// Handles a change of the store. Returns `true` if a notification must be scheduled: a watched key has changed,
+    /// and no notification is scheduled yet.
     pub(super) fn notice(&mut self, changes: &[Change], revision: Revision) -> bool {
         if self.watching || self.cursor.is_none() {
             return false;
@@ -176,8 +176,8 @@ mod tests {
         }
     }
 
-    /// Each half of a controller counts its own refreshes. When the readings of both failed, only the election's was read
-    /// again: the planner waited for the other one until its next refresh, and planned nothing that depended on it (seed 197).
+    /// Each half of a controller counts its own refreshes. When the reads for both failed, only the election's was
+    /// repeated, and the planner waited indefinitely for its own (seed 197).
     #[test]
     fn a_failed_reading_is_repeated_for_both_halves() {
         const ELECTIONS: RefreshId = 1 << 62;

@@ -1,4 +1,4 @@
-//! What happened in a run, step by step, for comparison with the model of the protocol.
+//! The recording of a run, step by step, for comparison with the model of the protocol.
 
 use super::World;
 use super::machine::Doing;
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 pub enum Step {
     /// etcd applied a transaction of an agent or a controller.
     Committed(Transaction),
-    /// The machine lost its power.
+    /// A machine lost its power.
     PowerLost {
-        /// Its own watchdog did it.
+        /// Whether the machine's own watchdog caused the loss.
         by_watchdog: bool,
     },
     /// An agent's process started.
     AgentStarts,
-    /// An agent's process ended, while its machine went on.
+    /// An agent's process ended while its machine kept running.
     AgentEnds,
     /// A controller's process started.
     ControllerStarts,
@@ -29,58 +29,58 @@ pub enum Step {
     DaemonEnds,
     /// The watchdog device was opened.
     DeviceOpens,
-    /// The watchdog device was closed, so that it counts no more.
+    /// The watchdog device was closed, which ends its countdown.
     DeviceCloses,
     /// The watchdog device was petted.
     Pets,
-    /// The agent told the daemon a deadline.
+    /// The agent sent a deadline to the watchdog daemon.
     Deadline {
-        /// Time from now to the deadline, milliseconds.
+        /// Time from the request to the deadline, in milliseconds.
         left_ms: Millis,
     },
-    /// The agent told the daemon that the node is empty.
+    /// The agent reported to the watchdog daemon that the node is empty.
     Stays,
-    /// A service begins to run: from now on it may touch its data.
+    /// A service began to run: from now on it may touch its data.
     ServiceStarts(String),
-    /// A service is prepared to be received.
+    /// A service was prepared to be received.
     ServiceReceives(String),
-    /// Nothing is left of a service, or of its preparation.
+    /// A service, or the preparation to receive it, ended completely.
     ServiceEnds(String),
-    /// A service arrived from another machine, where it is gone.
+    /// A service arrived from another machine, where it no longer runs.
     ServiceArrives {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// The other machine.
+        /// Source machine.
         from: String,
     },
-    /// The agent asks every controller to hold its node.
+    /// The agent asked every controller to hold its node.
     AsksToHold,
-    /// A controller on this node grants what another node's agent asked.
+    /// A controller on this node granted a request of another node's agent.
     Grants {
-        /// The node that is held.
+        /// Node for which hold was granted.
         node: String,
     },
 }
 
-/// A step, with its time.
+/// A step with its time.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// When, virtual milliseconds.
+    /// Virtual time of the step, in milliseconds.
     pub at: Millis,
-    /// On this machine; for a transaction nobody's.
+    /// Machine of the step; empty for a transaction.
     pub node: String,
-    /// What.
+    /// Recorded step.
     pub step: Step,
 }
 
-/// What is recorded, and what machines looked like after the last step.
+/// Recorded steps, and the state of the machines after the last event.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     steps: Vec<Recorded>,
     seen: BTreeMap<String, Seen>,
 }
 
-/// What is compared of a machine.
+/// State of a machine that is compared after each event.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     boot: u64,
@@ -94,18 +94,18 @@ struct Seen {
 }
 
 impl World {
-    /// Records every step from now on: transactions that were applied, and what machines and devices do.
+    /// Starts to record every step: applied transactions, and the steps of machines and devices.
     pub fn record_steps(&mut self) {
         let seen = self.machines_seen();
         self.recorded = Some(Box::new(Recording { steps: Vec::new(), seen }));
     }
 
-    /// The steps since [`World::record_steps`], in order.
+    /// Returns the steps since [`World::record_steps`], in order.
     pub fn recorded_steps(&self) -> &[Recorded] {
         self.recorded.as_ref().map_or(&[], |recording| &recording.steps)
     }
 
-    /// The keys of the simulated cluster.
+    /// Returns the key layout of the simulated cluster.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -116,19 +116,19 @@ impl World {
         }
     }
 
-    /// What the agent told the watchdog daemon.
+    /// Records a request that the agent sent to the watchdog daemon.
     pub(super) fn note_watchdog_request(&mut self, node: &str, request: &Request) {
         let deadline = match request {
             Request::Deadline(deadline) => deadline,
             Request::Stay => return self.note_step(node, || Step::Stays),
-            // The deadline that an agent arms with is one that it has told, or would, and the model arms without one.
+            // The model arms without a deadline, and the agent sends its deadline in a request of its own.
             Request::Arm(_) | Request::Release | Request::Query => return,
         };
         let left_ms = (deadline.monotonic_raw_ns / 1_000_000).saturating_sub(self.clock_of(node).raw.0);
         self.note_step(node, || Step::Deadline { left_ms });
     }
 
-    /// Compares the machines with what they looked like, after each event.
+    /// Records the differences between the machines now and after the previous event.
     pub(super) fn note_changes(&mut self) {
         if self.recorded.is_none() {
             return;

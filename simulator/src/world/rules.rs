@@ -1,4 +1,4 @@
-//! What users say about where services may run, read without the scheduler: for the invariants and the check of progress.
+//! Placement rules as users wrote them, evaluated without the scheduler, for the invariants and the progress check.
 
 use super::World;
 use ha_api_types::kind::Kind;
@@ -10,10 +10,10 @@ use ha_api_types::reason::Reason;
 use ha_api_types::resource::Resource;
 use serde::de::DeserializeOwned;
 
-/// One of three amounts, and by how much the sum of requests may exceed what a node has.
+/// Name of an amount, its accessor, and the factor by which requests may exceed a node's capacity.
 type Limit = (&'static str, fn(&Amounts) -> Option<Quantity>, i128);
 
-/// As the settings are by default: no more memory and disk than there is, four times the cores.
+/// Default limits: no overcommitment of memory and disk, and four times the cores.
 const LIMITS: [Limit; 3] = [
     ("memory", |amounts| amounts.memory, 1),
     ("disk", |amounts| amounts.disk, 1),
@@ -21,17 +21,17 @@ const LIMITS: [Limit; 3] = [
 ];
 
 impl World {
-    /// A stored object.
+    /// Returns a stored object; `None` if it does not exist or cannot be read.
     pub(crate) fn typed<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Option<T> {
         serde_json::from_value(self.spec_of(kind, name)?).ok()
     }
 
-    /// The stored objects of a kind.
+    /// Returns the stored objects of a kind.
     fn all<T: DeserializeOwned>(&self, kind: Kind) -> Vec<T> {
         self.names_of(kind).iter().filter_map(|name| self.typed(kind, name)).collect()
     }
 
-    /// The rules that are applied: neither disabled nor in conflict with another, as the leader says.
+    /// Returns the active rules: neither disabled nor in conflict with another one, as the leader reported.
     pub(crate) fn rules_in_force(&self) -> Vec<AffinityRule> {
         let conflicts = |rule: &AffinityRule| {
             let status: Option<RuleStatus> = self.status_of(Kind::AffinityRule, &rule.metadata.name);
@@ -43,7 +43,8 @@ impl World {
         rules.into_iter().filter(|rule| !rule.spec.disabled && !conflicts(rule)).collect()
     }
 
-    /// What keeps a service off a node, whatever runs where: strict rules about nodes, and a restricted group.
+    /// Returns the reasons that keep a service off a node regardless of other services: strict node rules, and a
+    /// restricted group.
     pub(crate) fn kept_off(&self, rules: &[AffinityRule], name: &str, node: &str) -> Vec<String> {
         let about = |rule: &AffinityRule| {
             let about = rule.spec.node_affinity.clone()?;
@@ -55,7 +56,7 @@ impl World {
             let title = &rule.metadata.name;
             Some(format!("{name} is on {node}, and rule {title} allows {}", nodes.join(", ")))
         });
-        // A rule about nodes stands for the group.
+        // A rule with `nodeAffinity` replaces the group.
         let group = if rules.iter().any(|rule| about(rule).is_some()) {
             None
         } else {
@@ -68,7 +69,8 @@ impl World {
         by_rule.chain(by_group).collect()
     }
 
-    /// Strict rules about partners that concern a service: their name, what they say, and the other members.
+    /// Returns the strict rules about other services that concern a service, each with its name, its content and the
+    /// other members.
     pub(crate) fn partners<'a>(
         rules: &'a [AffinityRule],
         name: &'a str,
@@ -83,7 +85,7 @@ impl World {
         })
     }
 
-    /// Amounts of which a node has not enough for a service beside others; empty: it has room.
+    /// Returns the amounts that a node lacks for a service in addition to others; empty if the service fits.
     pub(crate) fn lacking(&self, resource: &Resource, node: &str, others: &[String]) -> Vec<&'static str> {
         let spec = self.typed::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
         let declared = spec.capacity.unwrap_or_default();

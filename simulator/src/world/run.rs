@@ -1,4 +1,4 @@
-//! The loop: what happens next, to whom, and what comes of it.
+//! The main loop: takes the next event, delivers it, and handles its effects.
 
 use super::World;
 use super::event::Event;
@@ -10,7 +10,7 @@ use ha_controller::core as controller;
 use ha_node_agent::core as agent;
 
 impl World {
-    /// Lets the next thing happen; false when nothing is left or the time is up.
+    /// Handles the next event; returns `false` if no event remains before `until`.
     pub(super) fn advance(&mut self, until: u64) -> bool {
         match self.queue.next_at() {
             Some(at) if at <= until => {}
@@ -34,7 +34,7 @@ impl World {
         true
     }
 
-    /// The machine that must be awake for this to happen, if it is suspended.
+    /// Returns the machine that must be awake to handle an event, if that machine is suspended.
     fn suspended_machine_of(&self, event: &Event) -> Option<String> {
         let node = match event {
             Event::Wake(who, ..)
@@ -167,7 +167,7 @@ impl World {
 
     fn wake(&mut self, who: &Who, generation: Generation, at: u64) {
         let now = self.clock_of(who.node());
-        // Whoever was woken otherwise in the meantime has another wake on the way.
+        // A process that another event woke meanwhile has a newer wake scheduled.
         let due = match who {
             Who::Agent(node) => {
                 self.agents.get_mut(node).and_then(|process| process.woken(generation, at, &now))
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// What a process on this machine reads on its clocks.
+    /// Returns the clock readings of a process on this machine.
     pub(super) fn clock_of(&self, node: &str) -> Now {
         self.machines.get(node).map_or_else(Now::default, |machine| machine.clock.read(self.now))
     }
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// Something happens to an agent.
+    /// Delivers an input to an agent.
     pub(super) fn tell_agent(&mut self, node: &str, generation: Generation, input: agent::Input) {
         let now = self.clock_of(node);
         let Some(process) = self.agents.get_mut(node).filter(|process| process.generation == generation)
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// Something happens to a controller.
+    /// Delivers an input to a controller.
     pub(super) fn tell_controller(&mut self, node: &str, generation: Generation, input: controller::Input) {
         let now = self.clock_of(node);
         let Some(process) = self.controllers.get_mut(node).filter(|process| process.generation == generation)
@@ -314,7 +314,7 @@ impl World {
         self.schedule_wake(&Who::Controller(node.to_owned()));
     }
 
-    /// A plan that takes its time is under way: its end comes.
+    /// Schedules the end of a plan that takes time.
     fn schedule_plan(&mut self, node: &str, generation: Generation) {
         let plan_ms = self.machines.get(node).map_or(0, |machine| machine.plan_ms);
         if let Some(process) = self.controllers.get_mut(node)
@@ -360,7 +360,7 @@ impl World {
             }
             controller::Effect::Deliver(delivery) => self.begin_delivery(node, generation, delivery),
             controller::Effect::AnswerHold { id, answer } => self.answer_hold(id, answer),
-            // The last two are between the halves of the controller.
+            // `Replica` handles `Tell` and `Order`; counters have no effect in the simulation.
             controller::Effect::Count(_) | controller::Effect::Tell(_) | controller::Effect::Order(_) => {}
             controller::Effect::Ended => {
                 self.log(node, "controller", "ends");

@@ -1,7 +1,7 @@
-//! Drivers that ask a server, which carries out orders later, also when the agent has died since; and what starts at boot.
+//! Slow drivers, whose server executes orders later, even after the agent's death; and services that start at boot.
 //!
-//! Such a driver is a correct one: while an order is outstanding, a probe cannot tell, and a kill ends only once the orders
-//! before it are carried out. But its probes take long, and may say what was so when they began.
+//! Such a driver is correct: while an order is outstanding, a probe returns Unknown, and a kill ends only after the
+//! earlier orders. Its probes take long, however, and may return the state at their beginning.
 
 use super::World;
 use super::driver::pretence;
@@ -14,7 +14,8 @@ use ha_api_types::time::Millis;
 use ha_node_agent::core::Command;
 
 impl World {
-    /// Gives an order to the server of a slow driver. Returns whether it did, and how long the command takes then.
+    /// Gives an order to the server of a slow driver. Returns whether it did, and the time that the command then takes,
+    /// in milliseconds.
     pub(super) fn order(
         &mut self,
         node: &str,
@@ -44,13 +45,13 @@ impl World {
         let order = Order { service: service.clone(), command: command.clone(), due };
         machine.orders.insert(self.tokens, order);
         let event = Event::OrderDue { node: node.to_owned(), boot: machine.boot, order: self.tokens };
-        // A stop takes its time, then its end is seen.
+        // A stop takes its time before its end is visible.
         let done = if matches!(command, Command::Start) { due } else { due + takes_ms };
         self.queue.push(done, event);
         (true, due - now + takes_ms)
     }
 
-    /// What a probe of a slow driver says, if that is known as it begins.
+    /// Returns the result of a slow driver's probe if it is fixed at the probe's beginning.
     pub(super) fn seen_early(&mut self, node: &str, name: &str, command: &Command) -> Option<Observed> {
         if !matches!(command, Command::Probe) {
             return None;
@@ -64,7 +65,7 @@ impl World {
         early.then(|| self.observed(node, name))
     }
 
-    /// The server carries out an order.
+    /// Executes an order of a slow driver.
     pub(super) fn order_due(&mut self, node: &str, boot: u64, order: u64) {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
         else {
@@ -89,7 +90,7 @@ impl World {
         self.check_never_two();
     }
 
-    /// Whether a service starts when a machine boots.
+    /// Sets whether a service starts when a machine boots.
     pub(super) fn autostart(&mut self, node: &str, name: &str, on: bool) -> Result<(), String> {
         let resource: Option<Resource> = self.typed(Kind::Resource, name);
         let Some(machine) = self.machines.get_mut(node) else { return Ok(()) };
@@ -102,7 +103,7 @@ impl World {
         Ok(())
     }
 
-    /// A machine boots: what is set up to start then starts.
+    /// Starts the services that are set to start when a machine boots.
     pub(super) fn start_at_boot(&mut self, node: &str) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let mut started = Vec::new();
@@ -119,7 +120,7 @@ impl World {
         }
     }
 
-    /// The epoch of a machine's boot is open: what the boot started has been stopped before.
+    /// Handles the opening of the epoch of a machine's boot: the agent has stopped every service that the boot started.
     pub(super) fn boot_is_admitted(&mut self, node: &str, boot_id: &str) {
         if let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot_id(node) == boot_id)
         {

@@ -1,4 +1,4 @@
-//! The script: when a step is due, and what must hold.
+//! The script of a scenario: the due times of its steps, its conditions, and the check whether anything is pending.
 
 use super::World;
 use super::event::Event;
@@ -12,7 +12,7 @@ use ha_api_types::record::{Fence, FenceState};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 
 impl World {
-    /// Does what is due and looks when the next step is.
+    /// Executes the steps that are due, and schedules the next one.
     pub(super) fn steps(&mut self) {
         while let Some(step) = self.scenario.steps.get(self.step).cloned() {
             let due = match &step.moment {
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// A step that waits for a condition goes on in the moment that it becomes true.
+    /// Executes a step that waits for a condition, as soon as the condition holds.
     pub(super) fn look_at_condition(&mut self) {
         let reached = match self.scenario.steps.get(self.step).map(|step| &step.moment) {
             Some(Moment::When { condition, .. }) => self.holds(condition),
@@ -90,7 +90,7 @@ impl World {
         self.refused.push((text.to_owned(), None));
     }
 
-    /// Whether something is true now.
+    /// Returns `true` if the condition holds now.
     pub fn holds(&self, condition: &Condition) -> bool {
         let at = |name: &str| self.states.get(name).and_then(|(_, node)| node.as_deref());
         match condition {
@@ -111,7 +111,7 @@ impl World {
             }
             Condition::ClusterIs(word) => {
                 let status = self.status_of::<ClusterStatus>(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
-                // A cluster that nobody has led yet is armed.
+                // A cluster that never had a leader is armed.
                 let arming = if status.arming.is_empty() { "Armed" } else { status.arming.as_str() };
                 arming == *word
             }
@@ -125,8 +125,8 @@ impl World {
         }
     }
 
-    /// Whether a worker, a move, a fence or a back-off is under way, or something that must lead to one. What only waits
-    /// (for a node, a proof, an operator) is not.
+    /// Returns `true` if a worker, a move, fencing, a back-off or a predecessor of one of them is in progress. A wait
+    /// for a node, a proof or an operator does not count.
     pub(super) fn is_pending(&self) -> bool {
         self.step < self.scenario.steps.len()
             || self.names_of(Kind::Resource).iter().any(|name| !self.settled.contains(name))
@@ -142,7 +142,7 @@ impl World {
             || self.deposed.is_some()
     }
 
-    /// Whether a node's epoch is closed and its proof is still to come by itself.
+    /// Returns `true` if a node's epoch is closed and its proof will come automatically.
     fn is_fencing(&self) -> bool {
         self.machines.keys().any(|node| {
             let fence: Option<Fence> = self.record(&self.keys.fence(node));
@@ -154,7 +154,7 @@ impl World {
     }
 }
 
-/// Whether something is under way with a service, as its status says, or must come of it.
+/// Returns `true` if a service's status shows an action in progress or to come.
 pub(super) fn is_busy(status: &ResourceStatus) -> bool {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
     let for_others = [Reason::NoFeasibleNode, Reason::NotProbed, Reason::NoProofPossible, Reason::Frozen];
@@ -172,7 +172,7 @@ pub(super) fn is_busy(status: &ResourceStatus) -> bool {
         | ServiceState::Relocate
         | ServiceState::Fence
         | ServiceState::Deleting => !only_waits,
-        // Failed moves are tried again after a back-off.
+        // Failed moves are retried after a back-off.
         ServiceState::Started => status.move_failures > 0,
         ServiceState::Stopped
         | ServiceState::Recovery

@@ -1,9 +1,9 @@
-//! Where the store is and whether it answers: members on nodes, changes of its leader, and a leader that was left behind.
+//! The place and availability of etcd: members on nodes, elections, and a deposed etcd leader.
 //!
-//! An etcd leader that was paused and cut off goes on answering keep-alives, for they do not pass through consensus, while
-//! no write of its clients succeeds (FENCING, section 3). So for the time that a step gives, the clients that had chosen
-//! that member get no answer but to keep-alives, whose leases run out meanwhile; each turns to another member once an
-//! attempt has timed out, but for the stream of its keep-alives.
+//! An etcd leader that was paused and then isolated continues to answer keep-alives, because they do not pass through
+//! consensus. No write of its clients succeeds (FENCING, section 3). The simulation imitates that for the time that a
+//! step gives: clients of that member get answers to keep-alives only, and their leases expire. After a timed-out
+//! attempt, a client sends its requests to another member, but keeps its keep-alive stream.
 
 use super::World;
 use super::event::Event;
@@ -14,26 +14,26 @@ use ha_api_types::time::{Millis, Mono};
 use ha_store::memory_state::MemoryState;
 use std::collections::BTreeSet;
 
-/// How long etcd takes to elect a leader, milliseconds.
+/// Time that etcd takes to elect a leader, in milliseconds.
 const ELECTION_MS: Millis = 1_200;
-/// How long a paused leader stands still at most, before it goes on cut off from its peers, milliseconds.
+/// Longest pause of an etcd leader before it continues in isolation, in milliseconds.
 const MOST_PAUSE_MS: Millis = 2_000;
 
-/// A leader of the store that was paused and cut off.
+/// An etcd leader that was paused and isolated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Deposed {
-    /// Until then it stands still: nobody gets an answer from it.
+    /// Time until which the member is paused and answers nothing.
     pub(super) paused_until: Millis,
-    /// Until then it is cut off.
+    /// Time until which the member is isolated.
     pub(super) until: Millis,
-    /// Who sends its requests to it.
+    /// Processes whose requests go to the member.
     requests: BTreeSet<Who>,
-    /// Whose keep-alives go to it.
+    /// Processes whose keep-alives go to the member.
     keep_alives: BTreeSet<Who>,
 }
 
 impl World {
-    /// Whether the store commits: a quorum of its members is there, and they have a leader.
+    /// Returns `true` if etcd commits: a quorum of its members is connected and has a leader.
     pub(super) fn store_works(&self) -> bool {
         self.store_down_until <= self.now && self.has_quorum() && self.restored.is_none()
     }
@@ -42,13 +42,13 @@ impl World {
         self.machines.get(node).is_some_and(|machine| machine.works() && machine.network)
     }
 
-    /// Whether a member works, and reaches the leader.
+    /// Returns `true` if a member works and reaches etcd's leader.
     pub(super) fn member_serves(&self, node: &str) -> bool {
         let leader = self.store_leader.as_deref();
         self.member_works(node) && leader.is_some_and(|leader| leader == node || self.both_ways(leader, node))
     }
 
-    /// Whether a member works and reaches a quorum, with itself.
+    /// Returns `true` if a member works and reaches a quorum, including itself.
     fn may_lead(&self, node: &str) -> bool {
         let members = &self.scenario.store;
         let reached = |other: &&String| {
@@ -62,7 +62,7 @@ impl World {
         members.is_empty() || members.iter().any(|node| self.may_lead(node))
     }
 
-    /// A member has gone or come: the leader's loss, and the return of a quorum, cost an election.
+    /// Handles the loss or return of a member: a lost leader, or a returned quorum, requires an election.
     pub(super) fn look_at_store(&mut self) {
         if self.scenario.store.is_empty() {
             return;
@@ -79,25 +79,26 @@ impl World {
         }
         let elected = self.scenario.store.iter().find(|node| self.may_lead(node)).cloned();
         self.store_leader.clone_from(&elected);
-        // At the beginning it has been there for long.
+        // At the beginning, etcd has had its leader for a long time.
         if self.now > 0 {
             self.log("store", "", &format!("elects {}", elected.unwrap_or_default()));
             self.election();
         }
     }
 
-    /// Nothing is committed until a leader is elected.
+    /// Suspends commits until a leader is elected.
     pub(super) fn election(&mut self) {
         self.store_away(ELECTION_MS);
     }
 
-    /// Nothing is committed for so long.
+    /// Suspends commits for this time.
     pub(super) fn store_away(&mut self, length_ms: Millis) {
         self.store_down_until = self.store_down_until.max(self.now + length_ms);
         self.queue.push(self.store_down_until, Event::StoreBack);
     }
 
-    /// The store is replaced by its last backup, or by an empty one, as `hactl restore` prepares it, when it is back.
+    /// Replaces etcd's data by its last backup, or by empty data, as `hactl restore` prepares it. The new data counts
+    /// when etcd is back.
     pub(super) fn restore_store(&mut self, empty: bool) -> Result<(), String> {
         let nothing = MemoryState::default();
         let backup = if empty { Some(&nothing) } else { self.backup.as_ref() };
@@ -112,7 +113,7 @@ impl World {
         Ok(())
     }
 
-    /// The store's leader is paused and cut off from its peers for so long; they elect another.
+    /// Pauses and isolates etcd's leader for this time; the other members elect another one.
     pub(super) fn pause_store_leader(&mut self, length_ms: Millis) {
         let processes: Vec<Who> = self
             .agents
@@ -120,7 +121,7 @@ impl World {
             .map(|node| Who::Agent(node.clone()))
             .chain(self.controllers.keys().map(|node| Who::Controller(node.clone())))
             .collect();
-        // Every client has chosen a member; two in three have chosen this one, for the leader answers soonest.
+        // Every client uses one member. Two in three use this one, because the leader answers fastest.
         let chosen: BTreeSet<Who> = processes.into_iter().filter(|_| self.random.chance(0.67)).collect();
         let names: Vec<String> = chosen.iter().map(Who::to_string).collect();
         self.log("store", "", &format!("its leader stands still, with {}", names.join(", ")));
@@ -134,28 +135,28 @@ impl World {
         self.election();
     }
 
-    /// Whether a process's requests go to a leader that was left behind.
+    /// Returns `true` if a process's requests go to a deposed leader.
     pub(super) fn asks_deposed(&self, who: &Who) -> bool {
         self.deposed
             .as_ref()
             .is_some_and(|deposed| self.now < deposed.until && deposed.requests.contains(who))
     }
 
-    /// A leader that was left behind answers a keep-alive, or will: when.
+    /// Returns the time at which a deposed leader answers a keep-alive of the process; `None`: it does not answer.
     pub(super) fn deposed_keeps(&self, who: &Who) -> Option<Millis> {
         let deposed = self.deposed.as_ref()?;
         let keeps = self.now < deposed.until && deposed.keep_alives.contains(who);
         keeps.then(|| deposed.paused_until.max(self.now))
     }
 
-    /// An attempt has timed out: the process turns to another member.
+    /// Handles a timed-out attempt: the process sends its requests to another member.
     pub(super) fn turn_to_another_member(&mut self, who: &Who) {
         if let Some(deposed) = &mut self.deposed {
             deposed.requests.remove(who);
         }
     }
 
-    /// The store answers again, or its old leader has rejoined.
+    /// Ends an outage of etcd, or the isolation of its former leader.
     pub(super) fn store_back(&mut self) {
         if self.deposed.as_ref().is_some_and(|deposed| deposed.until <= self.now) {
             self.deposed = None;
@@ -167,8 +168,8 @@ impl World {
         {
             self.store = restored;
             self.store.make_space();
-            // What the checks know of the lost store: epochs may come again, also one that was closed since, and nobody answers
-            // for operations that are gone.
+            // The checks forget the lost data: epochs may repeat, also closed ones, and deleted operations no longer
+            // need an outcome.
             self.epochs.clear();
             self.machines.values_mut().for_each(|machine| machine.bound.released = false);
             let (store, keys) = (&self.store, &self.keys);

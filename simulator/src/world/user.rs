@@ -1,4 +1,4 @@
-//! The user of a simulated cluster: applies objects and gives commands as the API would store them.
+//! The user of a simulated cluster, who applies objects and sends commands; they are stored as the API would store them.
 
 use super::World;
 use ha_api_types::keys::Key;
@@ -17,7 +17,7 @@ use ha_store::{Guard, Outcome, Transaction};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// Sets a field by its path, as `requests.memory`.
+/// Sets a field by its path, such as `requests.memory`.
 fn set_path(spec: &mut Value, path: &str, value: &Value) {
     match path.split_once('.') {
         None => spec[path] = value.clone(),
@@ -31,11 +31,11 @@ fn set_path(spec: &mut Value, path: &str, value: &Value) {
 }
 
 impl World {
-    /// Stores an object as an apply does: new ones get a uid, changed specs a generation.
+    /// Stores an object like an apply: a new object gets a uid, a changed spec a new generation.
     pub(super) fn apply(&mut self, object: &Value) -> Result<(), String> {
         let kind = object.get("kind").and_then(Value::as_str).and_then(Kind::parse).ok_or("no known kind")?;
         let name = object.pointer("/metadata/name").and_then(Value::as_str).ok_or("no metadata.name")?;
-        // As the API does: what is wrong is refused, and nothing of it is stored.
+        // The API refuses an invalid object and stores nothing of it.
         if let Some(problem) = validation::problems(kind, object).first() {
             return Err(problem.to_string());
         }
@@ -93,13 +93,15 @@ impl World {
         refused(&before, &after, status.as_ref(), &traces).map_or(Ok(()), |found| Err(found.message))
     }
 
-    /// Writes as the API does. Errors: it was not applied, or not said to be.
+    /// Writes a value as the API does.
+    ///
+    /// Errors: the write was not applied, or not confirmed.
     fn put(&mut self, key: &str, revision: Option<i64>, value: &Value) -> Result<(), String> {
         let guard = revision.map_or(Guard::Absent, Guard::Unchanged);
         let before = self.store.revision();
         let transaction = Transaction::new().put(key, guard, value.to_string().into_bytes());
         let outcome = self.store.commit(&transaction);
-        // Without space etcd may have applied what it answers with an error.
+        // Without space, etcd may have applied a write that it answers with an error.
         if self.store.revision() != before {
             self.acknowledge(key, value);
         }
@@ -129,7 +131,7 @@ impl World {
         self.apply(&stored)
     }
 
-    /// Asks for a resource's deletion.
+    /// Requests the deletion of a resource.
     pub(super) fn delete(&mut self, name: &str) -> Result<(), String> {
         let key = self.keys.spec(Kind::Resource, name);
         let entry =
@@ -140,7 +142,7 @@ impl World {
         self.put(&key, Some(entry.mod_revision), &stored)
     }
 
-    /// Deletes a node's object, if the API would; its status stays, and is shown as Gone.
+    /// Deletes a Node object if the API would allow it. Its status stays, and shows Gone.
     pub(super) fn delete_node(&mut self, node: &str) -> Result<(), String> {
         let key = self.keys.spec(Kind::Node, node);
         let entry = self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("no node {node}"))?;
@@ -156,7 +158,7 @@ impl World {
         if let Some(refused) = node_deletion_refused(node, state.map(|fence| fence.state), &named) {
             return Err(refused);
         }
-        // This deletion was asked for.
+        // The user requested this deletion.
         self.acknowledged.remove(&key);
         let before = self.store.revision();
         let guard = fence.map_or(Guard::Absent, |one| Guard::Unchanged(one.mod_revision));
@@ -167,7 +169,7 @@ impl World {
         Ok(())
     }
 
-    /// Deletes the keys of a controller, unless they were refreshed just now.
+    /// Deletes the keys of a controller, unless they were refreshed recently.
     pub(super) fn delete_controller(&mut self, id: &str) -> Result<(), String> {
         let one = |store: &MemoryState, key: String| store.get(&key).entries.into_iter().next();
         let candidate =
@@ -184,7 +186,7 @@ impl World {
         Ok(())
     }
 
-    /// Records an operation; `text` is what the step said, for the list of refusals.
+    /// Creates an operation. `text` is the step's text, for the list of refusals.
     pub(super) fn operate(&mut self, text: &str, spec: OperationSpec) {
         self.uids += 1;
         let name = format!("op-{}", self.uids);
@@ -206,7 +208,7 @@ impl World {
         self.operations.insert(name, text.to_owned());
     }
 
-    /// An operation about a resource.
+    /// Creates an operation on a resource.
     pub(super) fn operate_on(
         &mut self,
         text: &str,
@@ -223,7 +225,7 @@ impl World {
         self.operate(text, spec);
     }
 
-    /// Commands that were refused, as the steps said them and in their order.
+    /// Returns the commands that were refused, with the texts of their steps, in order.
     pub(crate) fn refusals(&self) -> Vec<String> {
         let is_refused = |name: &String| {
             self.operation_status(name).is_some_and(|status| status.phase == OperationPhase::Refused)
@@ -235,7 +237,7 @@ impl World {
             .collect()
     }
 
-    /// Whether an operation is still under way.
+    /// Returns `true` if an operation has not ended.
     pub(super) fn operations_pending(&self) -> bool {
         self.operations
             .keys()
@@ -246,13 +248,13 @@ impl World {
         self.status_of(Kind::Operation, name)
     }
 
-    /// Operations that have not ended, by what the step said.
+    /// Returns the operations that have not ended, as texts of their steps.
     pub(crate) fn operations_under_way(&self) -> Vec<String> {
         let open = |name: &&String| self.operation_status(name).is_none_or(|status| !status.phase.is_final());
         self.operations.keys().filter(open).filter_map(|name| self.operations.get(name).cloned()).collect()
     }
 
-    /// Names of the stored objects of a kind.
+    /// Returns the names of the stored objects of a kind.
     pub(crate) fn names_of(&self, kind: Kind) -> Vec<String> {
         let reading = self.store.list(&self.keys.specs_of(kind));
         let name = |key: &str| match self.keys.parse(key) {
@@ -280,22 +282,22 @@ impl World {
         reading.entries.iter().filter_map(|entry| name(&entry.key)).collect()
     }
 
-    /// A stored status.
+    /// Returns a stored status.
     pub(crate) fn status_of<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Option<T> {
         self.record(&self.keys.status(kind, name))
     }
 
-    /// Whether there is an object.
+    /// Returns `true` if the object exists.
     pub(crate) fn is_stored(&self, kind: Kind, name: &str) -> bool {
         !self.store.get(&self.keys.spec(kind, name)).entries.is_empty()
     }
 
-    /// A stored object.
+    /// Returns a stored object.
     pub(crate) fn spec_of(&self, kind: Kind, name: &str) -> Option<Value> {
         self.record(&self.keys.spec(kind, name))
     }
 
-    /// What the store holds under a key, if it is there and legible.
+    /// Returns the value under a key of the store; `None` if it does not exist or cannot be read.
     pub(crate) fn record<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let reading = self.store.get(key);
         self.seen(&reading.entries.first()?.value)

@@ -1,8 +1,8 @@
-//! Another version of the programs, which reads everything that this one writes, and writes what this one cannot read.
+//! The next version of the programs, which reads all values of this version and writes values that this version cannot read.
 //!
-//! A process of the next version is this version's core behind a lens: what it writes gets a field that this version does not
-//! know, and, once every reader says that it reads the next version, words that this version does not know. With `words` a
-//! process writes them at once, as a version without that rule would.
+//! A process of the next version is this version's core with translated values. Its records get a field that this
+//! version does not know. Once every reader supports the next version, the process also writes new words. With `words`,
+//! it writes them immediately, like a version that breaks this rule.
 
 use super::World;
 use super::process::Who;
@@ -15,22 +15,22 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What the next version adds to every record.
+/// Field that the next version adds to every record.
 const FIELD: &str = "sinceNext";
-/// What the words of the next version end in.
+/// Suffix of the new words of the next version.
 const WORD: &str = "Next";
-/// The fields whose words the next version has more of.
+/// Fields for which the next version has new words.
 const FIELDS: [&str; 4] = ["state", "phase", "mode", "action"];
 
-/// Which version a process is of.
+/// Version of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// This one.
+    /// This version.
     #[default]
     This,
-    /// The next one.
+    /// The next version.
     Next {
-        /// It writes its own words at once.
+        /// Whether the process writes new words before every reader supports them.
         words: bool,
     },
 }
@@ -48,7 +48,7 @@ impl World {
         })
     }
 
-    /// Gives the process of a machine another version. What the last process has on its way is still told to it as before.
+    /// Changes the version of a machine's process. Answers already on their way keep the values for the previous version.
     pub(super) fn set_version(&mut self, who: &Who, version: Version) {
         self.has_next |= version != Version::This;
         self.log(who.node(), "machine", &format!("has another version of its {who}"));
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// What a process writes, as it is stored.
+    /// Returns a process's transaction as it is stored.
     pub(super) fn as_written(&self, who: &Who, transaction: Transaction) -> Transaction {
         let Version::Next { words } = self.version_of(who) else { return transaction };
         let status: ClusterStatus = self.status_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
@@ -75,7 +75,7 @@ impl World {
                 None => written.guard(key.clone(), *guard),
             };
         }
-        // The key of a heartbeat is guarded by its creation, which is a guard too: nothing is left over.
+        // The heartbeat's key is guarded by its creation, so every write has a guard.
         let unguarded =
             transaction.writes().iter().filter(|(key, _)| !transaction.guards().contains_key(*key));
         debug_assert_eq!(unguarded.count(), 0, "every write guards its key");
@@ -85,7 +85,7 @@ impl World {
     fn encoded(&self, key: &str, value: &[u8], words: bool) -> Vec<u8> {
         let Ok(Value::Object(mut record)) = serde_json::from_slice(value) else { return value.to_vec() };
         let parsed = self.keys.parse(key);
-        // What users write is theirs.
+        // The specs belong to users, so a program does not add to them.
         if matches!(parsed, Some(Key::Spec(..))) {
             return value.to_vec();
         }
@@ -103,7 +103,7 @@ impl World {
         Value::Object(record).to_string().into_bytes()
     }
 
-    /// What a process reads.
+    /// Returns entries as a process reads them.
     pub(super) fn as_read(&self, who: &Who, entries: Vec<Entry>) -> Vec<Entry> {
         match self.version_of(who) {
             Version::This => entries,
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// What a stored value says, whichever version has written it.
+    /// Parses a stored value written by either version.
     pub(super) fn seen<T: DeserializeOwned>(&self, value: &Arc<[u8]>) -> Option<T> {
         if self.has_next {
             return serde_json::from_slice(&decoded(value)).ok();
@@ -121,7 +121,7 @@ impl World {
         serde_json::from_slice(value).ok()
     }
 
-    /// What a process is told of changes.
+    /// Returns changes as a process receives them.
     pub(super) fn as_told(&self, who: &Who, changes: Vec<Change>) -> Vec<Change> {
         match self.version_of(who) {
             Version::This => changes,
@@ -130,7 +130,7 @@ impl World {
     }
 }
 
-/// Changes as the next version reads them: it reads everything.
+/// Returns changes as the next version reads them, with values of both versions.
 pub(super) fn all_told(changes: Vec<Change>) -> Vec<Change> {
     let read = |change: Change| match change {
         Change::Put(entry) => Change::Put(Entry { value: decoded(&entry.value), ..entry }),
@@ -139,7 +139,7 @@ pub(super) fn all_told(changes: Vec<Change>) -> Vec<Change> {
     changes.into_iter().map(read).collect()
 }
 
-/// A value as the next version reads it.
+/// Returns a value as the next version reads it.
 pub(super) fn decoded(value: &Arc<[u8]>) -> Arc<[u8]> {
     let is_of_next = value.windows(FIELD.len()).any(|part| part == FIELD.as_bytes());
     if !is_of_next {

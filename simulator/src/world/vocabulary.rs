@@ -1,4 +1,4 @@
-//! What users could read in the course of a run: events, statuses, refusals, and what `hactl why` answers.
+//! The words that users could read during a run: events, statuses, refusals, and the answers of `hactl why`.
 
 use super::World;
 use crate::vocabulary::{Vocabulary, why};
@@ -14,14 +14,14 @@ use ha_controller::core::world::World as Stored;
 use ha_store::Change;
 
 impl World {
-    /// Collects from now on every word that somebody could read.
+    /// Starts to collect every word that a user could read.
     pub fn collect_vocabulary(&mut self) {
         let reading = self.store.list(self.keys.root());
         let vocabulary = Vocabulary::of(self.keys.clone(), reading.entries, reading.revision);
         self.vocabulary = Some(Box::new(vocabulary));
     }
 
-    /// The words that could be read since `collect_vocabulary`.
+    /// Returns the words since `collect_vocabulary`; `None` if they are not collected.
     pub fn vocabulary(&self) -> Option<&Vocabulary> {
         self.vocabulary.as_deref()
     }
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// A command was refused at once, as the API does it.
+    /// Records that a command was refused immediately, as the API does it.
     pub(super) fn note_refusal(&mut self, text: &str, reason: Reason) {
         self.refused_for.insert(text.to_owned(), reason);
         if let Some(vocabulary) = &mut self.vocabulary {
@@ -47,14 +47,14 @@ impl World {
         }
     }
 
-    /// Somebody looks at everything.
+    /// Collects the words in the explanations of all services.
     pub(super) fn ask_why(&mut self) {
         if let Some(vocabulary) = &mut self.vocabulary {
             vocabulary.ask();
         }
     }
 
-    /// Whether a condition in an object's status bears a reason.
+    /// Returns `true` if a condition in an object's status has this reason.
     pub(super) fn says(&self, kind: Kind, name: &str, reason: Reason) -> bool {
         let conditions = match kind {
             Kind::Node => self.status_of::<NodeStatus>(kind, name).map(|status| status.conditions),
@@ -65,7 +65,7 @@ impl World {
         conditions.into_iter().flatten().any(|condition| condition.reason == reason)
     }
 
-    /// Whether the last command with this text was answered with a reason.
+    /// Returns `true` if the last command with this text was answered with this reason.
     pub(super) fn answered_with(&self, text: &str, reason: Reason) -> bool {
         let at_once = self.refused_for.get(text) == Some(&reason);
         let recorded = self.refused.iter().rev().find(|(known, _)| known == text);
@@ -73,7 +73,7 @@ impl World {
         at_once || status.is_some_and(|status| status.reason == reason)
     }
 
-    /// Whether `hactl why` names a reason in its verdict on a node.
+    /// Returns `true` if the verdict of `hactl why` on a node has this reason.
     pub(super) fn why_says(&self, resource: &str, reason: Reason, node: &str) -> bool {
         let reading = self.store.list(self.keys.root());
         let mut stored = Stored::new(self.keys.clone());

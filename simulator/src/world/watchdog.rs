@@ -1,4 +1,4 @@
-//! The watchdog daemon's real core over a simulated device, as late and inexact as devices may be.
+//! The watchdog daemon's real core over a simulated device, which is as late and inexact as real devices may be.
 
 use super::World;
 use super::event::Event;
@@ -13,11 +13,11 @@ use ha_node_agent::watchdog::protocol::{
     DeviceFacts, DeviceKind, Name, Notice, Outcome, Privileges, Refusal, Reply, Request,
 };
 
-/// The shortest timeout of a coarse device.
+/// Shortest timeout of a coarse device, in seconds.
 const COARSE_SECONDS: u32 = 60;
-/// `ENODEV`, as a device answers whose driver was unbound.
+/// `ENODEV`, the error of a device whose driver was unbound.
 const NO_DEVICE: u32 = 19;
-/// How long it takes an agent to find a daemon that was started, at most.
+/// Longest time until an agent connects to a daemon that was started, in milliseconds.
 const CONNECTS_WITHIN_MS: u64 = 500;
 
 impl World {
@@ -55,7 +55,7 @@ impl World {
         self.tell_daemon(node, Some(generation), DaemonInput::Message { number, request });
     }
 
-    /// Something happens to the daemon; while it stands still it waits.
+    /// Delivers an input to the daemon; a paused daemon's inputs wait.
     pub(super) fn tell_daemon(&mut self, node: &str, generation: Option<Generation>, input: DaemonInput) {
         let now = self.clock_of(node);
         let Some(machine) = self.machines.get_mut(node).filter(|machine| !machine.watchdog.dead) else {
@@ -69,7 +69,7 @@ impl World {
         self.watchdog_effects_for(node, generation);
     }
 
-    /// The daemon dies. The service manager keeps its record and the open device, which counts on.
+    /// Kills the daemon. The service manager keeps its record and the open device, whose countdown continues.
     pub(super) fn kill_watchdog_daemon(&mut self, node: &str) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.dead = true;
@@ -83,11 +83,11 @@ impl World {
         }
     }
 
-    /// The service manager starts the daemon again, with the device and the record that it has kept.
+    /// Lets the service manager start the daemon again, with the device and the record that it has kept.
     pub(super) fn start_watchdog_daemon(&mut self, node: &str) {
         let now = self.clock_of(node);
         let Some(machine) = self.machines.get(node).filter(|machine| machine.watchdog.dead) else { return };
-        // What the daemon finds out again about a device that it has inherited: a kernel's counts as fixed.
+        // Properties of the inherited device as the daemon reads them again: a kernel device counts as fixed.
         let facts = self.device_facts(node).map(|facts| DeviceFacts {
             timeout_seconds: machine.watchdog.timeout_seconds,
             sliding: false,
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// The device takes pets, or does not.
+    /// Sets whether the device accepts pets.
     pub(super) fn set_pets(&mut self, node: &str, pets: Pets) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.pets = pets;
@@ -125,7 +125,7 @@ impl World {
         self.log(node, "watchdog", text);
     }
 
-    /// What the device says of itself, or why it cannot be opened.
+    /// Returns the device's properties, or the reason why it cannot be opened.
     fn device_facts(&self, node: &str) -> Result<DeviceFacts, Refusal> {
         let missing = Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog0") };
         let Some(machine) = self.machines.get(node) else { return Err(missing) };
@@ -151,7 +151,7 @@ impl World {
         })
     }
 
-    /// Opens the device, which starts it.
+    /// Opens the device, which starts its countdown.
     fn open_device(&mut self, node: &str, timeout_seconds: u32) -> Result<DeviceFacts, Refusal> {
         let facts = self.device_facts(node)?;
         let Some(machine) = self.machines.get_mut(node) else { return Ok(facts) };
@@ -174,7 +174,7 @@ impl World {
         Ok(DeviceFacts { timeout_seconds, ..facts })
     }
 
-    /// Pets the device, and sets its timeout where one is named: the timeout read back, or the error number.
+    /// Pets the device and sets its timeout. Returns the timeout read back, or the error number.
     fn pet_device(&mut self, node: &str, timeout_seconds: u32) -> Result<u32, u32> {
         let Some(machine) = self.machines.get_mut(node) else { return Err(NO_DEVICE) };
         match machine.watchdog.pets {
@@ -187,7 +187,7 @@ impl World {
         Ok(timeout_seconds)
     }
 
-    /// A daemon that stood still makes the pet that it had decided on, and takes in what has happened meanwhile.
+    /// Resumes a paused daemon: it makes the pet that it had decided on, and handles the inputs that waited.
     pub(super) fn watchdog_goes_on(&mut self, node: &str, boot: u64) {
         let now = self.clock_of(node);
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
@@ -261,7 +261,7 @@ impl World {
                 }
                 Effect::Close => {
                     if let Some(machine) = self.machines.get_mut(node) {
-                        // A device that is gone cannot be told to stop.
+                        // A device that is gone cannot be closed in order.
                         let closed = match machine.watchdog.pets {
                             Pets::Work | Pets::FailCounting => Ok(()),
                             Pets::Fail | Pets::Reopen => Err(NO_DEVICE),
@@ -312,7 +312,7 @@ impl World {
         self.queue.push(at, Event::WatchdogWake { node: node.to_owned(), boot, at });
     }
 
-    /// A pet: the device fires after its timeout, up to 2 % and δw later.
+    /// Starts the device's countdown; the device fires at its timeout or later, by up to 2 % plus δw.
     fn start_device(&mut self, node: &str, seconds: u32) {
         let timeout_ms = u64::from(seconds) * 1000;
         let late_ms = self.random.between_ms(0, timeout_ms / 50 + self.watchdog_lateness_ms);
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// Looks at the device at a time: there is one look on the way, however often the device is petted until then.
+    /// Schedules a check of the device. At most one check is scheduled, regardless of the number of pets.
     pub(super) fn look_at_device(&mut self, node: &str, at: u64) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.looked_at_next = Some(at);

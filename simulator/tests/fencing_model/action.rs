@@ -1,4 +1,4 @@
-//! Everything that can happen, one step of one party at a time.
+//! The steps of the model: one step of one party at a time.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::hold::Event;
 use crate::store::NodeId;
 use crate::write::Write;
 
-/// One step.
+/// A step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// One tick passes, on every clock.
@@ -17,75 +17,75 @@ pub(crate) enum Action {
     Watchdog(NodeId, WatchdogStep),
     /// A step of the leader.
     Leader(LeaderStep),
-    /// A late write reaches the store, and is applied or refused.
+    /// A late write reaches etcd, and is applied or refused.
     Arrive(usize),
-    /// The driver finishes the migration away from this node: the source's copy is gone, the target's runs.
+    /// The driver finishes the migration away from this node: the source's copy is gone, and the target's copy runs.
     CutOver(NodeId),
-    /// Something happens to a candidate: of Hold.
+    /// An event of a candidate, for Hold.
     Candidate(usize, Event),
-    /// Something breaks, or comes back.
+    /// A fault, or the end of one.
     Fault(Fault),
 }
 
 /// A step of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentStep {
-    /// Asks the daemon to open the device; it is petted without a deadline until a heartbeat says armed.
+    /// The agent asks the daemon to open the device. The daemon pets without a deadline until a heartbeat says armed.
     Arm,
-    /// Learns that its heartbeat was applied: D = s + Th, and the daemon acknowledges it. An answer that is lost is one that
-    /// is never learnt.
+    /// The agent learns that its heartbeat was applied: D = s + Th, and the daemon acknowledges it. The agent never
+    /// takes this step for a lost answer.
     LearnDeadline,
-    /// Has the daemon release the device, armed: false being committed.
+    /// The agent lets the daemon release the device, after armed: false was committed.
     Release,
-    /// Commits a write. For a heartbeat it has read its clock before.
+    /// The agent commits a write. For a heartbeat, the agent has read its clock before.
     Commit(Write),
-    /// Sends a write that becomes late: *unknown*.
+    /// The agent sends a write that becomes late: *unknown*.
     Lose(Write),
-    /// Starts under its permit (or prepares to receive).
+    /// The agent starts the service under its permit, or prepares to receive it.
     Begin,
-    /// Ends what runs, with every right to start it: by a stop, at D − Ts, or because its epoch is closed.
+    /// The agent stops the service and gives up every right to start it: on request, at D − Ts, or because its epoch is closed.
     Stop,
-    /// Tells the daemon that the node is empty: petted without D.
+    /// The agent reports to the daemon that the node is empty: the daemon pets without D.
     Stay,
-    /// Sees that its epoch is not the fence's any more.
+    /// The agent sees that its epoch is no longer the fence's.
     NoticeClosed,
-    /// Sees that the driver has ended without moving the service.
+    /// The agent sees that the driver has ended without moving the service.
     EndHandOver,
-    /// Asks every candidate not to declare it dead.
+    /// The agent asks every candidate not to declare its node dead.
     Ask,
-    /// Every candidate has granted: D = time of asking + Th.
+    /// Every candidate has granted, so the agent sets D = time of asking + Th.
     HoldOn,
-    /// Has read that a candidate is gone, and its own fence unchanged: asks it no more.
+    /// The agent has read that a candidate is gone while its own fence is unchanged, and no longer asks that candidate.
     DropCandidates,
-    /// Mutation only: takes the answer to a keep-alive for proof.
+    /// Mutation only: the agent treats the answer to a keep-alive as proof.
     KeepAlive,
 }
 
-/// A step of the daemon or the device.
+/// A step of the watchdog daemon or its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchdogStep {
-    /// The daemon makes the call it decided on.
+    /// The daemon makes the call that it decided on.
     Pet,
-    /// The device's time is over: the machine is reset.
+    /// The device's timeout has passed: the machine is reset.
     Reset,
-    /// The service manager's new daemon opens the device, D not having passed.
+    /// The service manager's new daemon opens the device before D.
     Reopen,
 }
 
 /// A step of the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaderStep {
-    /// Commits a write.
+    /// The leader commits a write.
     Commit(Write),
-    /// Sends a write that becomes late: *unknown*.
+    /// The leader sends a write that becomes late: *unknown*.
     Lose(Write),
-    /// Has a fence device turn a node off, and commits what it proves.
+    /// The leader lets a fence device power off a node, and commits the proof.
     PowerOff(NodeId),
-    /// Accepts a definition with the other value of `exclusive`.
+    /// The leader accepts a definition with the other value of `exclusive`.
     Define,
 }
 
-/// Something breaks, or comes back.
+/// A fault, or the end of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A machine loses its power.
@@ -98,11 +98,11 @@ pub(crate) enum Fault {
     AgentStarts(NodeId),
     /// The daemon's process ends, and the descriptor is not retained.
     DaemonEnds(NodeId),
-    /// The service ends by itself.
+    /// The service ends by itself, without a command.
     Crash(NodeId),
     /// A follower becomes the leader.
     LeaderChange(usize),
-    /// A candidate's process is started anew; the leader's as a follower, its leader key being there still.
+    /// A candidate's process is restarted; the leader's process becomes a follower, although its leader key still exists.
     CandidateRestart(usize),
 }
 

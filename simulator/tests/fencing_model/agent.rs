@@ -1,7 +1,7 @@
 //! The agent's part of the protocol: heartbeats, arming, permits, stop-then-stay, registration (FENCING 3, 4, 6, 8, 10).
 //!
-//! An agent reads the store afresh at each step. A step that rests on an older reading is the same as one that was sent
-//! then and is still on its way, since every write guards what it was decided on.
+//! An agent reads the store again at each step. A step based on an older reading equals a write that was sent at that
+//! time and is still on its way, because every write guards the values that it is based on.
 
 use crate::action::AgentStep;
 use crate::configuration::Configuration;
@@ -13,7 +13,7 @@ use crate::state::State;
 use crate::store::{Answer, Mode, NodeId, Work, other};
 use crate::write::{Change, Write};
 
-/// Every step that this node's agent may take now.
+/// Collects every step that this node's agent may take now.
 pub(crate) fn steps(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
     let machine = state.node(node);
     if !machine.is_on() || !machine.has_agent() {
@@ -31,7 +31,7 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, node: NodeId, 
             found.push(AgentStep::Lose(write));
         }
     }
-    // A request that was answered, and whose epoch is closed again, has lapsed.
+    // An answered request whose epoch is closed again has lapsed.
     let waits = match state.store.member(node).mode {
         Mode::Registering { .. } => machine.phase == Phase::Requested,
         Mode::Active | Mode::Left => false,
@@ -41,7 +41,7 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, node: NodeId, 
     }
 }
 
-/// What the answer of a heartbeat gives.
+/// Collects the steps after a heartbeat's answer.
 fn answers(configuration: &Configuration, machine: &Node, found: &mut Vec<AgentStep>) {
     if machine.answer_due.is_some() {
         found.push(AgentStep::LearnDeadline);
@@ -51,7 +51,7 @@ fn answers(configuration: &Configuration, machine: &Node, found: &mut Vec<AgentS
     }
 }
 
-/// Asking candidates to hold.
+/// Collects the steps in which the agent asks candidates for hold.
 fn holds(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
     let machine = state.node(node);
     if !configuration.hold || machine.phase != Phase::Member {
@@ -68,7 +68,7 @@ fn holds(configuration: &Configuration, state: &State, node: NodeId, found: &mut
     }
 }
 
-/// Whether grants for a question of this age would still extend D.
+/// Returns `true` if grants for a question of this age would still extend D.
 pub(crate) fn may_hold_on(configuration: &Configuration, machine: &Node, age: i8) -> bool {
     machine.follows()
         && machine.phase == Phase::Member
@@ -76,7 +76,7 @@ pub(crate) fn may_hold_on(configuration: &Configuration, machine: &Node, age: i8
         && configuration.bounds.valid - age > machine.left()
 }
 
-/// Arming, releasing and staying.
+/// Collects the steps that arm, release or stay.
 fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
     let machine = state.node(node);
     let store = &state.store;
@@ -88,7 +88,7 @@ fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &
         }
         Watchdog::Free | Watchdog::Follow { .. } => {
             let released = match machine.phase {
-                // Releasing writes nothing, so an agent that has not read its newest assignment does it all the same.
+                // A release writes nothing, so an agent may release before it has read its newest assignment.
                 Phase::Member => machine.belongs && !store.member(node).armed,
                 Phase::Requested => true,
                 Phase::Dead | Phase::Resuming | Phase::Clearing => false,
@@ -107,22 +107,22 @@ fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &
     }
 }
 
-/// *Empty*, and no permit that the agent does not know of can make it otherwise.
+/// Returns `true` if the node is *empty* and no permit that the agent does not know of can change that.
 pub(crate) fn may_stay(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     let unknown = state.has_unknown_permit(node) && !machine.is_spent;
     (guards_nothing(state, node) || configuration.lacks(Mutation::StayBeforeStopped)) && !unknown
 }
 
-/// *Empty*, but for what need not be exclusive.
+/// Returns `true` if the node is *empty*, or if the service need not be exclusive.
 fn guards_nothing(state: &State, node: NodeId) -> bool {
     state.node(node).is_empty() || !state.store.exclusive
 }
 
-/// Starting and stopping.
+/// Collects the steps that start or stop the service.
 fn services(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
     let machine = state.node(node);
-    // The permit's own condition on time was checked when it was sent: the agent may be stopped before this step.
+    // The time condition of the permit was checked when the permit was sent: the agent may be paused before this step.
     let acknowledged =
         machine.follows() || !state.store.exclusive || configuration.lacks(Mutation::PermitBeforeArmed);
     if machine.right != Right::None && machine.service == Service::Absent && acknowledged {
@@ -136,18 +136,18 @@ fn services(configuration: &Configuration, state: &State, node: NodeId, found: &
     }
 }
 
-/// Whether there is something to stop, or to give up.
+/// Returns `true` if there is something to stop or to give up.
 pub(crate) fn may_stop(state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     !machine.is_empty() || (state.has_unknown_permit(node) && !machine.is_spent)
 }
 
-/// The heartbeats that the agent may send. An idle, unarmed node's are left out: they give it nothing, and the model lets
-/// such a node be closed at any time.
+/// Returns the heartbeats that the agent may send. Heartbeats of an idle, unarmed node are omitted, because they have
+/// no effect: the model allows such a node to be closed at any time.
 fn beats(configuration: &Configuration, state: &State, node: NodeId) -> impl Iterator<Item = Write> {
     let machine = state.node(node);
     let armed = state.store.member(node).armed;
-    // What is not confirmed stopped is active (R4.26), also when nothing is left of it.
+    // A service that is not confirmed stopped is active (R4.26), even if nothing is left of it.
     let busy = wants_permit(state, node) || !machine.is_empty() || is_active(state, node);
     let (first, second) = match machine.phase {
         Phase::Member if machine.belongs => match machine.watchdog {
@@ -167,7 +167,7 @@ fn beats(configuration: &Configuration, state: &State, node: NodeId) -> impl Ite
     [first, second, named].into_iter().flatten().map(move |change| Write::Heartbeat(node, change))
 }
 
-/// Whether the node is asked to run, or to receive, and has not answered.
+/// Returns `true` if the node is assigned to run or receive the service and has not answered.
 fn wants_permit(state: &State, node: NodeId) -> bool {
     let open = match state.store.answer(node) {
         Answer::None | Answer::Outdated => true,
@@ -179,7 +179,7 @@ fn wants_permit(state: &State, node: NodeId) -> bool {
         && !state.node(node).is_spent
 }
 
-/// The other writes that the agent may send.
+/// Returns the other writes that the agent may send.
 fn reports(configuration: &Configuration, state: &State, node: NodeId) -> [Option<Write>; 5] {
     let machine = state.node(node);
     let nothing = [None; 5];
@@ -201,8 +201,8 @@ fn reports(configuration: &Configuration, state: &State, node: NodeId) -> [Optio
     }
 }
 
-/// The conditions of a start permit: assigned, armed: true committed, the deadline acknowledged, now < D − Ts, and no clean
-/// leave that may still be applied.
+/// Returns `true` if a start permit is possible: assigned, armed: true committed, the deadline acknowledged, now < D −
+/// Ts, and no clean leave that may still be applied.
 fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     let outdated = match machine.right {
@@ -216,9 +216,9 @@ fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     wants_permit(state, node) && outdated && allowed && !state.is_late(Write::Leave(node))
 }
 
-/// Stopped, Failed or HandedOver: only when nothing is left, and the right to start has ended with it.
+/// Returns the report Stopped, Failed or HandedOver, which ends the right to start; `None` while a copy is left.
 fn stopped(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
-    // By the action uid alone: a node that registered anew answers for the action of its former epoch as well.
+    // The action uid alone counts: a node that registered again also answers for the action of its former epoch.
     let named = state.store.assignment.work.names(node);
     let current =
         named && (state.store.is_assigned(node) || !configuration.lacks(Mutation::HandOverForgotten));
@@ -227,7 +227,7 @@ fn stopped(configuration: &Configuration, state: &State, node: NodeId) -> Option
     (needed && state.node(node).is_empty()).then_some(Write::Stopped { node, current })
 }
 
-/// The source lets go once the target is ready.
+/// Returns the source's hand-over, once the target is ready.
 fn hand_over(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     let machine = state.node(node);
     let moving = state.store.assignment.work == Work::Move { from: node } && state.store.is_assigned(node);
@@ -240,7 +240,7 @@ fn hand_over(configuration: &Configuration, state: &State, node: NodeId) -> Opti
     (begins && machine.service == Service::Running && !machine.hands_over).then_some(Write::HandOver(node))
 }
 
-/// After a migration, whichever way it ended: here it is.
+/// Returns the report that the service runs here after a migration, in whichever way it ended.
 fn running(state: &State, node: NodeId) -> Option<Write> {
     let machine = state.node(node);
     let asked = match state.store.answer(node) {
@@ -252,7 +252,7 @@ fn running(state: &State, node: NodeId) -> Option<Write> {
     (asked && here && current).then_some(Write::Running { node, current })
 }
 
-/// A clean leave: after all stops were committed.
+/// Returns `true` if a clean leave is possible: all stops were committed.
 fn may_leave(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let idle = state.node(node).is_empty() && !state.store.answer(node).is_active();
     configuration.leave
@@ -261,7 +261,6 @@ fn may_leave(configuration: &Configuration, state: &State, node: NodeId) -> bool
         && !state.has_unknown_permit(node)
 }
 
-/// Takes a step.
 pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeId, step: AgentStep) {
     let names = state.store.assignment.work.names(node);
     let armed = state.store.member(node).armed;
@@ -308,8 +307,8 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeI
     }
 }
 
-/// What sending a write decides at once, whatever becomes of it: an action that is answered with Stopped or Failed is not
-/// begun any more.
+/// Applies the immediate effect of sending a write, regardless of the outcome: an action that is answered with
+/// Stopped or Failed is not begun afterward.
 fn decided(configuration: &Configuration, machine: &mut Node, names: bool, write: Write) {
     match write {
         Write::Stopped { .. } => machine.is_spent = names,
@@ -326,8 +325,8 @@ fn decided(configuration: &Configuration, machine: &mut Node, names: bool, write
     }
 }
 
-/// A report that names the newest candidate is sent only by an agent that asks all of them from then on. A new agent, or one
-/// of a new epoch, reads afresh whom there is.
+/// Updates the candidates that the agent asks. Before an agent sends a report that names the newest candidate, it
+/// begins to ask all of them. A new agent, or an agent in a new epoch, reads the candidates again.
 fn names_candidates(state: &mut State, node: NodeId, write: Write) {
     match write {
         Write::Heartbeat(_, Change::Name) => hold::ask_all_present(state, node),
@@ -349,7 +348,7 @@ fn names_candidates(state: &mut State, node: NodeId, write: Write) {
     }
 }
 
-/// D = s + Th, as ticks from now.
+/// Returns D = s + Th, as ticks from now.
 fn gained(configuration: &Configuration, age: i8) -> i8 {
     match configuration.mutation {
         Some(Mutation::DeadlineFromReceipt) => configuration.bounds.valid,
@@ -357,11 +356,11 @@ fn gained(configuration: &Configuration, age: i8) -> i8 {
     }
 }
 
-/// Whether the answer that is due would still move a deadline. A daemon that follows none yet (while arming, or staying) is
-/// told one only if there is time left to use it, and only when armed: true is committed.
+/// Returns `true` if the due answer would still extend a deadline. A daemon without one (while arming or staying) gets
+/// a deadline only if there is time left to use it, and only when armed: true is committed.
 pub(crate) fn extends(configuration: &Configuration, machine: &Node, armed: bool) -> bool {
     let Some(age) = machine.answer_due else { return false };
-    // What an old answer is worth in this mutation depends on when it is read.
+    // In this mutation, the value of an old answer depends on when it is read.
     if configuration.lacks(Mutation::DeadlineFromReceipt) {
         return true;
     }
@@ -373,7 +372,7 @@ pub(crate) fn extends(configuration: &Configuration, machine: &Node, armed: bool
     }
 }
 
-/// The daemon acknowledges the new deadline.
+/// Lets the daemon acknowledge the new deadline.
 fn learn_deadline(configuration: &Configuration, machine: &mut Node, armed: bool) {
     let useful = extends(configuration, machine, armed);
     let Some(age) = machine.answer_due.take() else { return };
@@ -390,7 +389,7 @@ fn learn_deadline(configuration: &Configuration, machine: &mut Node, armed: bool
     }
 }
 
-/// Starts, or prepares to receive. From here on it counts as running, though its worker may take its time.
+/// Starts the service, or prepares to receive it. From now on it counts as running, even if its worker is slow.
 fn begin(machine: &mut Node) {
     match machine.right {
         Right::None => {}

@@ -1,4 +1,4 @@
-//! What binds the model to the code: W, and the guards of the transactions that the cores commit in simulated clusters.
+//! The connection of the model to the code: W, and the guards of the transactions that the cores commit in simulated clusters.
 
 use crate::bounds::{Bounds, Device};
 use crate::write::{Change, Key, Proof, Write};
@@ -15,11 +15,11 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// One tick of the model, milliseconds.
+/// Length of one tick of the model, in milliseconds.
 const TICK_MS: u64 = 1_000;
 
-/// W of the code without any error of clocks and devices is the right side of the model's inequality: the model's W is the
-/// smallest whole number above it.
+/// The code's W without errors of clocks and devices must be the right side of the model's inequality: the model's W is
+/// the smallest integer above it.
 #[test]
 fn w_is_that_of_the_code() {
     for device in [Device::Sliding, Device::Fixed, Device::NotRetained] {
@@ -60,8 +60,8 @@ const SCENARIOS: [&str; 10] = [
     "services/states-as-requested",
 ];
 
-/// Each transaction of the code guards what the model's write of the same meaning guards, and no other key of the model than
-/// those of [`surplus`].
+/// Each transaction of the code must guard every key that the model's corresponding write guards. Of the model's other
+/// keys, it may guard only those of [`surplus`].
 #[test]
 fn guards_are_those_of_the_code() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
@@ -91,7 +91,7 @@ fn guards_are_those_of_the_code() {
     assert!(missing.is_empty(), "no scenario commits {missing:?}: {seen:?}");
 }
 
-/// Every write of the model that the scenarios must show.
+/// Every write of the model that the scenarios must contain.
 const TITLES: [&str; 16] = [
     "heartbeat",
     "heartbeat that arms",
@@ -133,16 +133,17 @@ fn title(write: Write) -> &'static str {
     }
 }
 
-/// What the code guards beyond the model. The model is weaker there, so what it shows holds for the code.
+/// Returns the keys that the code guards beyond the model. The model is weaker there, so its results hold for the code.
 fn surplus(write: Write) -> u16 {
     let keys: &[Key] = match write {
-        // Every close and release guards the report of the node; a close also what it has seen of the heartbeat, and by whom.
+        // Every close and release guards the node's report; a close also guards the observed heartbeat and the
+        // observer's candidate.
         Write::Close { .. } => &[Key::Alive(0), Key::Candidate],
-        // The report that it rests on may be one that says that nothing runs here.
+        // The assignment may be based on a report that the service does not run here.
         Write::Assign { .. } => &[Key::Answer(0), Key::Answer(1), Key::Fence(0), Key::Fence(1)],
-        // A clean leave deletes `alive` at its revision; a registration creates it under Absent.
+        // A clean leave deletes `alive` at its revision; a registration creates `alive` under Absent.
         Write::Leave(_) | Write::Heartbeat(_, Change::Create) => &[Key::Alive(0)],
-        // A start permit follows the node's own report.
+        // A start permit also guards the node's own report.
         Write::Release(..) | Write::Permit(_) | Write::HandOver(_) => &[Key::Member(0)],
         Write::Heartbeat(..)
         | Write::Stopped { .. }
@@ -153,7 +154,7 @@ fn surplus(write: Write) -> u16 {
     keys.iter().fold(0, |set, key| set | key.bit())
 }
 
-/// A transaction as a write of the model: of `node`, which is the model's node 0, and `peer`, its node 1.
+/// A transaction as a write of the model: `node` is the model's node 0, and `peer` its node 1.
 struct Meant {
     write: Write,
     node: String,
@@ -167,7 +168,7 @@ impl Meant {
     }
 }
 
-/// Tells what transactions mean, from what the keys said before.
+/// Interprets transactions, based on the previous values of the keys.
 struct Reader {
     keys: Keys,
     values: BTreeMap<String, Vec<u8>>,
@@ -196,7 +197,7 @@ impl Reader {
         }
     }
 
-    /// The writes of the model that a transaction makes; a leader may join several.
+    /// Returns the writes of the model that a transaction makes; a leader may combine several.
     fn read(&mut self, transaction: &Transaction) -> Vec<Meant> {
         let mut found = Vec::new();
         for (key, write) in transaction.writes() {
@@ -269,11 +270,11 @@ impl Reader {
             Some(Proven::NothingActive) => Some(Proof::Inactive),
             Some(Proven::Operator { .. }) | None => None,
         };
-        // What a run begins with is not recorded: epochs that are open.
+        // The initial state of a run is not recorded: all epochs are open.
         let before = before.map_or(FenceState::Open, |before| before.state);
         let write = match (before, fence.state) {
             (FenceState::Open, FenceState::Fencing) => Write::Close { node: 0, on_silence: true },
-            // Close and release at once: both writes of the model, and their guards.
+            // Close and release in one transaction: both writes of the model with their guards.
             (FenceState::Open, FenceState::Fenced | FenceState::Closed) => {
                 Write::Close { node: 0, on_silence: false }
             }
@@ -284,7 +285,7 @@ impl Reader {
         Some(Meant::of(write, node))
     }
 
-    /// An assignment. What it rests on follows from where the service was: FENCING R6.14, R6.16.
+    /// Interprets an assignment. Its basis follows from the service's previous node: FENCING R6.14, R6.16.
     fn assignment(&self, key: &str, value: &[u8], resource: &str) -> Option<Meant> {
         let assignment: Assignment = parsed(value)?;
         let before: Option<Assignment> = self.before(key);
@@ -305,12 +306,12 @@ impl Reader {
         Some(meant)
     }
 
-    /// How the guards of a transaction differ from those of the model, if they do.
+    /// Returns the difference between the guards of a transaction and those of the model; `None` if there is none.
     fn difference(&self, transaction: &Transaction, meant: &Meant) -> Option<String> {
         let expected = meant.write.guards(None);
         let found = self.guards(transaction, meant);
         let missing = expected & !found;
-        // A key at its revision is still the one that was created.
+        // A key at a given revision is still the one that was created.
         let implied = if (expected | surplus(meant.write)) & Key::Alive(0).bit() != 0 {
             Key::Created(0).bit()
         } else {
@@ -334,7 +335,7 @@ impl Reader {
         })
     }
 
-    /// The guards of a transaction as keys of the model, of the nodes and the resource that are meant.
+    /// Returns the guards of a transaction as keys of the model, for the nodes and the resource of its meaning.
     fn guards(&self, transaction: &Transaction, meant: &Meant) -> u16 {
         let place = |node: &str| {
             if node == meant.node {
@@ -354,7 +355,7 @@ impl Reader {
                 }
                 Some(Stored::Fence(node)) => place(node).map(Key::Fence).into_iter().collect(),
                 Some(Stored::NodeReport(node)) => place(node).map(Key::Member).into_iter().collect(),
-                // A key at its revision is still the one that was created.
+                // A key at a given revision is still the one that was created.
                 Some(Stored::Alive(node)) => match (guard, place(node)) {
                     (Guard::Created(_), Some(node)) => vec![Key::Created(node)],
                     (Guard::Unchanged(_), Some(node)) => vec![Key::Created(node), Key::Alive(node)],
@@ -373,7 +374,7 @@ impl Reader {
     }
 }
 
-/// A report of a node without a heartbeat: it registers, or it leaves.
+/// Interprets a node report without a heartbeat: the node registers or leaves.
 fn node_report(value: &[u8], node: &str) -> Option<Meant> {
     let report: NodeReport = parsed(value)?;
     match report.mode {

@@ -1,37 +1,37 @@
-//! The times of FENCING 4 in whole ticks, with the worst case of every clock and device folded in.
+//! The times of FENCING 4 in whole ticks, including the worst case of every clock and device.
 
-/// Which of the three inequalities holds for the device.
+/// Kind of the watchdog device, which selects one of the three inequalities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Device {
     /// Sliding timeouts, descriptor retained.
     Sliding,
-    /// Fixed timeout, retained.
+    /// Fixed timeout, descriptor retained.
     Fixed,
-    /// The descriptor is not retained when its holder dies; a fixed timeout, which is the worse of the two.
+    /// Descriptor not retained after its holder's death. Assumes a fixed timeout, which is worse than a sliding one.
     NotRetained,
 }
 
 /// The bounds, in ticks of the observer's clock at its fastest.
 ///
-/// - Th stands for `Th (1 + ρ)`: the longest that a node may believe a heartbeat to be good for.
-/// - Tw stands for `Tw' = Tw (1 + ρw) + δw` together with the lateness of the pet: the latest that the device resets.
-/// - δio would add to W what it adds to the time after a reset in which writes still land; it is 0.
-/// - Time is whole and every bound is closed: what may happen at a tick may happen in any order. So W is the smallest
-///   whole number **above** the inequality, the equality being the moment at which a reset and a start fall together.
+/// - Th means `Th (1 + ρ)`: the longest time for which a node may believe a heartbeat to be valid.
+/// - Tw means `Tw' = Tw (1 + ρw) + δw` plus the lateness of the pet: the latest time of the device's reset.
+/// - δio is 0. It would extend W by the time after a reset in which writes still reach the storage.
+/// - Time is an integer and every bound is closed: events of one tick may happen in any order. So W is the smallest
+///   integer **above** the inequality, because at equality a reset and a start may coincide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bounds {
-    /// How long a committed heartbeat is good for.
+    /// Time for which a committed heartbeat is valid.
     pub(crate) valid: i8,
-    /// Before D − this nothing is stopped, and at or after it nothing is started.
+    /// Margin: before D − margin nothing is stopped, and from then on nothing is started.
     pub(crate) margin: i8,
-    /// The watchdog's timeout.
+    /// Timeout of the watchdog.
     pub(crate) timeout: i8,
-    /// Which inequality.
+    /// Kind of the device.
     pub(crate) device: Device,
 }
 
 impl Bounds {
-    /// W.
+    /// Returns W.
     pub(crate) fn wait(self) -> i8 {
         let periods = match self.device {
             Device::Sliding => 1,
@@ -41,8 +41,8 @@ impl Bounds {
         self.valid + periods * self.timeout + 1
     }
 
-    /// The timeout that a pet sets with `left` ticks to D, or none: after D, and with sliding timeouts when no whole tick
-    /// is left, nothing is petted.
+    /// Returns the timeout that a pet sets with `left` ticks to D. `None`: no pet is allowed, because D has passed or,
+    /// with sliding timeouts, because no whole tick is left.
     pub(crate) fn pet(self, left: i8) -> Option<i8> {
         match self.device {
             Device::Sliding => (left >= 1).then(|| self.timeout.min(left)),

@@ -1,4 +1,4 @@
-//! Running the checker over a configuration, and what it found.
+//! Runs of the checker on a configuration, and their results.
 
 use std::time::{Duration, Instant};
 
@@ -11,22 +11,22 @@ use crate::mutation::Mutation;
 use crate::properties::{self, NEVER_TWO};
 use crate::state::State;
 
-/// What the checker found.
+/// The result of a run of the checker.
 pub(crate) struct Outcome {
-    /// Different states seen.
+    /// Number of different states.
     pub(crate) states: usize,
-    /// The longest of the shortest ways to a state, in steps.
+    /// Length of the longest of the shortest paths to a state, in steps.
     pub(crate) depth: usize,
-    /// How long it took.
+    /// Duration of the run.
     pub(crate) time: Duration,
-    /// Properties that must always hold and do not, each with a shortest way to break it.
+    /// Violated invariants, each with a shortest counterexample.
     pub(crate) broken: Vec<(&'static str, Vec<Action>)>,
     /// Properties that must be reachable and were not reached.
     pub(crate) unreached: Vec<&'static str>,
 }
 
-/// Checks a configuration whole, or until something that must always hold is broken. One thread, so that a counterexample is
-/// as short as can be and the same each time.
+/// Checks a configuration completely, or until an invariant is violated. One thread makes counterexamples as short as
+/// possible and the same each time.
 pub(crate) fn check(configuration: Configuration) -> Outcome {
     let begin = Instant::now();
     let checker =
@@ -49,7 +49,7 @@ pub(crate) fn check(configuration: Configuration) -> Outcome {
     outcome
 }
 
-/// Fails unless everything holds, and everything that should be reachable is.
+/// Asserts that every invariant holds and every property that must be reachable is reached.
 pub(crate) fn assert_holds(configuration: Configuration) -> Outcome {
     let outcome = check(configuration);
     for (property, steps) in &outcome.broken {
@@ -65,7 +65,7 @@ pub(crate) fn assert_holds(configuration: Configuration) -> Outcome {
     outcome
 }
 
-/// Fails unless what the rule that is taken away is for is broken; the steps that do it.
+/// Asserts that the removal of a rule violates the property that the rule protects. Returns the counterexample.
 pub(crate) fn assert_caught(configuration: Configuration) -> (Outcome, Vec<Action>) {
     let outcome = check(configuration);
     let expected = configuration.mutation.map_or(NEVER_TWO, Mutation::breaks);
@@ -75,7 +75,7 @@ pub(crate) fn assert_caught(configuration: Configuration) -> (Outcome, Vec<Actio
     (outcome, steps.unwrap_or_default())
 }
 
-/// Steps, one a line.
+/// Returns the steps as text, one per line.
 pub(crate) fn listed(steps: &[Action]) -> String {
     let lines: Vec<String> =
         steps.iter().enumerate().map(|(number, step)| format!("{:>4}  {step}", number + 1)).collect();

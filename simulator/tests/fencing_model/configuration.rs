@@ -1,43 +1,43 @@
-//! What a run of the checker includes: the bounds, the parts of the protocol, and the faults.
+//! The configurations of the checker: the bounds, the parts of the protocol, and the faults.
 
 use crate::bounds::{Bounds, Device};
 use crate::mutation::Mutation;
 
-/// One configuration. Every fault that is on may happen any number of times.
+/// A configuration of the model. Every enabled fault may happen any number of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fault or a part of the protocol, on or off by itself"
 )]
 pub(crate) struct Configuration {
-    /// What it is called in tables.
+    /// Name of the configuration in tables.
     pub(crate) name: &'static str,
-    /// The times.
+    /// Times of the protocol.
     pub(crate) bounds: Bounds,
-    /// Whether it begins with the service running on the first node, instead of just assigned to it: counterexamples about
-    /// what comes later are shorter, and found sooner.
+    /// Whether the service already runs on the first node at the beginning. Otherwise the service is only assigned to
+    /// that node. Counterexamples about later events are shorter with `true`, and found sooner.
     pub(crate) starts_running: bool,
-    /// Controller candidates, 1 to 3.
+    /// Number of controller candidates, 1 to 3.
     pub(crate) candidates: usize,
-    /// Whether a candidate's process may be started anew, and so observe anew.
+    /// Whether a candidate's process may be restarted, after which its observations start again.
     pub(crate) candidate_restarts: bool,
-    /// Whether new candidates join.
+    /// Whether new candidates may join.
     pub(crate) candidate_joins: bool,
-    /// Whether candidates leave for good.
+    /// Whether candidates may leave permanently.
     pub(crate) candidate_leaves: bool,
-    /// Whether agents ask candidates to hold.
+    /// Whether agents ask candidates for hold.
     pub(crate) hold: bool,
-    /// Whether it is counted for how long a candidate could have commanded a node that commits nothing.
+    /// Whether the model counts the time for which a candidate could have commanded a node that commits nothing.
     pub(crate) counts_alone: bool,
-    /// Whether an agent's process may end and be started anew.
+    /// Whether an agent's process may end and be started again.
     pub(crate) agent_restarts: bool,
     /// Whether machines may lose their power (a watchdog's reset is always possible).
     pub(crate) power_loss: bool,
-    /// How many writes may be late at the same time, 0 to 2.
+    /// Largest number of writes that are late at the same time, 0 to 2.
     pub(crate) late: usize,
-    /// Whether the leader's writes may be late as well as the agents'.
+    /// Whether the leader's writes may be late in addition to the agents' writes.
     pub(crate) late_leader: bool,
-    /// Whether of all writes only declarations may be late.
+    /// Whether only declarations, and no other writes, may be late.
     pub(crate) late_declarations: bool,
     /// Whether the epoch of a node that is neither armed nor assigned anything may be closed on silence.
     pub(crate) idle_closes: bool,
@@ -45,29 +45,29 @@ pub(crate) struct Configuration {
     pub(crate) crashes: bool,
     /// Whether services may be stopped by command.
     pub(crate) commands: bool,
-    /// Whether `exclusive` of the service's definition may be changed.
+    /// Whether `exclusive` of the service's definition may change.
     pub(crate) definitions: bool,
     /// Whether services may be migrated live.
     pub(crate) migration: bool,
     /// Whether nodes may leave cleanly.
     pub(crate) leave: bool,
-    /// Whether there is a fence device.
+    /// Whether a fence device exists.
     pub(crate) fence_device: bool,
-    /// Whether agents and daemons act in time, so that no machine may ever be reset. Otherwise every process may be stopped
-    /// for any time between any two steps.
+    /// Whether agents and daemons act in time, so that no machine may ever be reset. Otherwise every process may pause
+    /// for any time between two steps.
     pub(crate) timely: bool,
-    /// Whether states that differ only in the names of the two nodes count as one. Off where a counterexample is wanted: in it
-    /// a node would change its name on the way.
+    /// Whether states that differ only in the names of the two nodes count as one. `false` for counterexamples, in
+    /// which a node would otherwise change its name.
     pub(crate) symmetric: bool,
-    /// The rule that is taken away.
+    /// Rule that is removed; `None`: the whole protocol.
     pub(crate) mutation: Option<Mutation>,
 }
 
-/// Sliding timeouts, the shortest times that show everything.
+/// Sliding timeouts, with the shortest times that show every effect.
 const SLIDING: Bounds = Bounds { valid: 2, margin: 1, timeout: 1, device: Device::Sliding };
 
 impl Configuration {
-    /// Nothing but failover: processes that stop between any two steps, watchdogs, registrations, leaders that change.
+    /// Only failover: processes that pause between any two steps, watchdogs, registrations, changes of the leader.
     const PLAIN: Configuration = Configuration {
         name: "plain",
         bounds: SLIDING,
@@ -95,7 +95,7 @@ impl Configuration {
         mutation: None,
     };
 
-    /// Agents that end and start again, power cuts, fence devices.
+    /// Restarts of agents, power cuts, fence devices.
     pub(crate) const SHORT: Configuration = Configuration {
         name: "short",
         agent_restarts: true,
@@ -116,7 +116,7 @@ impl Configuration {
     pub(crate) const SHORT_TIMELY: Configuration =
         Configuration { name: "short, timely", timely: true, ..Self::PLAIN };
 
-    /// Hold: two candidates that lose the store and find it again.
+    /// Hold: two candidates that lose and regain etcd.
     pub(crate) const SHORT_HOLD: Configuration =
         Configuration { name: "short, hold", starts_running: true, hold: true, ..Self::PLAIN };
 
@@ -129,11 +129,11 @@ impl Configuration {
         ..Self::PLAIN
     };
 
-    /// Progress of failover: machines that are lost for good, leaders that change.
+    /// Progress of failover: permanently lost machines, changes of the leader.
     pub(crate) const PROGRESS: Configuration =
         Configuration { name: "progress", power_loss: true, ..Self::PLAIN };
 
-    /// Progress of Hold: a machine that is lost for good, and the only candidate is restarted.
+    /// Progress of Hold: one permanently lost machine, and restarts of the only candidate.
     pub(crate) const PROGRESS_HOLD: Configuration = Configuration {
         name: "progress, hold",
         starts_running: true,
@@ -144,14 +144,14 @@ impl Configuration {
         ..Self::PLAIN
     };
 
-    /// Of what progress is checked: each is kept in memory whole.
+    /// Configurations whose progress is checked; each fits into memory completely.
     pub(crate) const PROGRESSING: [Configuration; 3] = [
         Self::PROGRESS_HOLD,
         Configuration { name: "progress, short", agent_restarts: true, ..Self::PROGRESS },
         Configuration { name: "progress, migration", migration: true, ..Self::PROGRESS },
     ];
 
-    /// Hold: one candidate, others that join, and those that leave.
+    /// Hold: one candidate, and others that join and leave.
     pub(crate) const JOINS: Configuration = Configuration {
         name: "joins",
         starts_running: true,
@@ -162,7 +162,7 @@ impl Configuration {
         ..Self::PLAIN
     };
 
-    /// Hold: a declaration that is late, its sender started anew, and others that join.
+    /// Hold: a late declaration, a restart of its sender, and other candidates that join.
     pub(crate) const LATE_JOINS: Configuration = Configuration {
         name: "late, joins",
         starts_running: true,
@@ -176,11 +176,11 @@ impl Configuration {
         ..Self::PLAIN
     };
 
-    /// What each device is tried with.
+    /// Configuration in which each device is checked.
     pub(crate) const SHORT_DEVICE: Configuration =
         Configuration { name: "short, device", starts_running: true, ..Self::PLAIN };
 
-    /// What `dev/model` checks whole.
+    /// Configurations that `dev/model` checks completely.
     pub(crate) const LARGER: [Configuration; 13] = [
         Self::PLAIN,
         Self::SHORT,
@@ -228,7 +228,7 @@ impl Configuration {
         },
     ];
 
-    /// The smallest configuration in which this mutation is caught for its own reason.
+    /// Returns the smallest configuration in which this mutation is caught for its own reason.
     pub(crate) fn catching(mutation: Mutation) -> Configuration {
         let running = Configuration { starts_running: true, ..Self::PLAIN };
         let late = Configuration { late: 1, ..Self::PLAIN };
@@ -259,22 +259,22 @@ impl Configuration {
         base.with(mutation)
     }
 
-    /// The same with another kind of device.
+    /// Returns the configuration with another kind of device.
     pub(crate) fn with_device(self, device: Device) -> Configuration {
         Configuration { bounds: Bounds { device, ..self.bounds }, ..self }
     }
 
-    /// The same with this rule taken away.
+    /// Returns the configuration without this rule.
     pub(crate) fn with(self, mutation: Mutation) -> Configuration {
         Configuration { mutation: Some(mutation), symmetric: false, ..self }
     }
 
-    /// Whether this rule is taken away.
+    /// Returns `true` if this rule is removed.
     pub(crate) fn lacks(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
     }
 
-    /// What this configuration's leaders wait for before proof (a).
+    /// Returns the time for which this configuration's leaders wait before proof (a).
     pub(crate) fn release_after(&self) -> i8 {
         match self.mutation {
             Some(Mutation::OnePeriodLess) => self.bounds.wait() - self.bounds.timeout,

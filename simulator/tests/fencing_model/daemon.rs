@@ -1,4 +1,4 @@
-//! The watchdog daemon and its device (FENCING 4): looking at the clock and petting are two steps.
+//! The watchdog daemon and its device (FENCING 4). Reading the clock and petting are two separate steps.
 
 use crate::action::WatchdogStep;
 use crate::agent;
@@ -7,7 +7,7 @@ use crate::node::Watchdog;
 use crate::state::{Harm, State};
 use crate::store::NodeId;
 
-/// Every step that this node's daemon or device may take now.
+/// Collects every step that this node's daemon or device may take now.
 pub(crate) fn steps(
     configuration: &Configuration,
     state: &State,
@@ -36,7 +36,6 @@ pub(crate) fn steps(
     }
 }
 
-/// Takes a step.
 pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeId, step: WatchdogStep) {
     let timeout = configuration.bounds.timeout;
     match (step, state.node_mut(node).watchdog) {
@@ -56,8 +55,8 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeI
     }
 }
 
-/// Whether this node must act before any more time passes, when its processes act in time: the daemon pets before the
-/// device's time is over, the agent stops and stays from D − Ts.
+/// Returns `true` if this node must act before more time passes, provided that its processes act in time. The daemon
+/// pets before the device's timeout; the agent stops and stays from D − Ts.
 pub(crate) fn acts_in_time(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     match machine.watchdog {

@@ -1,8 +1,8 @@
 //! Hold (FENCING 9): a node that cannot commit asks every controller candidate not to declare it dead.
 //!
-//! Nobody does anything in time, so an outage needs no state of its own: whoever does not commit may just as well be unable
-//! to. An agent may ask at any time, and a candidate may lose the store at any moment, grant, and find the store again. What
-//! lasts is what it has not read meanwhile.
+//! No step in the model has a deadline, so an outage needs no state of its own: a process that does not commit may be
+//! unable to commit. An agent may ask at any time. A candidate may lose etcd at any moment, grant, and regain etcd. Only the
+//! writes that a candidate has not read meanwhile are part of its state.
 
 use crate::agent;
 use crate::configuration::Configuration;
@@ -13,39 +13,39 @@ use crate::state::{CANDIDATES, Candidate, State};
 use crate::store::{ALL, Fence, NODES, NodeId, at};
 use crate::write::{Key, Write};
 
-/// What a candidate and one node know of each other.
+/// The relation between a candidate and one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Known {
-    /// The node asks this candidate, and goes on only with its grant.
+    /// Whether the node asks this candidate, and continues only with its grant.
     pub(crate) asked: bool,
-    /// The newest generation in the node's committed report is this candidate's, or a newer one.
+    /// Whether the newest generation in the node's committed report is this candidate's or a newer one.
     pub(crate) named: bool,
-    /// It has granted what the node asks at present.
+    /// Whether the candidate has granted the node's present question.
     pub(crate) granted: bool,
-    /// This process has sent a declaration of the node and does not know what became of it.
+    /// Whether this process has sent a declaration of the node with unknown outcome.
     pub(crate) declared: bool,
-    /// It is without the store since before the node was declared dead.
+    /// Whether the candidate has not read the store since before the node was declared dead.
     pub(crate) missed: bool,
-    /// Ticks, up to one more than Th, in which it could commit and the node committed nothing.
+    /// Number of ticks, up to Th + 1, in which the candidate could commit and the node committed nothing.
     pub(crate) alone: i8,
 }
 
-/// Something that happens to a candidate.
+/// An event of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// It reads the store again.
+    /// The candidate reads the store again.
     Read,
-    /// Its key is deleted: by itself, as it leaves, or by an operator.
+    /// The candidate's key is deleted: by the candidate as it leaves, or by an operator.
     Remove,
     /// A new candidate joins.
     Join,
-    /// It grants what a node asks.
+    /// The candidate grants a node's question.
     Grant(NodeId),
 }
 
 impl Candidate {
-    /// One that every node knows, or one that is not there.
+    /// Creates a candidate that every node knows, or the place of an absent one.
     pub(crate) fn new(present: bool) -> Candidate {
         let known = Known {
             asked: present,
@@ -58,13 +58,13 @@ impl Candidate {
         Candidate { silence: [0; NODES], present, known: [known; NODES] }
     }
 
-    /// Whether it has read everything that there is.
+    /// Returns `true` if the candidate has read everything in the store.
     pub(crate) fn is_current(&self) -> bool {
         !self.known.iter().any(|known| known.missed)
     }
 }
 
-/// Everything that may happen to candidates now.
+/// Collects every event that may happen to candidates now.
 pub(crate) fn events(configuration: &Configuration, state: &State, add: &mut impl FnMut(usize, Event)) {
     if !configuration.hold {
         return;
@@ -90,26 +90,26 @@ pub(crate) fn events(configuration: &Configuration, state: &State, add: &mut imp
     }
 }
 
-/// One more than there were at first may be there at the same time; a place is free once no node asks who had it.
+/// Returns `true` if a candidate may join: at most one more than at first, in a place whose former candidate no node asks.
 fn has_room(configuration: &Configuration, state: &State, candidate: &Candidate) -> bool {
     let present = state.candidates.iter().filter(|candidate| candidate.present).count();
     present <= configuration.candidates && !candidate.known.iter().any(|known| known.asked)
 }
 
-/// As it has read the store since it was started, the node's epoch is the open one, and it has not sent a declaration that
-/// may be committed yet.
+/// Returns `true` if a candidate may grant: in its reading since its start, the node's epoch is open, and it has sent
+/// no declaration that may still be committed.
 fn may_grant(state: &State, candidate: &Candidate, node: NodeId) -> bool {
     let known = &candidate.known[at(node)];
     let open = known.missed || is_open(state, node);
     state.node(node).asked.is_some() && open && !known.granted && !known.declared
 }
 
-/// Whether the fence is open for the epoch that this node's agent acts under.
+/// Returns `true` if the fence is open for the epoch under which this node's agent acts.
 fn is_open(state: &State, node: NodeId) -> bool {
     state.store.fence(node) == Fence::Open && state.node(node).belongs
 }
 
-/// An event takes place.
+/// Applies an event.
 pub(crate) fn take(configuration: &Configuration, state: &mut State, number: usize, event: Event) {
     let candidate = &mut state.candidates[number];
     match event {
@@ -124,7 +124,7 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, number: usi
         Event::Grant(node) => {
             let known = &mut candidate.known[at(node)];
             known.granted = true;
-            // It could not commit at this moment.
+            // The candidate could not commit at this moment.
             if !configuration.lacks(Mutation::GrantThoughAble) {
                 known.alone = 0;
             }
@@ -135,15 +135,15 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, number: usi
     }
 }
 
-/// A candidate reads the store.
+/// Lets a candidate read the store.
 pub(crate) fn read(candidate: &mut Candidate) {
     for known in &mut candidate.known {
         known.missed = false;
     }
 }
 
-/// Its process is started anew. Its candidate key stays, with its generation (R9.12, R9.16). It grants only once it has read the store, so what was missed before is of no account; of a
-/// declaration that its predecessor sent it knows nothing.
+/// Restarts a candidate's process. Its candidate key stays, with its generation (R9.12, R9.16). The process grants only after
+/// it has read the store, so earlier gaps do not matter. It does not know of a declaration that its predecessor sent.
 pub(crate) fn restart(configuration: &Configuration, candidate: &mut Candidate) {
     candidate.silence = [0; NODES];
     read(candidate);
@@ -155,42 +155,43 @@ pub(crate) fn restart(configuration: &Configuration, candidate: &mut Candidate) 
     }
 }
 
-/// A node is declared dead, and nobody has read it yet but who committed it, if anybody waits for the outcome.
+/// Records that a node is declared dead. Until they read again, candidates do not know it, except the sender if it
+/// awaits the outcome.
 pub(crate) fn closed(configuration: &Configuration, state: &mut State, node: NodeId, heard: bool) {
     for (number, candidate) in state.candidates.iter_mut().enumerate() {
         candidate.known[at(node)].missed = configuration.hold && candidate.present && !(heard && number == 0);
     }
 }
 
-/// A node is admitted under a new epoch: nobody takes the one before for it.
+/// Records that a node is admitted under a new epoch, which no candidate confuses with the former one.
 pub(crate) fn opened(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
         candidate.known[at(node)].missed = false;
     }
 }
 
-/// Whether the leader may declare a node dead on silence: its key is there, and the node knows of it.
+/// Returns `true` if the leader may declare a node dead on silence: its key exists, and the node knows of it.
 pub(crate) fn may_declare(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let leader = &state.candidates[0];
     let named = leader.known[at(node)].named || configuration.lacks(Mutation::GenerationIgnored);
     leader.present && named
 }
 
-/// Whether its silence, once its epoch is closed, proves anything to the leader.
+/// Returns `true` if the node's silence after the close of its epoch proves anything to the leader.
 pub(crate) fn may_conclude(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let leader = &state.candidates[0];
     let counts = !configuration.lacks(Mutation::GenerationForClosingOnly);
     leader.present && (!counts || may_declare(configuration, state, node))
 }
 
-/// The leader has sent a declaration and not heard of it.
+/// Records that the leader has sent a declaration with unknown outcome.
 pub(crate) fn declared(state: &mut State, write: Write) {
     if let Write::Close { node, .. } = write {
         state.candidates[0].known[at(node)].declared = true;
     }
 }
 
-/// Whether every candidate that counts has granted.
+/// Returns `true` if every candidate that counts has granted.
 pub(crate) fn all_granted(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let known = state.candidates.iter().map(|candidate| &candidate.known[at(node)]);
     let (asked, granted) = known
@@ -199,7 +200,7 @@ pub(crate) fn all_granted(configuration: &Configuration, state: &State, node: No
     if configuration.lacks(Mutation::MajorityGrants) { 2 * granted > asked } else { granted == asked }
 }
 
-/// The agent asks anew: what was granted before counts no more.
+/// Lets the agent ask again, which invalidates earlier grants.
 pub(crate) fn ask(state: &mut State, node: NodeId) {
     state.node_mut(node).asked = Some(0);
     for candidate in &mut state.candidates {
@@ -207,19 +208,19 @@ pub(crate) fn ask(state: &mut State, node: NodeId) {
     }
 }
 
-/// Whether there is a candidate key that the node's report does not name yet.
+/// Returns `true` if there is a candidate key that the node's report does not name yet.
 pub(crate) fn has_unnamed(state: &State, node: NodeId) -> bool {
     state.candidates.iter().any(|candidate| candidate.present && !candidate.known[at(node)].named)
 }
 
-/// From here on the agent asks every candidate that there is: its report is about to name the newest.
+/// Lets the agent ask every existing candidate from now on: its report is about to name the newest one.
 pub(crate) fn ask_all_present(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
         candidate.known[at(node)].asked |= candidate.present;
     }
 }
 
-/// The report that names the newest generation is committed.
+/// Records that the report with the newest generation is committed.
 pub(crate) fn named(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
         let known = &mut candidate.known[at(node)];
@@ -227,20 +228,20 @@ pub(crate) fn named(state: &mut State, node: NodeId) {
     }
 }
 
-/// Whether the agent reads that a candidate is gone while its own fence is unchanged.
+/// Returns `true` if the agent reads that a candidate is gone while its own fence is unchanged.
 pub(crate) fn may_drop(state: &State, node: NodeId) -> bool {
     let gone = |candidate: &Candidate| !candidate.present && candidate.known[at(node)].asked;
     state.node(node).phase == Phase::Member && is_open(state, node) && state.candidates.iter().any(gone)
 }
 
-/// Asks them no more.
+/// Lets the agent stop asking absent candidates.
 pub(crate) fn drop_gone(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
         candidate.known[at(node)].asked &= candidate.present;
     }
 }
 
-/// A tick passes for all candidates and a node that follows a deadline.
+/// Advances all candidates by one tick, for a node that follows a deadline.
 pub(crate) fn tick(configuration: &Configuration, state: &mut State, node: NodeId) {
     if configuration.counts_alone && state.node(node).follows() {
         for candidate in &mut state.candidates {
@@ -250,7 +251,7 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State, node: NodeI
     }
 }
 
-/// A node goes on although a candidate that it asks could have commanded it for longer than Th.
+/// Returns `true` if a node continues although a candidate that it asks could have commanded it for longer than Th.
 pub(crate) fn goes_on_alone(configuration: &Configuration, state: &State) -> bool {
     ALL.into_iter().any(|node| {
         let overdue = |candidate: &Candidate| {
@@ -261,7 +262,7 @@ pub(crate) fn goes_on_alone(configuration: &Configuration, state: &State) -> boo
     })
 }
 
-/// Every candidate has granted what a node asks.
+/// Returns `true` if every candidate has granted a node's question.
 pub(crate) fn is_held(state: &State) -> bool {
     ALL.into_iter().any(|node| {
         let grants = |candidate: &Candidate| !candidate.present || candidate.known[at(node)].granted;
@@ -269,13 +270,13 @@ pub(crate) fn is_held(state: &State) -> bool {
     })
 }
 
-/// The leader is of a generation that a node under a deadline does not know.
+/// Returns `true` if a node under a deadline does not know the leader's generation.
 pub(crate) fn is_led_by_a_newer_one(state: &State) -> bool {
     let leader = &state.candidates[0];
     ALL.into_iter().any(|node| state.node(node).follows() && leader.present && !leader.known[at(node)].named)
 }
 
-/// Brings what means the same to one form.
+/// Normalizes equivalent states to one form.
 pub(crate) fn normalise(configuration: &Configuration, state: &mut State) {
     if !configuration.hold {
         return;
@@ -292,7 +293,7 @@ pub(crate) fn normalise(configuration: &Configuration, state: &mut State) {
         for candidate in &mut state.candidates {
             let known = &mut candidate.known[at(node)];
             known.granted &= useful;
-            // What it missed matters to a node that goes on under the closed epoch alone; what it declared likewise.
+            // A gap or a declaration matters only to a node that continues under the closed epoch.
             known.missed &= asks;
             known.declared &= is_closing || known.missed;
             if !machine.follows() {

@@ -1,7 +1,7 @@
 //! The leader's part of the protocol: closing an epoch, proofs, opening, assigning (FENCING 3, 5, 6, 8).
 //!
-//! What the leader wants is left open: whatever the rules allow, it may do at any time. Of a write that is late it
-//! does not know, and goes on.
+//! The leader's goals are not part of the model: the leader may take any allowed step at any time. It does not learn
+//! the outcome of a late write, and continues.
 
 use crate::action::LeaderStep;
 use crate::configuration::Configuration;
@@ -12,7 +12,7 @@ use crate::state::State;
 use crate::store::{ALL, Answer, Fence, Mode, NodeId, Work, at, other};
 use crate::write::{Proof, Write};
 
-/// Every step that the leader may take now.
+/// Collects every step that the leader may take now.
 pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Vec<LeaderStep>) {
     if configuration.hold && !(state.led && state.candidates[0].is_current()) {
         return;
@@ -63,7 +63,6 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Ve
     }
 }
 
-/// Takes a step.
 pub(crate) fn take(configuration: &Configuration, state: &mut State, step: LeaderStep) {
     match step {
         LeaderStep::Commit(write) => apply(configuration, state, write, true),
@@ -81,9 +80,9 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, step: Leade
     }
 }
 
-/// Whether an open epoch may be closed, and whether the close rests on silence.
+/// Returns whether a close of an open epoch is based on silence; `None` if the epoch may not be closed.
 ///
-/// An unarmed node's silence is not counted: it may be closed at any time, if (g) or a device can follow.
+/// The silence of an unarmed node is not counted: it may be closed at any time, if (g) or a device can follow.
 fn may_close(configuration: &Configuration, state: &State, node: NodeId) -> Option<bool> {
     let member = state.store.member(node);
     match member.mode {
@@ -101,18 +100,18 @@ fn may_close(configuration: &Configuration, state: &State, node: NodeId) -> Opti
     }
 }
 
-/// A node that something may be assigned to.
+/// Returns `true` if something may be assigned to the node.
 fn is_open(state: &State, node: NodeId) -> bool {
     state.store.fence(node) == Fence::Open
 }
 
-/// Every assignment that may follow the present one, with the nodes whose report it rests on.
+/// Collects every assignment that may follow the present one, with the nodes whose reports it is based on.
 fn assignments(configuration: &Configuration, state: &State, found: &mut impl FnMut(Work, u8)) {
     let work = state.store.assignment.work;
     match work {
         Work::Run(on) | Work::Halt(on) => {
             let stopped = state.store.answer(on) == Answer::Stopped;
-            // What need not be exclusive waits for no proof.
+            // A service that need not be exclusive waits for no proof.
             let waits_for_none = !state.store.exclusive && state.store.fence(on) != Fence::Open;
             if stopped
                 || waits_for_none
@@ -129,7 +128,7 @@ fn assignments(configuration: &Configuration, state: &State, found: &mut impl Fn
     }
 }
 
-/// The service is nowhere: it may start on any open node.
+/// Collects the starts of a service without any copy: it may start on any open node.
 fn anywhere(state: &State, answers: u8, found: &mut impl FnMut(Work, u8)) {
     for node in ALL {
         if is_open(state, node) {
@@ -138,7 +137,7 @@ fn anywhere(state: &State, answers: u8, found: &mut impl FnMut(Work, u8)) {
     }
 }
 
-/// Mutation only: the node is silent for W, or nothing is active on it, and its epoch is open.
+/// Mutation only: returns `true` if the node's epoch is open, and the node is silent for W or has nothing active.
 fn may_release_unclosed(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     if !configuration.lacks(Mutation::ReleaseWithoutClosing) || !is_open(state, node) {
         return false;
@@ -148,7 +147,7 @@ fn may_release_unclosed(configuration: &Configuration, state: &State, node: Node
     silent || !state.store.answer(node).is_active()
 }
 
-/// Another action for the node where the service is: stop, start, migrate away.
+/// Collects other actions for the service's present node: stop, start, migrate away.
 fn in_place(configuration: &Configuration, state: &State, on: NodeId, found: &mut impl FnMut(Work, u8)) {
     match state.store.assignment.work {
         Work::Halt(_) => found(Work::Run(on), 0),
@@ -167,7 +166,7 @@ fn in_place(configuration: &Configuration, state: &State, on: NodeId, found: &mu
     }
 }
 
-/// What may follow a migration (FENCING 8): until HandingOver the service is on the source; after it, on either.
+/// Collects the assignments after a migration (FENCING 8): until HandingOver the service is on the source; after it, on either.
 fn after_migration(
     configuration: &Configuration,
     state: &State,
@@ -178,7 +177,7 @@ fn after_migration(
     let answered = state.store.answer(from);
     let rests_on = |node: NodeId| if state.store.answer(node) == Answer::Stopped { 1 << node } else { 0 };
     match answered {
-        // Not handed over: back to the source, or anywhere once the source is proven dead.
+        // Not handed over: back to the source, or to any node once the source is proven dead.
         Answer::None | Answer::Outdated => {
             if state.store.is_assigned(from) && is_open(state, from) {
                 found(Work::Run(from), 1 << from);
@@ -187,7 +186,7 @@ fn after_migration(
                 anywhere(state, 0, found);
             }
         }
-        // The source probed, and it is still here.
+        // The source has probed, and the service still runs there.
         Answer::Active => {
             if is_open(state, from) && state.store.is_assigned(from) {
                 found(Work::Run(from), 1 << from);
@@ -202,7 +201,7 @@ fn after_migration(
     if !handed_over || !is_gone(state, from) {
         return;
     }
-    // A target that is still to receive is told to start, which clears what it has received: the source is proven dead.
+    // The source is proven dead, so a target that still waits to receive is ordered to start, which clears the data received.
     let waits = state.store.is_proven_dead(from) && state.store.answer(target) == Answer::Receiving;
     if (arrived(state, from) || waits) && is_open(state, target) && state.store.is_assigned(target) {
         found(Work::Run(target), rests_on(from) | 1 << target);

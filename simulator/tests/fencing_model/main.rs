@@ -1,4 +1,4 @@
-//! The fencing protocol as a small model of its own, checked exhaustively (`docs/model.md`).
+//! A small model of the fencing protocol, which is checked exhaustively (`docs/model.md`).
 
 mod action;
 mod agent;
@@ -56,14 +56,14 @@ fn the_protocol_holds_while_definitions_change() {
     assert_holds(Configuration::SHORT_DEFINITIONS);
 }
 
-/// Whatever has happened: once faults stop, the service can run again on a machine that is on.
+/// From every state, the service must be able to run again on a machine that is on, once faults stop.
 #[test]
 fn the_service_can_run_again_whatever_has_happened() {
     assert_progresses(Configuration::PROGRESS);
 }
 
-/// R9.16: were its key deleted at each restart, the only candidate would have joined later than the node knows, and could not
-/// conclude anything from the silence of a machine that is lost.
+/// R9.16: if a restart deleted its key, the only candidate would have joined later than the generation that the node
+/// knows. It could conclude nothing from the silence of a lost machine.
 #[test]
 fn a_restart_is_no_departure() {
     let steps = ["fault: CandidateRestart(0)", "fault: LeaderChange(0)", "fault: PowerLoss(0)"];
@@ -81,7 +81,7 @@ fn nobody_is_reset_while_agents_and_daemons_act_in_time() {
     assert_holds(Configuration::SHORT_TIMELY);
 }
 
-/// Sliding timeouts are what all the others use.
+/// Each of the other inequalities must suffice, with no period to spare. All other tests use sliding timeouts.
 #[test]
 fn each_inequality_is_enough_and_none_has_a_period_to_spare() {
     for device in [Device::Fixed, Device::NotRetained] {
@@ -98,8 +98,8 @@ fn every_rule_that_is_taken_away_is_missed() {
     }
 }
 
-/// A new candidate that completed by silence what another one had declared would start a second copy: the declaration was late,
-/// its sender was started anew, and grants what the node asks without having read it.
+/// A new candidate must not complete another candidate's declaration by silence, because it would start a second copy:
+/// the declaration was late, and its restarted sender grants the node's question without having read the declaration.
 #[test]
 fn a_new_candidate_completes_no_declaration_by_silence() {
     let goes_on = [
@@ -144,7 +144,7 @@ fn a_new_candidate_completes_no_declaration_by_silence() {
     assert_eq!(walk(broken, &steps).map(|state| properties::running(&state)), Ok(2));
 }
 
-/// `dev/model`: prints what the larger configurations came to.
+/// For `dev/model`: prints the results of the larger configurations.
 #[test]
 #[ignore = "takes minutes: dev/model runs it, optimized"]
 fn larger() {
@@ -174,14 +174,14 @@ fn larger() {
     }
 }
 
-/// `dev/model --joins`: candidates that join and leave, the largest of all by far.
+/// For `dev/model --joins`: candidates that join and leave, by far the largest configuration.
 #[test]
 #[ignore = "takes very long: dev/model --joins runs it, optimized"]
 fn joins() {
     row(Configuration::JOINS.name, &assert_holds(Configuration::JOINS), "holds");
 }
 
-/// `dev/model --trace`: prints the counterexample of every mutation.
+/// For `dev/model --trace`: prints the counterexample of every mutation.
 #[test]
 #[ignore = "prints, for people: dev/model --trace"]
 fn counterexamples() {
@@ -191,7 +191,7 @@ fn counterexamples() {
     }
 }
 
-/// One line of the table.
+/// Prints one line of the table.
 fn row(name: &str, outcome: &Outcome, result: &str) {
     let Outcome { states, depth, time, .. } = outcome;
     line(&format!(
@@ -200,7 +200,7 @@ fn row(name: &str, outcome: &Outcome, result: &str) {
     ));
 }
 
-/// One line to the person at the terminal.
+/// Prints one line to the terminal.
 #[expect(clippy::print_stdout, reason = "what dev/model is run for")]
 fn line(text: &str) {
     println!("{text}");

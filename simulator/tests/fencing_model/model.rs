@@ -12,7 +12,6 @@ use crate::{agent, daemon, hold, leader, world};
 /// The protocol in one configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Protocol {
-    /// The configuration.
     pub(crate) configuration: Configuration,
 }
 
@@ -30,7 +29,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, found: &mut Vec<Action>) {
-        // A write that is going to be refused changes nothing: it arrives at once, so that this is no state to multiply.
+        // A write that will be refused changes nothing. It arrives immediately, so that it does not multiply the states.
         if let Some(number) = state.late.iter().position(|late| *late == Some(Late::Refused)) {
             found.push(Action::Arrive(number));
             return;

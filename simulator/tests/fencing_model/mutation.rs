@@ -1,9 +1,9 @@
-//! Deliberate faults in the protocol: each takes one rule away, and each must be caught.
+//! Deliberate faults in the protocol: each mutation removes one rule, and the checker must catch each.
 
 use crate::progress::STUCK;
 use crate::properties::{NEVER_TWO, NOT_ALONE};
 
-/// One rule taken away.
+/// A rule that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mutation {
     /// FENCING 3: D counts from the answer instead of from before the commit.
@@ -12,47 +12,48 @@ pub(crate) enum Mutation {
     OnePeriodLess,
     /// FENCING 5: proof (a) at o + Th instead of o + W.
     ReleaseAtValidity,
-    /// FENCING 5: the assignment is taken off a silent node without closing its epoch first.
+    /// FENCING 5: the assignment is moved off a silent node without closing the node's epoch first.
     ReleaseWithoutClosing,
     /// FENCING 1: an agent's report does not guard the key that it writes.
     OwnKeyNotGuarded,
     /// FENCING 6: an agent's writes do not guard its epoch.
     EpochNotGuarded,
-    /// FENCING 4: the permit does not wait for, nor guard, the committed armed: true.
+    /// FENCING 4: the permit neither waits for the committed armed: true nor guards it.
     PermitBeforeArmed,
-    /// FENCING 6: what runs is adopted under a new epoch, without a permit and without being stopped.
+    /// FENCING 6: a running service is adopted under a new epoch, without a permit and without a stop.
     AdoptWithoutPermit,
-    /// FENCING 5: a new leader takes the age of a heartbeat from times in the store.
+    /// FENCING 5: a new leader derives the age of a heartbeat from times in the store.
     StoredTimes,
     /// FENCING 3: the answer to a keep-alive extends D.
     KeepAliveProves,
-    /// FENCING 4: the agent says that it is empty before it has stopped what runs.
+    /// FENCING 4: the agent states that the node is empty before it has stopped the services.
     StayBeforeStopped,
     /// FENCING 8: the driver migrates before HandingOver is committed.
     MigrateBeforeHandOver,
-    /// FENCING 8: after HandingOver the service is started afresh once the source alone is proven empty.
+    /// FENCING 8: after HandingOver, the service is started again once only the source is proven empty.
     FreshAfterHandOver,
-    /// FENCING 8: the report of a source that registered anew no longer says that it had handed over.
+    /// FENCING 8: the report of a source that registered again no longer states that it had handed over.
     HandOverForgotten,
-    /// FENCING 9: a node goes on with the grants of more than half of the candidates.
+    /// FENCING 9: a node continues with the grants of more than half of the candidates.
     MajorityGrants,
     /// FENCING 9: a grant does not count as an observation.
     GrantNotObserved,
     /// FENCING 9: a candidate grants although it can commit.
     GrantThoughAble,
-    /// FENCING 9: a candidate that the node does not know concludes from its silence.
+    /// FENCING 9: a candidate that the node does not know draws conclusions from the node's silence.
     GenerationIgnored,
-    /// FENCING 9: a candidate that the node does not know declares nobody dead, but completes what another one has begun. Its shortest
-    /// counterexample is too long to be searched for: a test of its own follows it.
+    /// FENCING 9: a candidate that the node does not know declares no node dead, but completes another candidate's
+    /// declaration. Its shortest counterexample is too long for a search; a separate test follows it.
     GenerationForClosingOnly,
     /// FENCING 6: `exclusive` is changed while a copy may exist.
     DefinedWithACopy,
-    /// FENCING 9: a controller that is restarted deletes its candidate key, and joins as another candidate.
+    /// FENCING 9: a restarted controller deletes its candidate key, and joins as another candidate.
     KeyDeletedAtRestart,
 }
 
 impl Mutation {
-    /// What is broken without the rule: promise 1, but for the rule that keeps a node that is merely cut off from being held.
+    /// Returns the property that is violated without the rule: promise 1, except for the rule that keeps a merely
+    /// isolated node from being held.
     pub(crate) fn breaks(self) -> &'static str {
         match self {
             Mutation::GrantThoughAble => NOT_ALONE,
@@ -79,7 +80,8 @@ impl Mutation {
         }
     }
 
-    /// All that a search for a broken promise catches: the ten that the protocol's page is measured by, then those about rules that the ten leave out.
+    /// Mutations that a search for a broken promise catches: first the ten by which the protocol's page is measured,
+    /// then those for other rules.
     pub(crate) const ALL: [Mutation; 19] = [
         Mutation::DeadlineFromReceipt,
         Mutation::OnePeriodLess,

@@ -1,4 +1,4 @@
-//! The store's side of a write: what is refused when a key is written, and what a write does when it is applied.
+//! The store's side of a write: the late writes that it causes to be refused, and its effect when it is applied.
 
 use crate::configuration::Configuration;
 use crate::hold;
@@ -18,20 +18,20 @@ pub(crate) fn touch(configuration: &Configuration, state: &mut State, key: Key) 
     }
 }
 
-/// Puts a write among those that are late, if there is room.
+/// Adds a write to the late ones, if there is room.
 pub(crate) fn lose(state: &mut State, write: Write) {
     if let Some(slot) = state.late.iter_mut().find(|slot| slot.is_none()) {
         *slot = Some(Late::Waiting(write));
     }
 }
 
-/// Whether another write may become late.
+/// Returns `true` if another write may become late.
 pub(crate) fn has_room(configuration: &Configuration, state: &State) -> bool {
     state.late.iter().flatten().count() < configuration.late
 }
 
-/// Applies a write whose guards hold. `heard`: its sender still waits for it, so that it learns of it (otherwise it reads
-/// what lies there, which every step of an agent does anyway).
+/// Applies a write whose guards hold. `heard`: the sender still waits and learns the outcome. Otherwise the sender
+/// reads the store, which every step of an agent does anyway.
 pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Write, heard: bool) {
     match write {
         Write::Heartbeat(node, change) => heartbeat(configuration, state, node, change, heard),
@@ -41,7 +41,7 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
                 Work::Move { .. } => Answer::Receiving,
             };
             answered(configuration, state, node, answer);
-            // The answer itself says so; that it is true is what the permit's guards are for.
+            // The answer itself contains the permit; the permit's guards make sure that it is right.
             if state.node(node).phase == Phase::Member {
                 learn_permit(state, node);
             }
@@ -87,8 +87,8 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             if state.store.fence(node) != Fence::Open {
                 state.harm = Harm::EpochWentBack;
             }
-            // What the closed epoch's report said is kept with the fence; the report itself says nothing any more, except
-            // that the node registers or has left.
+            // The fence keeps the content of the closed epoch's report. The report itself then only states whether the
+            // node registers or has left.
             let member = &mut state.store.members[at(node)];
             state.store.fences[at(node)] = Fence::Fencing { armed: member.armed };
             member.armed = false;
@@ -123,7 +123,7 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
     }
 }
 
-/// A heartbeat is applied: every process sees `alive` change.
+/// Applies a heartbeat: every process sees `alive` change.
 fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, change: Change, heard: bool) {
     match change {
         Change::Keep => {}
@@ -153,7 +153,7 @@ fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, cha
     };
     if joins {
         state.node_mut(node).phase = Phase::Member;
-        // A new process reads what lies there; an answer from before the node's present epoch is no permit.
+        // A new process reads the store; an answer from before the node's present epoch is no permit.
         if state.store.is_assigned(node) {
             learn_permit(state, node);
         }
@@ -164,15 +164,15 @@ fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, cha
     }
 }
 
-/// An agent's report is written.
+/// Writes an agent's report.
 fn answered(configuration: &Configuration, state: &mut State, node: NodeId, answer: Answer) {
     state.store.answers[at(node)] = answer;
     state.store.lives[at(node)] = true;
     touch(configuration, state, Key::Answer(node));
 }
 
-/// The agent knows of its permit as soon as it is committed, which is the earliest that it could. What it has begun before
-/// or given up it may only go on with, under its own permit, while the copy runs.
+/// Gives the agent the right of its permit as soon as the permit is committed, the earliest possible moment. An action
+/// that the agent has begun or given up may only continue, under its own permit, while the copy runs.
 fn learn_permit(state: &mut State, node: NodeId) {
     let answer = state.store.answer(node);
     let work = state.store.assignment.work;
@@ -194,7 +194,7 @@ fn learn_permit(state: &mut State, node: NodeId) {
     }
 }
 
-/// A new assignment under a new action uid: every answer, right and write for the one before is outdated.
+/// Writes a new assignment under a new action uid, which outdates every answer, right and write for the former one.
 fn assign(configuration: &Configuration, state: &mut State, work: Work) {
     state.store.assignment.work = work;
     for node in ALL {
@@ -212,7 +212,7 @@ fn assign(configuration: &Configuration, state: &mut State, work: Work) {
     touch(configuration, state, Key::Assignment);
 }
 
-/// Whether the leader may record this proof for a node whose fence is Fencing (FENCING 5).
+/// Returns `true` if the leader may record this proof for a node whose fence is Fencing (FENCING 5).
 pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId, proof: Proof) -> bool {
     let Fence::Fencing { armed } = state.store.fence(node) else { return false };
     match proof {
@@ -221,7 +221,7 @@ pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId,
                 && state.leaders_silence(node) >= configuration.release_after()
                 && hold::may_conclude(configuration, state, node)
         }
-        // Sent by the step that turns the machine off, never decided on.
+        // The step that powers off the machine sends this write; the leader never decides on it separately.
         Proof::Device => false,
         Proof::Registration => state.store.member(node).mode == Mode::Registering { admitted: false },
         Proof::Leave => state.store.member(node).mode == Mode::Left,
@@ -229,17 +229,17 @@ pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId,
     }
 }
 
-/// Whether the node's report says that something is active which the watchdog must guard (R4.26).
+/// Returns `true` if the node's report names an active service that the watchdog must guard (R4.26).
 pub(crate) fn is_active(state: &State, node: NodeId) -> bool {
     state.store.exclusive && state.store.lives[at(node)] && state.store.answer(node).is_active()
 }
 
-/// The nodes that have given up the assigned service, or are proven dead (FENCING 6).
+/// Returns `true` if the node has given up the assigned service, or is proven dead (FENCING 6).
 pub(crate) fn is_gone(state: &State, node: NodeId) -> bool {
     state.store.answer(node) == Answer::Stopped || state.store.is_proven_dead(node)
 }
 
-/// The other node's copy is confirmed to run.
+/// Returns `true` if the other node's copy is confirmed to run.
 pub(crate) fn arrived(state: &State, from: NodeId) -> bool {
     state.store.answer(other(from)) == Answer::Active
 }

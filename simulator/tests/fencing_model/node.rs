@@ -1,50 +1,50 @@
 //! A machine: its power, its agent, its watchdog daemon and device, and the copy of the service on it.
 
-/// Whether the machine runs.
+/// Power state of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Power {
-    /// It runs.
+    /// The machine runs.
     On,
-    /// It does not; everything in memory is gone.
+    /// The machine is off, and its memory is lost.
     Off {
-        /// Whether its own watchdog did it.
+        /// Whether its own watchdog reset it.
         self_fenced: bool,
     },
 }
 
-/// What the agent's process believes about itself.
+/// Phase of the agent's process, as the process knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// There is no process. What it sent may still be applied.
+    /// No process. Its earlier writes may still be applied.
     Dead,
-    /// A new process of the same boot, before its first heartbeat: same boot id and epoch, so heartbeat first.
+    /// A new process of the same boot and epoch, which must commit a heartbeat first.
     Resuming,
-    /// A member of the epoch that it registered in, which may have been closed without its knowledge.
+    /// A member of the epoch in which it registered, which may have been closed without the agent's knowledge.
     Member,
-    /// Its epoch is closed or it never had one: stop every service, verify, then register.
+    /// The agent has no open epoch: it stops every service, verifies, then registers.
     Clearing,
-    /// The request is committed; it waits to be named by the fence.
+    /// The request is committed; the agent waits until the fence names it.
     Requested,
 }
 
 /// The watchdog device together with the daemon that pets it (FENCING 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Watchdog {
-    /// Not armed: no reset can come.
+    /// Not armed: no reset is possible.
     Off,
-    /// Petted without a deadline: while arming, and after stop-then-stay.
+    /// The daemon pets without a deadline: while arming, and after stop-then-stay.
     Free,
-    /// Petted only while now ≤ D.
+    /// The daemon pets only while now ≤ D.
     Follow {
         /// Ticks until the device resets the machine.
         timer: i8,
         /// D − now; −1 when D has passed.
         left: i8,
-        /// The daemon has looked at the clock and decided on this timeout, but has not made the call yet: checking and
-        /// petting are not one step. It looks as early as it may (`Bounds::look`).
+        /// Timeout that the daemon has decided on after reading the clock, before the call: checking and petting are
+        /// not one step. The daemon reads the clock as early as possible (`Bounds::pet`).
         checked: Option<i8>,
     },
-    /// The descriptor was closed uncleanly, the kernel pinged once more, nobody pets.
+    /// The descriptor was closed uncleanly, the kernel pinged once more, and no process pets.
     Orphan {
         /// Ticks until the device resets the machine.
         timer: i8,
@@ -56,25 +56,25 @@ pub(crate) enum Watchdog {
 /// The copy of the service on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Service {
-    /// None.
+    /// No copy.
     Absent,
-    /// Prepared to receive a migration; it does nothing yet.
+    /// Prepared to receive a migration, without any effect yet.
     Paused,
-    /// It runs.
+    /// The copy runs.
     Running,
 }
 
-/// What a committed permit lets the agent do. It may use it late: a process may be stopped between any two steps.
+/// The right that a committed permit gives to the agent. The agent may use it late: a process may pause between any two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Right {
-    /// Nothing.
+    /// No right.
     None,
-    /// Start, and restart in place. `current`: for the action uid that is assigned now.
+    /// Start, and restart in place.
     Start {
         /// Whether the action uid is still the assigned one.
         current: bool,
     },
-    /// Prepare to receive.
+    /// Prepare to receive a migration.
     Receive {
         /// Whether the action uid is still the assigned one.
         current: bool,
@@ -82,7 +82,7 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// The same right once another action uid is assigned.
+    /// Returns the right as it is after another action uid was assigned.
     pub(crate) fn outdated(self) -> Right {
         match self {
             Right::None => Right::None,
@@ -92,34 +92,33 @@ impl Right {
     }
 }
 
-/// One machine and everything on it.
+/// A machine and everything on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Node {
-    /// Its power.
+    /// Power state of the machine.
     pub(crate) power: Power,
-    /// Its agent.
+    /// Phase of the agent.
     pub(crate) phase: Phase,
     /// Whether the fence is open for the epoch in the agent's journal (its own epoch, boot id and request).
     pub(crate) belongs: bool,
-    /// Its watchdog.
+    /// State of the watchdog.
     pub(crate) watchdog: Watchdog,
-    /// The copy of the service.
     pub(crate) service: Service,
-    /// What the agent knows that it may start.
+    /// Right of the agent, as far as the agent knows.
     pub(crate) right: Right,
-    /// The journal: the current action uid was begun or given up, so it is never begun again.
+    /// Whether the journal says that the current action uid was begun or given up, so that it is never begun again.
     pub(crate) is_spent: bool,
-    /// The driver is migrating away from here, and may finish at any moment.
+    /// Whether the driver is migrating away from here; the migration may finish at any moment.
     pub(crate) hands_over: bool,
-    /// A heartbeat was applied and its answer is on its way: ticks since the agent read its clock (`s`), at most
-    /// one more than Th.
+    /// Ticks since the agent read its clock (`s`) for an applied heartbeat whose answer is on its way, at most Th + 1.
+    /// `None`: no answer is due.
     pub(crate) answer_due: Option<i8>,
-    /// The agent asks the candidates to hold: ticks since it asked.
+    /// Ticks since the agent asked the candidates for hold; `None`: it has not asked.
     pub(crate) asked: Option<i8>,
 }
 
 impl Node {
-    /// A registered, idle node.
+    /// Returns a registered, idle node.
     pub(crate) fn idle() -> Self {
         Node {
             power: Power::On,
@@ -135,7 +134,7 @@ impl Node {
         }
     }
 
-    /// Whether an agent process is there.
+    /// Returns `true` if an agent process exists.
     pub(crate) fn has_agent(&self) -> bool {
         match self.phase {
             Phase::Dead => false,
@@ -143,7 +142,7 @@ impl Node {
         }
     }
 
-    /// Whether the machine runs.
+    /// Returns `true` if the machine runs.
     pub(crate) fn is_on(&self) -> bool {
         match self.power {
             Power::On => true,
@@ -151,12 +150,12 @@ impl Node {
         }
     }
 
-    /// *Empty* (FENCING 4): no service, no worker, no right to start one.
+    /// Returns `true` if the node is *empty* (FENCING 4): no service, no worker, no right to start one.
     pub(crate) fn is_empty(&self) -> bool {
         self.service == Service::Absent && self.right == Right::None && !self.hands_over
     }
 
-    /// Whether the daemon follows a deadline.
+    /// Returns `true` if the daemon follows a deadline.
     pub(crate) fn follows(&self) -> bool {
         match self.watchdog {
             Watchdog::Follow { .. } => true,
@@ -164,7 +163,7 @@ impl Node {
         }
     }
 
-    /// D − now, when the daemon follows a deadline.
+    /// Returns D − now if a deadline exists, and −1 otherwise.
     pub(crate) fn left(&self) -> i8 {
         match self.watchdog {
             Watchdog::Off | Watchdog::Free => -1,
@@ -172,7 +171,7 @@ impl Node {
         }
     }
 
-    /// The machine loses its power or is reset: memory is gone; what is late may still be applied.
+    /// Ends everything in memory, by a power loss or a reset. Late writes may still be applied.
     pub(crate) fn power_off(&mut self, self_fenced: bool) {
         *self =
             Node { power: Power::Off { self_fenced }, phase: Phase::Dead, belongs: false, ..Node::idle() };

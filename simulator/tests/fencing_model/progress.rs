@@ -1,8 +1,8 @@
-//! Progress: from every state that faults may lead to, steps without any further fault lead to one in which the service runs.
+//! Progress: from every state that faults may lead to, steps without further faults lead to a state in which the service runs.
 //!
-//! The whole graph is kept, and searched backwards from the good states. That is sound also where ways have cycles, which the
-//! checker's own `eventually` is not. It says that a way exists, not that it is taken: that follows if whatever stays possible
-//! is done at some time.
+//! The whole graph is stored and searched backward from the good states. Unlike the checker's own `eventually`, this is
+//! also correct for paths with cycles. The search shows that a path exists, not that it is taken; that follows if every
+//! step that stays possible is taken at some time.
 
 use crate::action::{Action, AgentStep, Fault, LeaderStep};
 use crate::configuration::Configuration;
@@ -15,30 +15,30 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// What a mutation breaks that keeps the promise of one copy at most.
+/// Property that a mutation violates if it keeps the promise of at most one copy.
 pub(crate) const STUCK: &str = "the service can run again";
 
-/// What the search found.
+/// The result of a search.
 pub(crate) struct Found {
-    /// Different states.
+    /// Number of different states.
     pub(crate) states: usize,
-    /// Those in which the service runs as it is to.
+    /// Number of states in which the service runs as assigned.
     pub(crate) good: usize,
-    /// The most steps that the shortest way to a good state takes.
+    /// Length of the longest of the shortest paths to a good state, in steps.
     pub(crate) longest: usize,
-    /// How long it took.
+    /// Duration of the search.
     pub(crate) time: Duration,
-    /// A state from which no way leads to a good one.
+    /// State from which no path leads to a good one; `None`: none was found.
     pub(crate) stuck: Option<State>,
 }
 
-/// Searches a configuration whole.
+/// Searches the whole graph of a configuration.
 pub(crate) fn check(configuration: Configuration) -> Found {
     let begin = Instant::now();
     let model = Protocol { configuration };
     let mut numbers: HashMap<State, u32> = HashMap::new();
     let mut states: Vec<State> = Vec::new();
-    // Healthy steps, as pairs of the state after and the state before.
+    // Healthy steps, as pairs of the next state and the previous state.
     let mut back: Vec<(u32, u32)> = Vec::new();
     for state in model.init_states() {
         numbers.insert(state, 0);
@@ -97,7 +97,7 @@ pub(crate) fn check(configuration: Configuration) -> Found {
     Found { states: states.len(), good, longest, time: begin.elapsed(), stuck }
 }
 
-/// How many steps without a fault the shortest way takes from this state to a good one, if there is any.
+/// Returns the length of the shortest path without faults from this state to a good one; `None` if none exists.
 pub(crate) fn way_to_good(configuration: Configuration, from: State) -> Option<usize> {
     let model = Protocol { configuration };
     let mut seen = HashSet::from([from]);
@@ -123,7 +123,7 @@ pub(crate) fn way_to_good(configuration: Configuration, from: State) -> Option<u
     None
 }
 
-/// Fails if the service can be stuck.
+/// Asserts that the service cannot be stuck.
 pub(crate) fn assert_progresses(configuration: Configuration) -> Found {
     let found = check(configuration);
     let Found { states, good, time, .. } = &found;
@@ -137,12 +137,12 @@ pub(crate) fn assert_progresses(configuration: Configuration) -> Found {
     found
 }
 
-/// A state to which the promise applies: machines that are off stay off, and one is on.
+/// Returns `true` if the promise applies to a state: at least one machine is on. Machines that are off stay off.
 fn has_a_machine(state: &State) -> bool {
     state.nodes.iter().any(crate::node::Node::is_on)
 }
 
-/// The service runs on one node, under its permit and its assignment, and nothing else is left of it.
+/// Returns `true` if the service runs on one node, under its permit and its assignment, and nothing else is left of it.
 fn is_good(state: &State) -> bool {
     let runs = |node: &NodeId| {
         let rest = state.node(other(*node));
@@ -157,8 +157,8 @@ fn is_good(state: &State) -> bool {
     ALL.iter().any(runs)
 }
 
-/// A step that is no fault, and no wish of an operator. Machines that are off stay off. Processes that have ended are started
-/// again, and somebody is elected while nobody leads.
+/// Returns `true` if a step is neither a fault nor a command. Machines that are off stay off. Processes that have ended
+/// are started again, and a leader is elected if there is none.
 fn is_healthy(state: &State, action: Action) -> bool {
     match action {
         Action::Fault(Fault::LeaderChange(_)) => !state.led,

@@ -1,4 +1,4 @@
-//! What must always hold, and what must be reachable so that the model is not empty talk.
+//! The properties of the model: invariants, and states that must be reachable so that the invariants are meaningful.
 
 use stateright::Property;
 
@@ -9,13 +9,13 @@ use crate::node::{Phase, Power, Service, Watchdog};
 use crate::state::{Harm, Late, State};
 use crate::store::{ALL, Answer, Fence, Mode, Work, other};
 
-/// Promise 1.
+/// Name of the property for promise 1.
 pub(crate) const NEVER_TWO: &str = "never two";
 
-/// Promise 2 under Hold.
+/// Name of the property for promise 2 under Hold.
 pub(crate) const NOT_ALONE: &str = "a node that is merely cut off is not held";
 
-/// The properties of a configuration. With a rule taken away only what must always hold.
+/// Returns the properties of a configuration; with a removed rule, only the invariants.
 pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
     let mut found = vec![
         Property::always(NEVER_TWO, |_, state: &State| running(state) <= 1 || !state.store.exclusive),
@@ -85,17 +85,17 @@ pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
     found
 }
 
-/// Copies that run.
+/// Returns the number of running copies.
 pub(crate) fn running(state: &State) -> usize {
     state.nodes.iter().filter(|machine| machine.service == Service::Running).count()
 }
 
-/// A committed permit under which the service runs.
+/// Returns `true` if the service runs under a committed permit.
 fn has_permit(state: &State, node: u8) -> bool {
     state.store.answer(node) == Answer::Active && state.node(node).service == Service::Running
 }
 
-/// A node was active when it was fenced, and the service runs on the other.
+/// Returns `true` if a node was active when it was fenced, and the service runs on the other.
 fn failed_over(state: &State) -> bool {
     ALL.into_iter().any(|node| {
         let lost = state.store.answer(other(node)) == Answer::Outdated
@@ -104,7 +104,7 @@ fn failed_over(state: &State) -> bool {
     })
 }
 
-/// A node that has an action to run is petted without a deadline, having stopped it.
+/// Returns `true` if a node has stopped the service of its action and is petted without a deadline.
 fn stays(state: &State) -> bool {
     ALL.into_iter().any(|node| {
         let machine = state.node(node);
@@ -112,7 +112,7 @@ fn stays(state: &State) -> bool {
     })
 }
 
-/// The source has handed over and the target runs.
+/// Returns `true` if the source has handed over and the target runs.
 fn migrated(state: &State) -> bool {
     match state.store.assignment.work {
         Work::Run(_) | Work::Halt(_) => false,

@@ -1,4 +1,4 @@
-//! Traces of simulated clusters as paths of the model: which states it can be in after each visible step.
+//! Replay of traces of simulated clusters as paths of the model: the possible states after each visible step.
 
 use crate::action::{Action, AgentStep, Fault, LeaderStep, WatchdogStep};
 use crate::bounds::{Bounds, Device};
@@ -14,13 +14,13 @@ use ha_api_types::time::Millis;
 use stateright::Model;
 use std::collections::HashSet;
 
-/// One tick of the model, milliseconds. Th and Ts must be multiples of it.
+/// Length of one tick of the model, in milliseconds. Th and Ts must be multiples of it.
 pub(crate) const TICK_MS: Millis = 250;
 
-/// The times of a trace in ticks. Between two moments that are x apart as many boundaries of ticks pass as the whole part of x in
-/// ticks, or one more. So what may happen **until** a time happens in the model no later than that time, and what waits **for** a
-/// time waits in the model for its whole part at least: Th and Ts are exact, and W of the model is the whole part of the code's.
-/// What is left of it for the watchdog must still be as long as the longest that its device takes.
+/// Returns the times of a trace in ticks. Two moments at a distance of x ticks are separated by ⌊x⌋ or ⌊x⌋ + 1
+/// boundaries of ticks. So events **until** a time are no later in the model, and waits **for** a time last at least
+/// its integer part. Th and Ts are exact; the model's W is the integer part of the code's W. The part of W
+/// that remains for the watchdog must still cover the longest time that its device takes.
 pub(crate) fn bounds(trace: &Trace) -> Bounds {
     let ticks = |ms: Millis| i8::try_from(ms / TICK_MS).expect("a time of the model");
     let timings = &trace.timings;
@@ -41,7 +41,7 @@ pub(crate) fn bounds(trace: &Trace) -> Bounds {
     bounds
 }
 
-/// The configuration that a trace is a path of: everything may happen.
+/// Returns the configuration of which a trace is a path: everything may happen.
 pub(crate) fn configuration(trace: &Trace, hold: bool) -> Configuration {
     Configuration {
         name: "replay",
@@ -62,18 +62,18 @@ pub(crate) fn configuration(trace: &Trace, hold: bool) -> Configuration {
     }
 }
 
-/// Where a trace leaves the model.
+/// The point at which a trace is not a path of the model.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// The step that no state allows.
+    /// Step that no state allows; `None`: a tick.
     pub(crate) step: Option<Timed>,
-    /// Its number among the steps.
+    /// Number of the step in the trace.
     pub(crate) number: usize,
-    /// When, and one of the states before it.
+    /// Time of the step, and one of the states before it.
     pub(crate) detail: String,
 }
 
-/// Replays a trace. Returns how many states there were at most at one time.
+/// Replays a trace. Returns the largest number of possible states at one time.
 pub(crate) fn replay(configuration: Configuration, steps: &[Timed]) -> Result<usize, Box<Refused>> {
     let model = Protocol { configuration };
     let mut states: HashSet<State> = model.init_states().into_iter().collect();
@@ -107,7 +107,7 @@ pub(crate) fn replay(configuration: Configuration, steps: &[Timed]) -> Result<us
     Ok(most)
 }
 
-/// The states that steps lead to which are not recorded.
+/// Returns the states that are reachable by unrecorded steps.
 fn closure(model: &Protocol, states: &HashSet<State>) -> HashSet<State> {
     let mut all = states.clone();
     let mut left: Vec<State> = states.iter().copied().collect();
@@ -126,7 +126,7 @@ fn closure(model: &Protocol, states: &HashSet<State>) -> HashSet<State> {
     all
 }
 
-/// What an agent decides for itself, what a candidate reads, and a pet that reaches the device late.
+/// Returns `true` for unrecorded steps: decisions of an agent, reads of a candidate, and pets that reach the device late.
 fn is_hidden(state: &State, action: Action) -> bool {
     match action {
         Action::Agent(node, AgentStep::Stop) => state.node(node).service == Service::Absent,
@@ -144,7 +144,7 @@ fn is_hidden(state: &State, action: Action) -> bool {
     }
 }
 
-/// The states after one of these actions; a state in which none is possible stays if it may.
+/// Returns the states after one of the matching actions. A state without such an action stays if `stays` allows it.
 fn after(
     model: &Protocol,
     states: &HashSet<State>,
@@ -175,13 +175,13 @@ fn after_event(model: &Protocol, states: &HashSet<State>, event: Event) -> HashS
     after(model, states, |action| is_that(*action, event), |state| may_be_nothing(state, event))
 }
 
-/// The daemon follows a deadline that the model does not have earlier.
+/// Returns the states after a deadline was set, in which the model's deadline is no earlier.
 fn after_deadline(model: &Protocol, states: &HashSet<State>, node: u8, left_ms: Millis) -> HashSet<State> {
     let learns = |action: &Action| matches!(action, Action::Agent(of, AgentStep::LearnDeadline | AgentStep::HoldOn) if *of == node);
     let mut found = after(model, states, learns, |_| true);
     found.extend(closure(model, states));
     let left = i8::try_from(left_ms / TICK_MS).unwrap_or(i8::MAX);
-    // A daemon that follows none yet is told one in the model only while it could still be used.
+    // In the model, a daemon without a deadline gets one only while the deadline is still useful.
     let useless = left <= model.configuration.bounds.margin;
     found.retain(|state| {
         let machine = state.node(node);
@@ -191,7 +191,7 @@ fn after_deadline(model: &Protocol, states: &HashSet<State>, node: u8, left_ms: 
     found
 }
 
-/// Whether an action is what was seen.
+/// Returns `true` if the action corresponds to the recorded event.
 fn is_that(action: Action, event: Event) -> bool {
     match event {
         Event::Write(write) => match action {
@@ -219,7 +219,7 @@ fn is_that(action: Action, event: Event) -> bool {
             action == Action::Agent(node, AgentStep::Stop) || action == Action::Fault(Fault::Crash(node))
         }
         Event::CutOver(node) => action == Action::CutOver(node),
-        // The model's device resets at the latest moment; a real one may do so earlier.
+        // The model's device resets at the latest moment; a real one may reset earlier.
         Event::PowerLost { node, by_watchdog: true } => {
             action == Action::Watchdog(node, WatchdogStep::Reset)
                 || action == Action::Fault(Fault::PowerLoss(node))
@@ -238,35 +238,35 @@ fn is_that(action: Action, event: Event) -> bool {
     }
 }
 
-/// The same write, but for what it rests on and whether its action uid is still the assigned one.
+/// Returns `true` if two writes are the same, apart from their basis and from whether their action uid is still assigned.
 fn is_same(own: Write, seen: Write) -> bool {
     match (own, seen) {
         (Write::Close { node, .. }, Write::Close { node: other, .. })
         | (Write::Stopped { node, .. }, Write::Stopped { node: other, .. })
         | (Write::Running { node, .. }, Write::Running { node: other, .. })
-        // `alive` was lost with its lease: the same process creates it again (R3.26).
+        // `alive` was deleted with its lease, and the same process creates it again (R3.26).
         | (Write::Heartbeat(node, Change::Keep), Write::Heartbeat(other, Change::Create)) => node == other,
         (Write::Assign { work, .. }, Write::Assign { work: other, .. }) => work == other,
         (own, seen) => own == seen,
     }
 }
 
-/// Whether the model leaves this step out in such a state, because it changes nothing there.
+/// Returns `true` if the model omits this step in such a state, because it changes nothing there.
 fn may_be_nothing(state: &State, event: Event) -> bool {
     match event {
-        // Idle nodes send no heartbeats in the model.
+        // In the model, idle nodes send no heartbeats.
         Event::Write(Write::Heartbeat(node, Change::Keep | Change::Create | Change::Name)) => {
             let machine = state.node(node);
             !state.store.member(node).armed && machine.phase == Phase::Member && machine.belongs
         }
-        // A watchdog that is armed while nothing exclusive is left on its node guards nothing: the agent's last report may still
-        // say that something is active.
+        // An armed watchdog guards nothing when no exclusive service is left on its node. The agent's last report may
+        // still name an active service.
         Event::Write(Write::Heartbeat(node, Change::Arm | Change::Disarm)) => {
             state.node(node).is_empty() && state.node(node).watchdog == Watchdog::Off
         }
         Event::Arm(node) => state.node(node).is_empty(),
         Event::Release(node) => state.node(node).is_empty() && state.node(node).watchdog == Watchdog::Off,
-        // Petted without a deadline.
+        // The daemon pets without a deadline.
         Event::Pet(node) | Event::Stay(node) => !state.node(node).follows(),
         Event::End(node) => state.node(node).service == Service::Absent,
         Event::AgentEnds(node) => !state.node(node).has_agent(),

@@ -7,62 +7,60 @@ use crate::node::{Node, Right, Service, Watchdog};
 use crate::store::{ALL, Answer, NODES, NodeId, Store, at};
 use crate::write::Write;
 
-/// The most candidates that a configuration may have.
+/// Largest number of candidates in a configuration.
 pub(crate) const CANDIDATES: usize = 3;
 
-/// The most late writes at one time.
+/// Largest number of late writes at one time.
 pub(crate) const LATE: usize = 2;
 
-/// A controller candidate. The first one is the leader; which process that is does not matter.
+/// A controller candidate. The first candidate is the leader, regardless of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Candidate {
-    /// For each node: ticks on this process's clock since it last saw `alive` change (`o`), no more than W.
+    /// Ticks on this process's clock since it last saw each node's `alive` change (`o`), at most W.
     pub(crate) silence: [i8; NODES],
-    /// Its candidate key exists.
+    /// Whether the candidate key exists.
     pub(crate) present: bool,
-    /// What it and each node know of each other.
+    /// Relation between the candidate and each node.
     pub(crate) known: [Known; NODES],
 }
 
-/// A write that its sender has given up waiting for (*unknown*). It may be applied at any later time, or never.
+/// A write whose sender no longer waits (*unknown*). The write may be applied at any later time, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Late {
-    /// It may still be applied.
+    /// The write may still be applied.
     Waiting(Write),
-    /// A key that it guards was written: it will conflict when it arrives.
+    /// A key that the write guards has changed: the write will conflict when it arrives.
     Refused,
 }
 
-/// What must never happen and is not to be seen in a state.
+/// A violation that the other parts of a state do not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Harm {
-    /// Nothing.
+    /// No violation.
     None,
-    /// A fence was written from another state than the one it was decided on: an epoch is given twice or goes back.
+    /// A fence was written from another state than the one that the write was based on: an epoch repeats or goes back.
     EpochWentBack,
-    /// A machine was reset although its agent and daemon could have prevented it in time.
+    /// A machine was reset although its agent and daemon could have prevented the reset in time.
     NeedlessReset,
 }
 
-/// Everything.
+/// The whole state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct State {
-    /// What is stored.
     pub(crate) store: Store,
-    /// The machines.
     pub(crate) nodes: [Node; NODES],
-    /// The candidates, the leader first.
+    /// Candidates, the leader first.
     pub(crate) candidates: [Candidate; CANDIDATES],
-    /// Whether the first candidate leads: not from the restart of the leader's process until somebody is elected.
+    /// Whether the first candidate is the leader; `false` from the restart of the leader's process until an election.
     pub(crate) led: bool,
     /// Late writes, in no particular order.
     pub(crate) late: [Option<Late>; LATE],
-    /// What went wrong.
+    /// Violation so far.
     pub(crate) harm: Harm,
 }
 
 impl State {
-    /// Two registered idle nodes, a leader, a service just assigned to the first node.
+    /// Returns two registered idle nodes, a leader, and a service just assigned to the first node.
     pub(crate) fn initial(configuration: &Configuration) -> Self {
         let present = |number| number < configuration.candidates.max(1);
         State {
@@ -75,7 +73,7 @@ impl State {
         }
     }
 
-    /// The same with the service started on the first node, just after a heartbeat.
+    /// Returns the initial state with the service started on the first node, just after a heartbeat.
     pub(crate) fn running(configuration: &Configuration) -> Self {
         let mut state = State::initial(configuration);
         state.store.members[0].armed = true;
@@ -89,34 +87,32 @@ impl State {
         state.normalised(configuration)
     }
 
-    /// A machine.
     pub(crate) fn node(&self, node: NodeId) -> &Node {
         &self.nodes[at(node)]
     }
 
-    /// A machine, to change it.
     pub(crate) fn node_mut(&mut self, node: NodeId) -> &mut Node {
         &mut self.nodes[at(node)]
     }
 
-    /// How long the leader has not seen this node's heartbeat.
+    /// Returns the number of ticks since the leader saw this node's heartbeat.
     pub(crate) fn leaders_silence(&self, node: NodeId) -> i8 {
         self.candidates[0].silence[at(node)]
     }
 
-    /// Whether a permit of this node may still be applied although the agent does not know of it.
+    /// Returns `true` if a permit of this node may still be applied without the agent's knowledge.
     pub(crate) fn has_unknown_permit(&self, node: NodeId) -> bool {
         self.is_late(Write::Permit(node))
     }
 
-    /// Whether this write is late.
+    /// Returns `true` if this write is late.
     pub(crate) fn is_late(&self, write: Write) -> bool {
         self.late.contains(&Some(Late::Waiting(write)))
     }
 
-    /// Brings states that mean the same to one form: silence that nobody counts is 0, an answer that would extend nothing is
-    /// none, daemons look at the clock as early as they may, followers and late writes are in order, and of two states that
-    /// differ only in the names of the nodes one is taken.
+    /// Normalizes equivalent states to one form. Silence that is not counted becomes 0. An answer that would extend
+    /// nothing is removed. Daemons read the clock as early as possible. Followers and late writes are sorted. Of two
+    /// states that differ only in the names of the nodes, one is taken.
     pub(crate) fn normalised(mut self, configuration: &Configuration) -> Self {
         for node in ALL {
             let armed = self.store.member(node).armed;
@@ -138,7 +134,7 @@ impl State {
         self.canonical(configuration.symmetric)
     }
 
-    /// The same with the two nodes exchanged.
+    /// Returns the state with the two nodes exchanged.
     fn mirrored(mut self) -> Self {
         self.store = self.store.mirrored();
         self.nodes.reverse();
@@ -154,13 +150,13 @@ impl State {
         self
     }
 
-    /// One of all the states that differ only in names.
+    /// Returns one representative of all states that differ only in names.
     fn canonical(self, symmetric: bool) -> Self {
         let ordered = self.ordered();
         if symmetric { ordered.min(self.mirrored().ordered()) } else { ordered }
     }
 
-    /// Followers and late writes in order.
+    /// Sorts followers and late writes.
     fn ordered(mut self) -> Self {
         if self.candidates[1] > self.candidates[2] {
             self.candidates.swap(1, 2);

@@ -1,86 +1,85 @@
-//! What lies in the store: the keys of FENCING 3, 5 and 6, without revisions.
+//! The content of the store: the keys of FENCING 3, 5 and 6, without revisions.
 //!
-//! Revisions are not needed: a waiting write is refused at the very moment at which a key that it guards is written
-//! (`network.rs`), which is what `Unchanged`, `Created` and `Absent` come to. Epochs and action uids are relative: what
-//! matters is only whether one is still the current one, so they never run out and the model has no bound on how often
-//! a node is fenced or a service moved.
+//! The model needs no revisions. A late write is refused at the moment when a key that it guards is written (`network.rs`),
+//! which has the effect of `Unchanged`, `Created` and `Absent`. Epochs and action uids are relative: the model only stores
+//! whether one is still current. So a node may be fenced, and a service moved, any number of times.
 
 /// A machine of the model, 0 or 1.
 pub(crate) type NodeId = u8;
 
-/// How many machines there are.
+/// Number of machines.
 pub(crate) const NODES: usize = 2;
 
 /// All machines.
 pub(crate) const ALL: [NodeId; NODES] = [0, 1];
 
-/// The other machine.
+/// Returns the other machine.
 pub(crate) fn other(node: NodeId) -> NodeId {
     1 - node
 }
 
-/// A node as an index.
+/// Returns the index of a node.
 pub(crate) fn at(node: NodeId) -> usize {
     usize::from(node)
 }
 
-/// `fence/<node>`: whether its epoch is open, and what was found when it was closed.
+/// `fence/<node>`: whether its epoch is open, and the state of the node's report at the close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Fence {
     /// The epoch is open.
     Open,
-    /// The epoch was closed and nothing is proven yet. `armed` is what the node's report said under the close's guard.
+    /// The epoch was closed, and nothing is proven yet.
     Fencing {
-        /// Whether the watchdog counts, proof (a).
+        /// Whether the node's report under the close's guard said armed, so that proof (a) counts.
         armed: bool,
     },
-    /// A proof was found (Fenced or Closed): assignments of the older epoch are releasable.
+    /// A proof was recorded (Fenced or Closed): assignments of the older epoch are releasable.
     Released,
 }
 
 /// The mode in `report/<node>/node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Mode {
-    /// A member, or one that was.
+    /// A present or former member.
     Active,
-    /// Everything was stopped and verified, the node asks for an epoch. `admitted`: the fence names this very request.
+    /// The node has stopped and verified everything, and asks for an epoch.
     Registering {
-        /// Whether the leader has answered it.
+        /// Whether the fence names this request.
         admitted: bool,
     },
-    /// It left cleanly.
+    /// The node has left cleanly.
     Left,
 }
 
 /// `report/<node>/node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Member {
-    /// What the node says it is.
+    /// Mode of the node.
     pub(crate) mode: Mode,
-    /// Armed is a committed fact.
+    /// Whether armed: true is committed.
     pub(crate) armed: bool,
 }
 
 /// `report/<node>/resource/<name>`, as an answer to the current action uid unless it is `Outdated`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Answer {
-    /// Nothing, or the confirmed end of an older action.
+    /// No answer, or the confirmed end of an older action.
     None,
-    /// Stopped or Failed for the current action: nothing runs and the right to start has ended. For the source of a
-    /// migration this is HandedOver.
+    /// Stopped or Failed for the current action: nothing runs, and the right to start has ended. For the source of a
+    /// migration, this means HandedOver.
     Stopped,
-    /// Starting or Running: there is a permit.
+    /// Starting or Running: a permit exists.
     Active,
-    /// The target of a migration is ready: a permit as well.
+    /// The target of a migration is ready, which is also a permit.
     Receiving,
-    /// The source of a migration lets go: from here on the service is on either node.
+    /// The source of a migration hands over: from now on the service is on either node.
     HandingOver,
     /// Active, Receiving or HandingOver for an older action.
     Outdated,
 }
 
 impl Answer {
-    /// Whether the service counts as active on this node (FENCING 4 and 5, proof (g)).
+    /// Returns `true` if the service counts as active on this node (FENCING 4 and 5, proof (g)).
     pub(crate) fn is_active(self) -> bool {
         match self {
             Answer::None | Answer::Stopped => false,
@@ -88,28 +87,28 @@ impl Answer {
         }
     }
 
-    /// What is left of it once a new action uid is given.
+    /// Returns the answer as it counts under a new action uid.
     pub(crate) fn outdated(self) -> Answer {
         if self.is_active() { Answer::Outdated } else { Answer::None }
     }
 }
 
-/// What the assignment asks for.
+/// The action of the assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Work {
-    /// Start, or keep running, on this node.
+    /// Start the service, or keep it running, on this node.
     Run(NodeId),
-    /// Stop on this node.
+    /// Stop the service on this node.
     Halt(NodeId),
-    /// Migrate live from this node to the other one.
+    /// Migrate the service live from this node to the other one.
     Move {
-        /// The source.
+        /// Source of the migration.
         from: NodeId,
     },
 }
 
 impl Work {
-    /// Whether the assignment names this node.
+    /// Returns `true` if the assignment names this node.
     pub(crate) fn names(self, node: NodeId) -> bool {
         match self {
             Work::Run(on) | Work::Halt(on) => on == node,
@@ -117,7 +116,7 @@ impl Work {
         }
     }
 
-    /// Whether this node may ask for a permit under it.
+    /// Returns `true` if this node may ask for a permit under the assignment.
     pub(crate) fn permits(self, node: NodeId) -> bool {
         match self {
             Work::Run(on) => on == node,
@@ -126,7 +125,7 @@ impl Work {
         }
     }
 
-    /// The same with the two nodes exchanged.
+    /// Returns the work with the two nodes exchanged.
     pub(crate) fn mirrored(self) -> Work {
         match self {
             Work::Run(on) => Work::Run(other(on)),
@@ -135,7 +134,7 @@ impl Work {
         }
     }
 
-    /// The nodes that it names, as a set of bits.
+    /// Returns the nodes that the work names, as a bit set.
     pub(crate) fn nodes(self) -> u8 {
         match self {
             Work::Run(on) | Work::Halt(on) => 1 << on,
@@ -144,16 +143,16 @@ impl Work {
     }
 }
 
-/// `assignment/<resource>`: one service, so one of them.
+/// `assignment/<resource>`. The model has one service, so it has one assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Assignment {
-    /// What is asked for, under an action uid of its own.
+    /// Action under its own action uid.
     pub(crate) work: Work,
-    /// For each node that it names: whether the epoch that was copied is still the node's epoch.
+    /// For each node that the assignment names: whether the copied epoch is still the node's epoch.
     pub(crate) is_current: [bool; NODES],
 }
 
-/// Everything that is stored.
+/// The content of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Store {
     /// `fence/<node>`.
@@ -162,17 +161,17 @@ pub(crate) struct Store {
     pub(crate) members: [Member; NODES],
     /// `report/<node>/resource/<name>`.
     pub(crate) answers: [Answer; NODES],
-    /// Whether that answer is of the node's present epoch. One of an earlier epoch says nothing of what is active: everything was
+    /// Whether the answer belongs to the node's present epoch. An older one does not count as active: everything was
     /// stopped before the node registered again.
     pub(crate) lives: [bool; NODES],
     /// `assignment/<resource>`.
     pub(crate) assignment: Assignment,
-    /// What the definition says: one copy at most (`exclusive`).
+    /// Whether the definition allows at most one copy (`exclusive`).
     pub(crate) exclusive: bool,
 }
 
 impl Store {
-    /// Two registered idle nodes; the service was just assigned to the first.
+    /// Returns two registered idle nodes, with the service just assigned to the first.
     pub(crate) fn initial() -> Self {
         let member = Member { mode: Mode::Active, armed: false };
         Store {
@@ -185,7 +184,7 @@ impl Store {
         }
     }
 
-    /// The same with the two nodes exchanged.
+    /// Returns the store with the two nodes exchanged.
     pub(crate) fn mirrored(mut self) -> Self {
         self.fences.reverse();
         self.members.reverse();
@@ -196,34 +195,34 @@ impl Store {
         self
     }
 
-    /// `fence/<node>`.
+    /// Returns `fence/<node>`.
     pub(crate) fn fence(&self, node: NodeId) -> Fence {
         self.fences[at(node)]
     }
 
-    /// `report/<node>/node`.
+    /// Returns `report/<node>/node`.
     pub(crate) fn member(&self, node: NodeId) -> Member {
         self.members[at(node)]
     }
 
-    /// `report/<node>/resource/<name>`.
+    /// Returns `report/<node>/resource/<name>`.
     pub(crate) fn answer(&self, node: NodeId) -> Answer {
         self.answers[at(node)]
     }
 
-    /// Whether the assignment names this node under its present epoch.
+    /// Returns `true` if the assignment names this node under its present epoch.
     pub(crate) fn is_assigned(&self, node: NodeId) -> bool {
         self.assignment.work.names(node) && self.assignment.is_current[at(node)]
     }
 
-    /// Whether the node is proven empty of what was assigned to it: its assignment is of an older epoch than its fence,
-    /// and the fence is not Fencing (FENCING 5, "release only from a closed epoch").
+    /// Returns `true` if the node is proven to run nothing of its assignment: the assignment is of an older epoch than
+    /// the fence, and the fence is not Fencing (FENCING 5, "release only from a closed epoch").
     pub(crate) fn is_proven_dead(&self, node: NodeId) -> bool {
         !self.assignment.is_current[at(node)] && !matches!(self.fence(node), Fence::Fencing { .. })
     }
 
-    /// Whether no copy may be left anywhere (R6.7): the service is stopped where it was, and each node on which it was permitted
-    /// has said so since, or is proven empty. A proof says nothing of copies that nothing guards (R5.24).
+    /// Returns `true` if no copy may be left anywhere (R6.7). The service is stopped on its node, and each node that
+    /// had a permit has reported a stop since or is proven empty. A proof does not cover unguarded copies (R5.24).
     pub(crate) fn has_no_copy(&self) -> bool {
         let Work::Halt(on) = self.assignment.work else { return false };
         let is_left = |node: &NodeId| match self.answer(*node) {
@@ -234,7 +233,7 @@ impl Store {
         self.answer(on) == Answer::Stopped && !ALL.iter().any(is_left)
     }
 
-    /// Whether silence of this node is worth counting: a close by (a) may follow, or has.
+    /// Returns `true` if this node's silence must be counted: a close by (a) may follow, or has followed.
     pub(crate) fn counts_silence(&self, node: NodeId) -> bool {
         match self.fence(node) {
             Fence::Open => self.member(node).armed,

@@ -1,4 +1,4 @@
-//! What a simulated cluster did, in the words of the model.
+//! Translation of a simulated cluster's recording into events of the model.
 
 use crate::store::{NODES, NodeId, Work};
 use crate::write::{Change, Proof, Write};
@@ -16,37 +16,37 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A visible step of the cluster. Steps that the model has and this list does not are inserted where they fit.
+/// A visible step of the cluster. The replay inserts the model's other steps where they fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// etcd applied this write. What the model knows of guards is not compared here.
+    /// etcd applied this write. The replay does not compare its guards.
     Write(Write),
     /// The watchdog device was opened.
     Arm(NodeId),
     /// The watchdog device was closed.
     Release(NodeId),
-    /// The agent told the daemon that the node is empty.
+    /// The agent reported to the daemon that the node is empty.
     Stay(NodeId),
     /// The device was petted.
     Pet(NodeId),
-    /// The agent told the daemon a deadline.
+    /// The agent sent a deadline to the daemon.
     Deadline {
-        /// On which node.
+        /// Node of the daemon.
         node: NodeId,
-        /// Time left to it, milliseconds.
+        /// Time left to the deadline, in milliseconds.
         left_ms: Millis,
     },
-    /// The service starts, or is prepared to be received.
+    /// The service started, or was prepared to be received.
     Begin(NodeId),
-    /// Nothing is left of the service.
+    /// The service, or the preparation to receive it, ended completely.
     End(NodeId),
-    /// The service arrived on the other node, and is gone from this one.
+    /// The service arrived on the other node, and no longer runs on this one.
     CutOver(NodeId),
     /// The machine lost its power.
     PowerLost {
-        /// Which machine.
+        /// The machine.
         node: NodeId,
-        /// Its own watchdog did it.
+        /// Whether the machine's own watchdog caused the loss.
         by_watchdog: bool,
     },
     /// The first agent of a boot started.
@@ -55,44 +55,44 @@ pub(crate) enum Event {
     AgentEnds(NodeId),
     /// An agent's process started.
     AgentStarts(NodeId),
-    /// Another candidate leads.
+    /// Another candidate became the leader.
     Leads,
-    /// The process of a candidate that does not lead started again.
+    /// The process of a candidate that is not the leader started again.
     Restarts,
-    /// The agent asks all candidates to hold its node.
+    /// The agent asked all candidates to hold its node.
     Ask(NodeId),
-    /// A candidate grants it.
+    /// A candidate granted a node's question.
     Grant {
-        /// Whose question.
+        /// Node that asked.
         node: NodeId,
-        /// The candidate leads.
+        /// Whether the candidate is the leader.
         leads: bool,
     },
 }
 
-/// A visible step, with its time.
+/// A visible step with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timed {
-    /// When, virtual milliseconds.
+    /// Virtual time in milliseconds.
     pub(crate) at: Millis,
-    /// What.
+    /// Event of the model.
     pub(crate) event: Event,
 }
 
-/// What the simulator recorded of one service on two nodes.
+/// The recording of one service on two nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
-    /// The steps since the first assignment of the service.
+    /// Steps since the first assignment of the service.
     pub(crate) steps: Vec<Timed>,
     /// Timings of the cluster.
     pub(crate) timings: ha_api_types::timing::Timings,
-    /// W of the nodes, milliseconds.
+    /// W of the nodes, in milliseconds.
     pub(crate) wait_ms: Millis,
-    /// How many controller candidates there are.
+    /// Number of controller candidates.
     pub(crate) candidates: usize,
 }
 
-/// Runs a scenario and translates what it did with this service.
+/// Runs a scenario, and translates the recording of this service.
 pub(crate) fn of_scenario(name: &str, service: &str) -> Trace {
     let path = Path::new("scenarios").join(format!("{name}.yaml"));
     let text = std::fs::read_to_string(&path).expect("a scenario");
@@ -112,7 +112,7 @@ pub(crate) fn of_scenario(name: &str, service: &str) -> Trace {
     Trace { steps: translator.found, timings, wait_ms: translator.wait_ms, candidates }
 }
 
-/// Reads what was recorded, knowing what the keys said before.
+/// Interprets recorded steps, based on the previous values of the keys.
 struct Translator {
     keys: Keys,
     service: String,
@@ -146,7 +146,7 @@ impl Translator {
         }
     }
 
-    /// The nodes that assignments of the service name, the first one first.
+    /// Finds the nodes that assignments of the service name, the first one first.
     fn find_nodes(&mut self, recorded: &[Recorded]) {
         let key = self.keys.assignment(&self.service);
         for one in recorded {
@@ -234,7 +234,7 @@ impl Translator {
             Step::ServiceEnds(service) if own(service) => Event::End(node),
             Step::ServiceArrives { service, from } if own(service) => Event::CutOver(self.node(from)?),
             Step::AsksToHold => Event::Ask(node),
-            // The device counts on, and the service manager keeps its descriptor.
+            // The device's countdown continues, because the service manager keeps its descriptor.
             Step::DaemonEnds
             | Step::ControllerStarts
             | Step::Grants { .. }
@@ -255,7 +255,7 @@ impl Translator {
         }
     }
 
-    /// The writes of the model that a transaction makes; what is concluded of a node comes before what follows from it.
+    /// Returns the writes of the model that a transaction makes; writes about fences come before those that follow from them.
     fn committed(&mut self, transaction: &Transaction) -> Vec<Event> {
         let mut fences = Vec::new();
         let mut others = Vec::new();
@@ -315,7 +315,7 @@ impl Translator {
         found
     }
 
-    /// A report of a node without a heartbeat: it registers, or it leaves.
+    /// Interprets a node report without a heartbeat: the node registers or leaves.
     fn node_report(&mut self, value: &[u8], name: &str) -> Option<Event> {
         let node = self.node(name)?;
         let report: NodeReport = parsed(value)?;
@@ -337,12 +337,12 @@ impl Translator {
             .any(|phase| self.phases.contains(&said(phase)));
         let first = self.phases.insert(said(report.phase));
         let write = match report.phase {
-            // The model has no permit to resume: what has arrived runs.
+            // The model has no permit to resume: a service that has arrived runs.
             Phase::Starting if moves => return None,
             Phase::Starting | Phase::Receiving if first => Write::Permit(node),
             Phase::HandingOver if first => Write::HandOver(node),
             Phase::Stopped | Phase::Failed | Phase::HandedOver => Write::Stopped { node, current: true },
-            // What a node has started runs for the model from the permit on.
+            // In the model, a service that a node starts runs from its permit on.
             Phase::Running | Phase::MoveFailed if moves && first => Write::Running { node, current: true },
             Phase::Running
             | Phase::MoveFailed
@@ -360,7 +360,7 @@ impl Translator {
 
     fn fence(&self, key: &str, value: &[u8], node: NodeId) -> Vec<Write> {
         let fence: Fence = parsed(value).expect("a fence");
-        // What a run begins with is not recorded: epochs that are open.
+        // The initial state of a run is not recorded: all epochs are open.
         let before = self.before::<Fence>(key).map_or(FenceState::Open, |before| before.state);
         let proof = match &fence.proof {
             Some(Proven::Silence { .. }) => Some(Proof::Silence),
@@ -374,7 +374,7 @@ impl Translator {
         let release = proof.map(|proof| Write::Release(node, proof));
         match (before, fence.state) {
             (FenceState::Open, FenceState::Fencing) => vec![close],
-            // Closed and released at once.
+            // Close and release in one transaction.
             (FenceState::Open, FenceState::Fenced | FenceState::Closed) => {
                 [Some(close), release].into_iter().flatten().collect()
             }

@@ -1,4 +1,4 @@
-//! Which traces are paths of the model, and which are not.
+//! Tests of traces: recorded traces must be paths of the model, and changed traces must be refused.
 
 use crate::configuration::Configuration;
 use crate::replay::{Refused, configuration, replay};
@@ -7,7 +7,7 @@ use crate::trace::{Event, Timed, Trace, of_scenario};
 use crate::write::{Change, Proof, Write};
 use ha_api_types::time::Millis;
 
-/// Scenarios in which a service is on no more than two nodes, and whether nodes are held in them.
+/// Scenarios in which a service is on at most two nodes, and whether Hold occurs in them.
 const SCENARIOS: [(&str, bool); 19] = [
     ("fencing/node-is-cut-off", false),
     ("fencing/node-loses-power", false),
@@ -30,10 +30,10 @@ const SCENARIOS: [(&str, bool); 19] = [
     ("store/cut-off-while-others-are-held", true),
 ];
 
-/// The service whose trace is replayed.
+/// Service whose trace is replayed.
 const SERVICE: &str = "web";
 
-/// Everything that the cores do in these scenarios, the model allows at that moment.
+/// In these scenarios, the model must allow every step of the cores at its time.
 #[test]
 fn traces_of_the_simulator_are_paths_of_the_model() {
     let mut wrong = Vec::new();
@@ -46,7 +46,7 @@ fn traces_of_the_simulator_are_paths_of_the_model() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// A refusal, and what came before it that is not repeated all the time.
+/// Describes a refusal with the steps before it, without frequently repeated ones.
 fn shown(steps: &[Timed], refused: &Refused) -> String {
     let is_rare = |timed: &&Timed| match timed.event {
         Event::Pet(_)
@@ -74,14 +74,14 @@ fn shown(steps: &[Timed], refused: &Refused) -> String {
     format!("no state allows {:?}: {}\nafter\n{latest}", refused.step, refused.detail)
 }
 
-/// A trace that is a path as it is, and one deed of it done otherwise.
+/// A trace that is a path of the model, for tests that change one step.
 struct Case {
     trace: Trace,
     configuration: Configuration,
 }
 
 impl Case {
-    /// The trace up to the first step after this time, or whole.
+    /// Returns the trace up to `until_ms`, or the whole trace.
     fn of(name: &str, hold: bool, until_ms: Option<Millis>) -> Case {
         let mut trace = of_scenario(name, SERVICE);
         let configuration = configuration(&trace, hold);
@@ -97,12 +97,12 @@ impl Case {
         Case { trace, configuration }
     }
 
-    /// The place of the first step like this.
+    /// Returns the index of the first step with a matching event.
     fn place(&self, is_it: impl Fn(Event) -> bool) -> usize {
         self.trace.steps.iter().position(|timed| is_it(timed.event)).expect("such a step")
     }
 
-    /// Fails unless the changed trace is refused at a step like this.
+    /// Asserts that the changed trace is refused at a step with a matching event.
     fn refuses(&self, what: &str, change: impl FnOnce(&mut Vec<Timed>), at: impl Fn(Event) -> bool) {
         let mut steps = self.trace.steps.clone();
         change(&mut steps);
@@ -112,7 +112,7 @@ impl Case {
     }
 }
 
-/// Takes a step out and puts it in again so much earlier.
+/// Moves a step to an earlier time.
 fn advance(steps: &mut Vec<Timed>, place: usize, by_ms: Millis) {
     let mut timed = steps.remove(place);
     timed.at -= by_ms;
@@ -120,7 +120,7 @@ fn advance(steps: &mut Vec<Timed>, place: usize, by_ms: Millis) {
     steps.insert(earlier, timed);
 }
 
-/// Leaves a step out.
+/// Removes a step.
 fn without(place: usize) -> impl FnOnce(&mut Vec<Timed>) {
     move |steps| {
         steps.remove(place);
@@ -131,7 +131,7 @@ fn is_assign_to_the_other(event: Event) -> bool {
     matches!(event, Event::Write(Write::Assign { work: Work::Run(1), .. }))
 }
 
-/// A node is cut off, and its service fails over: each order and each time of it counts.
+/// A node is isolated and its service fails over: each step must have its order and its time.
 #[test]
 fn a_failover_that_breaks_a_rule_is_refused() {
     let case = Case::of("fencing/node-is-cut-off", false, None);
@@ -185,7 +185,7 @@ fn a_failover_that_breaks_a_rule_is_refused() {
     case.refuses("stays with what runs", without(end), |event| event == Event::Stay(0));
 }
 
-/// A live migration, out of order.
+/// A live migration with steps out of order must be refused.
 #[test]
 fn a_migration_that_breaks_a_rule_is_refused() {
     let case = Case::of("moves/migrate-live", false, None);
@@ -216,7 +216,7 @@ fn a_migration_that_breaks_a_rule_is_refused() {
     });
 }
 
-/// Hold with one grant less.
+/// Hold with one missing grant must be refused.
 #[test]
 fn a_node_that_goes_on_without_every_grant_is_refused() {
     let case = Case::of("store/held-over-ten-minutes", true, Some(90_000));

@@ -1,4 +1,4 @@
-//! Following one way through the model: for counterexamples that are too long to be found by searching.
+//! Following one path through the model, for counterexamples that are too long for a search.
 
 use stateright::Model;
 
@@ -6,7 +6,8 @@ use crate::configuration::Configuration;
 use crate::model::Protocol;
 use crate::state::State;
 
-/// A step is part of an action's text; the last action that has it is taken. After a question mark it may be missing.
+/// Follows a path from the initial state. Each step is a part of an action's text; the last matching action is taken. A
+/// step after a question mark is optional.
 pub(crate) fn walk(configuration: Configuration, steps: &[&str]) -> Result<State, String> {
     let model = Protocol { configuration };
     let mut state = model.init_states().remove(0);

@@ -1,4 +1,4 @@
-//! What nobody decides: time, late arrivals, the driver's cut-over, and everything that breaks.
+//! Steps that no process decides on: time, arrivals of late writes, the driver's cutover, and faults.
 
 use crate::action::{Action, Fault};
 use crate::configuration::Configuration;
@@ -11,8 +11,8 @@ use crate::state::{CANDIDATES, Late, State};
 use crate::store::{ALL, NODES, NodeId, at, other};
 use crate::write::Key;
 
-/// Whether a tick may pass. A device whose time is over resets its machine first, unless it is petted at this very moment;
-/// nobody else has to do anything in time, unless the configuration says so.
+/// Returns `true` if a tick may pass. A device whose timeout has passed resets its machine first, unless it is petted
+/// at this moment. No other step has a deadline, unless the configuration demands it.
 pub(crate) fn may_tick(configuration: &Configuration, state: &State) -> bool {
     ALL.into_iter().all(|node| {
         let due = match state.node(node).watchdog {
@@ -23,7 +23,7 @@ pub(crate) fn may_tick(configuration: &Configuration, state: &State) -> bool {
     })
 }
 
-/// One tick passes on every clock. Each counter stops where more of it means the same.
+/// Advances every clock by one tick. Each counter stops at the value above which nothing changes.
 pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
     let bounds = &configuration.bounds;
     for node in ALL {
@@ -47,7 +47,7 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
     }
 }
 
-/// Every arrival of a late write, and every end of a migration, that may happen now.
+/// Collects every arrival of a late write, and every end of a migration, that may happen now.
 pub(crate) fn arrivals(state: &State, found: &mut Vec<Action>) {
     for node in ALL {
         let ready = state.node(other(node)).service == Service::Paused;
@@ -59,7 +59,7 @@ pub(crate) fn arrivals(state: &State, found: &mut Vec<Action>) {
     found.extend(late.map(|(number, _)| Action::Arrive(number)));
 }
 
-/// A late write reaches the store.
+/// Delivers a late write to the store.
 pub(crate) fn arrive(configuration: &Configuration, state: &mut State, number: usize) {
     match state.late[number].take() {
         Some(Late::Waiting(write)) => apply(configuration, state, write, false),
@@ -67,7 +67,7 @@ pub(crate) fn arrive(configuration: &Configuration, state: &mut State, number: u
     }
 }
 
-/// The driver ends the migration: never two, the source pauses before the target goes on.
+/// Ends the migration by the driver: the source pauses before the target continues, so there are never two running copies.
 pub(crate) fn cut_over(state: &mut State, from: NodeId) {
     let source = state.node_mut(from);
     source.service = Service::Absent;
@@ -75,7 +75,7 @@ pub(crate) fn cut_over(state: &mut State, from: NodeId) {
     state.node_mut(other(from)).service = Service::Running;
 }
 
-/// Every fault that may happen now.
+/// Collects every fault that may happen now.
 pub(crate) fn faults(configuration: &Configuration, state: &State, found: &mut Vec<Action>) {
     let mut add = |fault| found.push(Action::Fault(fault));
     for node in ALL {
@@ -100,7 +100,7 @@ pub(crate) fn faults(configuration: &Configuration, state: &State, found: &mut V
     }
 }
 
-/// What may break on a machine that runs.
+/// Collects the faults that may happen on a running machine.
 fn node_faults(configuration: &Configuration, machine: &Node, node: NodeId, add: &mut impl FnMut(Fault)) {
     if configuration.power_loss {
         add(Fault::PowerLoss(node));
@@ -120,7 +120,7 @@ fn node_faults(configuration: &Configuration, machine: &Node, node: NodeId, add:
     }
 }
 
-/// Something breaks, or comes back.
+/// Applies a fault, or the end of one.
 pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault: Fault) {
     match fault {
         Fault::PowerLoss(node) => state.node_mut(node).power_off(false),

@@ -1,4 +1,4 @@
-//! Guarded transactions, and what each of them guards (FENCING 1).
+//! The guarded transactions, and the keys that each of them guards (FENCING 1).
 
 use crate::mutation::Mutation;
 use crate::store::{ALL, NodeId, Work, other};
@@ -14,9 +14,9 @@ pub(crate) enum Key {
     Fence(NodeId),
     /// `report/<node>/node`.
     Member(NodeId),
-    /// `alive/<node>` by its create revision: still the same incarnation of the agent.
+    /// `alive/<node>` by its create revision: the agent's incarnation is unchanged.
     Created(NodeId),
-    /// `alive/<node>` by its revision: no heartbeat meanwhile.
+    /// `alive/<node>` by its revision: there was no heartbeat since.
     Alive(NodeId),
     /// `report/<node>/resource/<name>`.
     Answer(NodeId),
@@ -25,7 +25,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// The key as one bit of a set.
+    /// Returns the key as one bit of a set.
     pub(crate) fn bit(self) -> u16 {
         let number = match self {
             Key::Leader => 0,
@@ -41,29 +41,29 @@ impl Key {
     }
 }
 
-/// What a heartbeat changes in `report/<node>/node`, in the same transaction.
+/// Change that a heartbeat makes to `report/<node>/node` in the same transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Change {
-    /// Nothing.
+    /// No change.
     Keep,
-    /// armed: true.
+    /// Sets armed: true.
     Arm,
-    /// armed: false.
+    /// Sets armed: false.
     Disarm,
-    /// The newest candidate's generation.
+    /// Names the generation of the newest candidate.
     Name,
-    /// A new process, or a newly admitted one, creates `alive` (an older one is deleted first).
+    /// Creates `alive`, for a new process or a newly admitted one; an older key is deleted first.
     Create,
 }
 
-/// What a proof rests on (FENCING 5), and so what the write that records it guards.
+/// Kind of a proof (FENCING 5), which decides the guards of the write that records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Proof {
     /// (a) silence for W, and armed.
     Silence,
     /// (b) a fence device.
     Device,
-    /// (c) and (f): a registration against the closed epoch, of another boot or of the same.
+    /// (c) and (f): a registration against the closed epoch, by another boot or by the same one.
     Registration,
     /// (d) a clean leave.
     Leave,
@@ -71,28 +71,28 @@ pub(crate) enum Proof {
     Inactive,
 }
 
-/// A guarded transaction. It is applied at the moment at which it is decided on, or it is late.
+/// A guarded transaction. It is applied at the moment of its decision, or it is late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Write {
     /// The agent's heartbeat.
     Heartbeat(NodeId, Change),
     /// The start permit: Starting, or Receiving for the target of a migration.
     Permit(NodeId),
-    /// Stopped, Failed or HandedOver. `current`: for the action uid that is assigned now.
+    /// Stopped, Failed or HandedOver.
     Stopped {
-        /// Whose report.
+        /// Node that reports.
         node: NodeId,
         /// Whether the action uid is still the assigned one.
         current: bool,
     },
-    /// Running, after a migration: here it is.
+    /// Running, after a migration: the service is on this node.
     Running {
-        /// Whose report.
+        /// Node that reports.
         node: NodeId,
         /// Whether the action uid is still the assigned one.
         current: bool,
     },
-    /// The source of a migration lets go.
+    /// The source of a migration hands over.
     HandOver(NodeId),
     /// The agent asks for an epoch.
     Register(NodeId),
@@ -100,31 +100,31 @@ pub(crate) enum Write {
     Leave(NodeId),
     /// The leader closes the epoch: epoch + 1, Fencing.
     Close {
-        /// Whose.
+        /// Node whose epoch is closed.
         node: NodeId,
-        /// Whether it rests on silence, and so guards `alive`.
+        /// Whether the close is based on silence, and so guards `alive`.
         on_silence: bool,
     },
     /// The leader records a proof.
     Release(NodeId, Proof),
     /// The leader opens the epoch for the node's request.
     Open(NodeId),
-    /// The leader assigns.
+    /// The leader writes an assignment.
     Assign {
-        /// What.
+        /// Action of the assignment.
         work: Work,
-        /// The nodes whose fence it guards, a set of bits.
+        /// Nodes whose fences the write guards, as a bit set.
         fences: u8,
-        /// The nodes whose report it rests on, a set of bits.
+        /// Nodes whose reports the write is based on, as a bit set.
         answers: u8,
     },
 }
 
 impl Write {
-    /// The set of keys that this write guards.
+    /// Returns the set of keys that this write guards.
     pub(crate) fn guards(self, mutation: Option<Mutation>) -> u16 {
         let set = |keys: &[Key]| keys.iter().fold(0, |set, key| set | key.bit());
-        // Every agent's write but a registration: its incarnation and its epoch.
+        // Every write of an agent except a registration guards the agent's incarnation and epoch.
         let own = |node| match mutation {
             Some(Mutation::EpochNotGuarded) => set(&[Key::Created(node)]),
             _ => set(&[Key::Created(node), Key::Fence(node)]),
@@ -160,8 +160,8 @@ impl Write {
             Write::Release(node, proof) => {
                 let rests_on = match proof {
                     Proof::Silence => set(&[Key::Alive(node), Key::Candidate]),
-                    // (g) rests on the node's reports, which nothing changes after the close: every write of an agent guards
-                    // its epoch.
+                    // (g) is based on the node's reports, which cannot change after the close: every write of an agent
+                    // guards its epoch.
                     Proof::Device | Proof::Inactive => 0,
                     Proof::Registration | Proof::Leave => Key::Member(node).bit(),
                 };
@@ -183,7 +183,7 @@ impl Write {
         }
     }
 
-    /// The same with the two nodes exchanged.
+    /// Returns the write with the two nodes exchanged.
     pub(crate) fn mirrored(self) -> Write {
         match self {
             Write::Heartbeat(node, change) => Write::Heartbeat(other(node), change),
@@ -207,7 +207,7 @@ impl Write {
         }
     }
 
-    /// The same write once another action uid is assigned.
+    /// Returns the write as it is after another action uid was assigned.
     pub(crate) fn outdated(self) -> Write {
         match self {
             Write::Stopped { node, .. } => Write::Stopped { node, current: false },

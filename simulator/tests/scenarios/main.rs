@@ -1,4 +1,4 @@
-//! Every scenario file holds: its expectations, and the invariants after every event. Together they reach every word.
+//! Test of all scenario files: expectations and invariants must hold. Together, the files reach every word of the vocabulary.
 
 mod vocabulary;
 
@@ -34,8 +34,8 @@ fn run(path: &Path, seed: Option<u64>) -> World {
     world
 }
 
-/// Runs every file with its own seed, and every fourth with another: delays differ, and the outcome may not. What users
-/// could read in the runs with the files' own seeds is every word that there is.
+/// Every file must hold with its own seed, and every fourth file also with another seed: delays differ, and the outcome
+/// must not. In the runs with their own seeds, users must be able to read every existing word.
 #[test]
 fn every_scenario_holds_and_every_word_is_reached() {
     let mut paths = Vec::new();
@@ -89,7 +89,7 @@ fn the_same_seed_gives_the_same_run_byte_for_byte() {
     }
 }
 
-/// What no step asks for cannot have been refused: that is a check that fails, in a file that is right.
+/// A refusal that no step can cause must fail the check, although the file is valid.
 #[test]
 fn a_refusal_that_no_step_asks_for_does_not_hold() {
     let text = "nodes: [{name: node1}]

@@ -1,4 +1,4 @@
-//! Every word of the vocabulary is reached by some scenario: what none reaches, nobody has seen to be true.
+//! The check that some scenario reaches every word of the vocabulary: a word that no scenario reaches is untested.
 
 use ha_api_types::reason::Reason;
 use ha_simulator::vocabulary::{Vocabulary, Word};
@@ -6,8 +6,8 @@ use ha_simulator::world::World;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Reasons that no run of the simulator can show: why not, and the test that reaches them instead. One that is reached
-/// after all must be taken from the list.
+/// Reasons that no run of the simulator can show, each with the cause and the test that reaches it instead. A reason
+/// that a scenario reaches must be removed from the list.
 const EXCEPTED: [(Reason, &str); 9] = [
     (
         Reason::DefinitionDiffers,
@@ -55,12 +55,12 @@ const EXCEPTED: [(Reason, &str); 9] = [
     ),
 ];
 
-/// The words that scenarios reach, each with the first file that does.
+/// Words that scenarios reach, each with the first file that reaches it.
 #[derive(Default)]
 pub(crate) struct Reached(BTreeMap<Word, String>);
 
 impl Reached {
-    /// Adds what users could read in a run.
+    /// Adds the words that users could read in a run.
     pub(crate) fn add(&mut self, world: &World, path: &Path) {
         let name = path.display().to_string();
         for word in world.vocabulary().expect("it was collected").words() {
@@ -71,7 +71,7 @@ impl Reached {
         }
     }
 
-    /// What is wrong: words that no scenario reaches, exceptions that one does reach, words that are none.
+    /// Returns the problems: words that no scenario reaches, exceptions that a scenario reaches, and unknown words.
     pub(crate) fn problems(&self) -> Vec<String> {
         let all = Vocabulary::all();
         let excepted: BTreeMap<Word, &str> =

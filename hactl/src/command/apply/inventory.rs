@@ -1,4 +1,4 @@
-//! Inventories: the set of objects that one place (a Git folder) looks after, marked by a label on each.
+//! Inventories: the set of objects that one source (such as a Git directory) manages, marked by a label on each object.
 
 use crate::client::{Client, Collection};
 use crate::failure::Failure;
@@ -8,23 +8,25 @@ use crate::terminal::Terminal;
 use ha_api_types::kind::Kind;
 use serde_json::{Value, json};
 
-/// The label that says which inventory an object belongs to.
+/// Label with the name of the inventory to which an object belongs.
 pub(crate) const LABEL: &str = "hactl.io/inventory";
 
-/// Kinds that prune deletes, in that order. Nodes register themselves and the cluster is one: neither is ever pruned.
+/// Kinds that prune deletes, in this order. Nodes register themselves, and the cluster is a single object, so neither
+/// is pruned.
 const PRUNED: [Kind; 4] = [Kind::Resource, Kind::AffinityRule, Kind::Group, Kind::NodeGroup];
 
-/// An object that is no longer in the files.
+/// An object of the inventory that the files no longer contain.
 pub(super) struct Leftover {
     pub(super) kind: Kind,
     pub(super) name: String,
     pub(super) uid: String,
 }
 
-/// Marks all objects as belonging to an inventory.
+/// Marks all objects as members of an inventory.
 ///
 /// # Errors
-/// When the name cannot be a label, or a live object belongs to another inventory: two places would undo each other.
+/// Fails if the name is not a valid label, or if a live object belongs to another inventory: the two sources would undo
+/// each other's changes.
 pub(super) fn claim(name: &str, entries: &mut [Entry], lives: &[Option<Value>]) -> Result<(), Failure> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -52,7 +54,7 @@ pub(super) fn claim(name: &str, entries: &mut [Entry], lives: &[Option<Value>]) 
     Ok(())
 }
 
-/// What belongs to the inventory and is not among the objects.
+/// Returns the objects of the inventory that are not among the entries.
 pub(super) async fn leftovers(
     client: &Client,
     name: &str,
@@ -65,7 +67,7 @@ pub(super) async fn leftovers(
             client.list(Collection::Kind(kind), &[("labelSelector", format!("{LABEL}={name}"))]).await?;
         for object in list.items {
             let here = entries.iter().any(|entry| entry.kind == kind && entry.name == name_of(&object));
-            // The server chose by label; a server that ignores the selector must not cost anybody an object.
+            // A server that ignores the label selector must not cause the deletion of other objects.
             if here || owner(&object) != Some(name) || object.pointer("/metadata/deletionTimestamp").is_some()
             {
                 continue;

@@ -1,4 +1,4 @@
-//! What is asked of a live cluster for a step of a plan.
+//! The operations of a live cluster that a step of a plan needs.
 
 use super::planned::{Planned, Source};
 use ha_api_types::operation::{OperationAction, OperationSpec};
@@ -6,29 +6,29 @@ use ha_scheduler::balance::moves::Operation;
 use ha_scheduler::balance::plan::Step;
 use std::collections::BTreeSet;
 
-/// One operation on a service.
+/// An operation on a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Action {
-    /// Migrate where the service can be moved without being stopped, else Relocate; or ReplaceSecondary.
+    /// Migrate if the service can be moved without a stop, Relocate otherwise; or ReplaceSecondary.
     pub(super) kind: OperationAction,
-    /// The service.
+    /// Name of the service.
     pub(super) resource: String,
-    /// Where to.
+    /// Target node.
     pub(super) node: String,
 }
 
 impl Action {
-    /// The command that asks for it.
+    /// Returns the equivalent command.
     pub(super) fn command(&self) -> String {
         format!("hactl {} {} {}", self.verb(), self.resource, self.node)
     }
 
-    /// The command's name.
+    /// Returns the name of the command.
     pub(super) fn verb(&self) -> &'static str {
         crate::command::operate::verb(self.kind)
     }
 
-    /// The operation that is recorded for it.
+    /// Returns the spec of the recorded operation.
     pub(super) fn spec(&self) -> OperationSpec {
         OperationSpec {
             action: self.kind,
@@ -39,7 +39,7 @@ impl Action {
     }
 }
 
-/// The operations of a step, in their order. Those that rules bring along are not named.
+/// Returns the operations of a step in order, without services that a rule moves along.
 pub(super) fn actions(source: &Source, planned: &Planned, step: &Step) -> Vec<Action> {
     let problem = &planned.problem;
     let spots = step.kind.spots(step.from, step.to);
@@ -53,7 +53,7 @@ pub(super) fn actions(source: &Source, planned: &Planned, step: &Step) -> Vec<Ac
         let mut along = BTreeSet::new();
         for at in problem.guests[step.guest].instances() {
             let binding = source.cluster.bindings.get(&at);
-            // A rule brings nobody's data along.
+            // A rule does not move the data of other services.
             let crew = binding.and_then(|binding| binding.crew).filter(|_| !copies);
             if crew.is_some_and(|crew| !along.insert(crew)) {
                 continue;

@@ -1,4 +1,5 @@
-//! A plan is carried out on the live cluster: job set by job set, all of a set at once, and no further after a failure.
+//! Execution of a plan on the live cluster: one job set at a time, the jobs of a set in parallel, and no further set
+//! after a failure.
 
 use super::actions::{Action, actions};
 use super::arrival::arrival;
@@ -19,38 +20,38 @@ use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How a plan is carried out.
+/// Settings for the execution of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conditions<'a> {
-    /// How long one job set may take at most.
+    /// Timeout of one job set.
     pub(crate) timeout: Duration,
-    /// Nodes that were taken for offline: they may be as they like.
+    /// Nodes that options treat as offline; their state is not checked.
     pub(crate) offline: &'a [String],
-    /// The command that plans anew.
+    /// Command that makes a new plan.
     pub(crate) command: &'static str,
 }
 
-/// What became of a plan.
+/// The outcome of a plan.
 pub(crate) struct Applied {
-    /// Every job that was begun, for programs.
+    /// All jobs that were begun, as JSON.
     pub(crate) jobs: Vec<Value>,
-    /// Why it went no further; nothing when all is done.
+    /// Reason why the execution stopped; `None`: everything is done.
     pub(crate) failure: Option<Failure>,
 }
 
-/// A step that is carried out.
+/// A step in execution.
 struct Job<'a> {
     planned: &'a Planned,
     step: &'a Step,
-    /// `web node1 => node2`.
+    /// Label in messages: `web node1 => node2`.
     label: String,
     actions: Vec<Action>,
-    /// Services that go along without an operation of their own, and where to.
+    /// Services that a rule moves along without an operation of their own.
     along: Vec<String>,
     target: String,
 }
 
-/// A plan that is being carried out.
+/// A plan in execution.
 struct Run<'a> {
     session: &'a Session,
     conditions: Conditions<'a>,
@@ -58,14 +59,14 @@ struct Run<'a> {
     signals: Signals,
     expected: Expected,
     applied: Vec<Value>,
-    /// Moves that are done.
+    /// Number of completed moves.
     done: usize,
 }
 
-/// Asks whether so many moves are to be carried out, unless that was said or there is nobody to ask.
+/// Asks whether to execute this many moves, unless `--yes` was given or there is no terminal.
 ///
 /// # Errors
-/// When they are not.
+/// Fails if the user does not confirm.
 pub(crate) fn confirm(yes: bool, moves: usize) -> Result<(), Failure> {
     let question = format!("Carry out {}?", count(moves, "move"));
     if !yes && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
@@ -74,7 +75,7 @@ pub(crate) fn confirm(yes: bool, moves: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Carries out the plans, one after another.
+/// Executes the plans one at a time.
 pub(crate) async fn apply(
     session: &Session,
     conditions: Conditions<'_>,
@@ -107,7 +108,7 @@ pub(crate) async fn apply(
 }
 
 impl Run<'_> {
-    /// Carries out one set, if the cluster still is as planned.
+    /// Executes one set, if the cluster still matches the plan.
     async fn set(&mut self, jobs: &[Job<'_>], number: usize, of: usize) -> Result<(), Failure> {
         let (what, session) = (format!("job set {number} of {of}"), self.session);
         let moving = moving(self.source, jobs);
@@ -137,7 +138,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes in what became of a set.
+    /// Records the outcome of a set.
     fn note(
         &mut self,
         jobs: &[Job<'_>],
@@ -171,7 +172,7 @@ impl Run<'_> {
     }
 }
 
-/// Says what was done and what was left.
+/// Adds to a failure how many moves are done and how many are left.
 fn left(failure: Failure, done: usize, all: usize, command: &str) -> Failure {
     let rest = all - done;
     let said = format!("{} of {} done, {rest} left", done, count(all, "move"));
@@ -199,13 +200,13 @@ fn job<'a>(source: &Source, planned: &'a Planned, step: &'a Step) -> Job<'a> {
     Job { planned, step, label, actions, along, target: source.node(problem, step.to.primary).to_owned() }
 }
 
-/// The services that a set moves.
+/// Returns the services that a set moves.
 fn moving<'a>(source: &'a Source, jobs: &[Job<'a>]) -> Vec<&'a str> {
     let guests = jobs.iter().map(|job| &job.planned.problem.guests[job.step.guest]);
     guests.flat_map(Guest::instances).map(|at| source.cluster.instances[at].name.as_str()).collect()
 }
 
-/// The operations of a job, one after another, and then those that go along.
+/// Executes the operations of a job one at a time, and then waits for the services that a rule moves along.
 async fn carry_out(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
     for action in &job.actions {
         let verb = action.verb();

@@ -1,4 +1,4 @@
-//! Services that a rule brings along arrive after the operation on their partner has ended: until they rest where they are to be.
+//! The wait for services that a rule moves along, which arrive after the operation on their partner has ended.
 
 use crate::client::{Change, Watcher};
 use crate::command::wait::where_it_is;
@@ -7,23 +7,23 @@ use crate::session::Session;
 use ha_api_types::kind::Kind;
 use serde_json::Value;
 
-/// How far a service is on its way.
+/// Progress of a service on its way to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// It rests where it is to be.
+    /// The service rests on the target node.
     There,
-    /// It rests elsewhere.
+    /// The service rests on another node.
     Elsewhere,
-    /// It is being moved, stopped or started.
+    /// The service is being moved, stopped or started.
     Moving,
-    /// It will not come by itself.
+    /// The service will not arrive automatically.
     Lost,
 }
 
 /// Waits until a service rests on a node.
 ///
 /// # Errors
-/// When it came to rest elsewhere, in Error, or was deleted.
+/// Fails if the service came to rest on another node, is in Error, or was deleted.
 pub(super) async fn arrival(session: &Session, service: &str, node: &str) -> Result<(), Failure> {
     let mut watcher = Watcher::object(session.client()?, Kind::Resource, service);
     let mut seen_moving = false;
@@ -42,7 +42,7 @@ pub(super) async fn arrival(session: &Session, service: &str, node: &str) -> Res
             Way::There => return Ok(()),
             Way::Lost => return Err(failed()),
             Way::Elsewhere if seen_moving => return Err(failed()),
-            // It has not set out yet.
+            // The move has not begun yet.
             Way::Elsewhere => {}
             Way::Moving => seen_moving = true,
         }

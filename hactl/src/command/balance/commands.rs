@@ -1,4 +1,4 @@
-//! The commands that execute a plan, job set by job set.
+//! The commands that execute a plan, grouped by job set.
 
 use super::actions::{Action, actions};
 use super::options::{save_text, written};
@@ -8,7 +8,7 @@ use crate::terminal::Terminal;
 use ha_scheduler::balance::moves::Operation;
 use ha_scheduler::balance::plan::Step;
 
-/// The commands of a plan: the jobs of a set can be run at the same time.
+/// Returns the commands of a plan. The jobs of a set can run in parallel.
 pub(crate) fn text(source: &Source, planned: &Planned) -> String {
     let mut text = String::new();
     for (set, number) in planned.job_sets().iter().zip(1..) {
@@ -28,7 +28,7 @@ pub(crate) fn text(source: &Source, planned: &Planned) -> String {
     text
 }
 
-/// Gives commands to whoever asked for them: as text, or into a file as a script.
+/// Prints commands as text, or writes them to a file as a script.
 pub(crate) fn give(terminal: &Terminal, file: &str, commands: &str) -> Result<(), Failure> {
     match written(file) {
         None => {
@@ -39,7 +39,7 @@ pub(crate) fn give(terminal: &Terminal, file: &str, commands: &str) -> Result<()
     }
 }
 
-/// The commands as a script that stops at the first that fails.
+/// Returns the commands as a script that stops at the first failure.
 fn script(commands: &str) -> String {
     format!("#!/bin/sh\n# Executes a plan of moves, job set by job set.\n\nset -e\n{commands}")
 }
@@ -52,7 +52,7 @@ fn gnt_commands(source: &Source, planned: &Planned, step: &Step) -> Vec<String> 
     let mut here = step.from.primary;
     let mut commands = Vec::new();
     for operation in step.kind.operations(step.from, step.to) {
-        // What does not run, or whose node is off, cannot be migrated.
+        // An instance that does not run, or whose node is off, cannot be migrated.
         let migrates = facts.status.is_running() && !problem.hosts[here].down;
         let verb = if migrates { "migrate" } else { "failover" };
         commands.push(match operation {

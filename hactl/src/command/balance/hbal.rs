@@ -1,4 +1,4 @@
-//! The program under the name `hbal`: that tool's options and manner of printing, so that scripts go on working.
+//! The program under the name `hbal`: that tool's options and output, so that existing scripts continue to work.
 
 use super::options::Options;
 use super::planned::{Planned, Source, after};
@@ -40,7 +40,7 @@ struct Arguments {
     version: Option<bool>,
 }
 
-/// Runs the program with the words after its name.
+/// Runs the program with the arguments after its name.
 pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     let terminal = Terminal::new(ColorChoice::Never, false, 0);
     let words: Vec<OsString> = words.map(attached).collect();
@@ -65,7 +65,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
             }
         }
         Err(error) => {
-            // Nothing sensible can be done when nobody reads the help.
+            // The help cannot be printed, and there is no other way to report that.
             let _ = error.print();
             let asked_for = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
             if asked_for { Exit::Done.into() } else { Exit::Usage.into() }
@@ -73,7 +73,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// `-CFILE`, `-pFIELDS` and `-LPATH` name their value without an equals sign.
+/// Inserts the equals sign that `-CFILE`, `-pFIELDS` and `-LPATH` lack before their value.
 fn attached(word: OsString) -> OsString {
     let Some(text) = word.to_str() else { return word };
     for (short, long) in [("-C", "--print-commands="), ("-p", "--print-nodes="), ("-L", "--luxi=")] {
@@ -87,7 +87,7 @@ fn attached(word: OsString) -> OsString {
     word
 }
 
-/// Sources that this program does not have.
+/// Returns the failure for a data source that this program does not support.
 fn refused(words: &[OsString]) -> Option<Failure> {
     let sources = [
         ("-m", "a Ganeti cluster cannot be asked by RAPI"),
@@ -109,7 +109,7 @@ fn refused(words: &[OsString]) -> Option<Failure> {
 }
 
 impl Arguments {
-    /// The flags that hactl would be called with.
+    /// Returns the equivalent global flags of hactl.
     fn flags(&self) -> GlobalFlags {
         GlobalFlags {
             connection: self.connection.clone(),
@@ -156,7 +156,7 @@ impl Arguments {
         Ok(Exit::Done)
     }
 
-    /// What is printed before the steps.
+    /// Returns the output before the steps.
     fn beginning(&self, source: &Source, planned: &Planned, level: i16) -> String {
         let (cluster, problem, plan) = (&source.cluster, &planned.problem, &planned.plan);
         let usages = usages(problem, &problem.start);
@@ -201,7 +201,7 @@ impl Arguments {
         text + "Trying to minimize the CV...\n"
     }
 
-    /// The steps and what is printed after them.
+    /// Returns the steps and the output after them.
     fn end(&self, source: &Source, planned: &Planned, level: i16) -> String {
         let (cluster, problem, plan) = (&source.cluster, &planned.problem, &planned.plan);
         if plan.start < self.options.min_score {

@@ -1,10 +1,11 @@
-//! The table of instances.
+//! The table of instances that `--print-instances` prints.
 
 use crate::render::cpus::cpus;
 use ha_scheduler::balance::model::{Cluster, LOAD_UNIT};
 use ha_scheduler::balance::problem::{Problem, Spot};
 
-/// One line an instance: `R` when it runs, its nodes, whether memory is kept for it, its sizes and measured use.
+/// Returns one line per instance: `R` if it runs, its nodes, whether memory is reserved for it, its sizes and its
+/// measured usage.
 pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> String {
     let node = |host: usize| problem.node_name(cluster, host).to_owned();
     let mut rows = vec![
@@ -36,7 +37,7 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> Str
     aligned(&rows, 5)
 }
 
-/// Columns aligned, the first ones to the left and the others to the right, after one blank.
+/// Aligns columns after one blank: the first `left` columns to the left, the others to the right.
 pub(super) fn aligned(rows: &[Vec<String>], left: usize) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width =

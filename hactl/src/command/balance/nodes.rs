@@ -1,4 +1,4 @@
-//! The table of nodes.
+//! The table of nodes that `--print-nodes` prints.
 
 use super::instances::aligned;
 use crate::render::cpus::cpus;
@@ -6,7 +6,7 @@ use ha_scheduler::balance::model::{Cluster, LOAD_UNIT, Node};
 use ha_scheduler::balance::problem::{Problem, Spot};
 use ha_scheduler::balance::score::{Usage, usages};
 
-/// A column: the word that asks for it, its heading, and its text.
+/// A column: its name in options, its heading, and its text.
 type Column = (&'static str, &'static str, fn(&Row<'_>) -> String);
 
 struct Row<'a> {
@@ -14,7 +14,7 @@ struct Row<'a> {
     node: &'a Node,
     usage: &'a Usage,
     offline: bool,
-    /// Memory of the instances that run here.
+    /// Memory of the instances that run on the node.
     memory_used: i64,
 }
 
@@ -24,7 +24,7 @@ impl Row<'_> {
     }
 }
 
-/// Every column, in the order in which they are shown.
+/// All columns in display order.
 const COLUMNS: [Column; 21] = [
     ("status", "F", |row| {
         if row.offline {
@@ -61,8 +61,8 @@ const COLUMNS: [Column; 21] = [
     ("lnet", "lNet", |row| load(row.usage.load[3])),
 ];
 
-/// One line a node: `-` when it is offline, `*` when it fails N+1. `fields` names columns, separated by commas; without any, or
-/// with a plus sign before them, all are shown.
+/// Returns one line per node: `-` if it is offline, `*` if it fails N+1. `fields` names columns, separated by commas.
+/// An empty `fields`, or one that begins with a plus sign, selects all columns.
 pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot], fields: &str) -> String {
     let named: Vec<&str> = fields.split(',').filter(|name| !name.is_empty()).collect();
     let all = named.is_empty() || fields.starts_with('+');

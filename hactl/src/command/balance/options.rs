@@ -1,4 +1,4 @@
-//! The options that `hactl balance` and `hbal` have in common, with hbal's meaning.
+//! The options that `hactl balance` and `hbal` share, with hbal's meaning.
 
 use super::apply::Conditions;
 use crate::failure::Failure;
@@ -103,7 +103,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What of them is about moves; `drained` nodes are to be emptied.
+    /// Returns the settings of the search. `drained` nodes are to be emptied.
     pub(crate) fn settings(&self, drained: &BTreeSet<String>) -> Settings {
         let names = |names: &[String]| names.iter().filter(|name| !name.is_empty()).cloned().collect();
         Settings {
@@ -123,22 +123,22 @@ impl Options {
         }
     }
 
-    /// Names of instances; those of live services may have their type before them.
+    /// Returns names of instances, without the types that names of live services may have.
     fn names(&self, names: &[String]) -> BTreeSet<String> {
         names.iter().map(|name| self.name(name).to_owned()).collect()
     }
 
-    /// The name of an instance without the type that a live service's may have before it.
+    /// Returns the name of an instance, without the type that the name of a live service may have.
     pub(crate) fn name<'a>(&self, name: &'a str) -> &'a str {
         if self.text_data.is_none() { bare(name) } else { name }
     }
 
-    /// What of them is about carrying a plan out.
+    /// Returns the settings for the execution of a plan.
     pub(crate) fn conditions(&self) -> Conditions<'_> {
         Conditions { timeout: self.timeout, offline: &self.offline, command: "hactl balance" }
     }
 
-    /// What of them is about when a plan is good or long enough.
+    /// Returns the criteria for the end of the search.
     pub(crate) fn goal(&self) -> Goal {
         Goal {
             min_score: self.min_score,
@@ -150,7 +150,7 @@ impl Options {
         }
     }
 
-    /// The columns of the table of nodes.
+    /// Returns the columns of the node table.
     pub(crate) fn node_fields(&self) -> String {
         self.print_nodes.clone().unwrap_or_default()
     }
@@ -172,19 +172,18 @@ pub(crate) fn save_both(base: &Path, before: &Cluster, after: &Cluster) -> Resul
     save_text(&ending(base, ".balanced"), &text::write(after))
 }
 
-/// A file name with something after it.
+/// Appends an ending to a file name.
 fn ending(base: &Path, end: &str) -> PathBuf {
     let mut name = base.to_owned().into_os_string();
     name.push(end);
     name.into()
 }
 
-/// The file that an option with an optional file names.
+/// Returns the file of an option with an optional file name; `None`: no file is given.
 pub(crate) fn written(value: &str) -> Option<&Path> {
     (!value.is_empty()).then(|| Path::new(value))
 }
 
-/// Writes a text to a file.
 pub(crate) fn save_text(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
         .map_err(|error| Failure::usage(format!("{}: cannot be written: {error}", path.display())))

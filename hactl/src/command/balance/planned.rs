@@ -1,4 +1,4 @@
-//! Where the cluster comes from, and a group of it with its plan.
+//! The source of a cluster, and the plan of one of its groups.
 
 use super::options::Options;
 use crate::client::Client;
@@ -16,39 +16,37 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
-/// A cluster with what was chosen of it.
+/// A cluster with the selected groups.
 pub(crate) struct Source {
-    /// The cluster.
     pub(crate) cluster: Cluster,
-    /// The groups to be balanced, by position.
+    /// Groups to balance, as indexes.
     pub(crate) groups: Vec<usize>,
-    /// Nodes to be emptied besides offline ones.
+    /// Nodes to empty, in addition to offline ones.
     pub(crate) drained: BTreeSet<String>,
-    /// It is the running cluster, not one from a file.
+    /// Whether this is the live cluster rather than one from a file.
     pub(crate) is_live: bool,
-    /// Whether services may change groups.
+    /// Whether services may move between groups.
     pub(crate) inter_group_moves: bool,
-    /// What placement knows of the live cluster.
+    /// Input of placement; `None` for a cluster from a file.
     pub(crate) view: Option<View>,
 }
 
 /// A group with its plan.
 pub(crate) struct Planned {
-    /// The group, by position.
+    /// Index of the group.
     pub(crate) group: usize,
-    /// The group as a problem.
+    /// Group as a problem of the balancer.
     pub(crate) problem: Problem,
-    /// The plan.
     pub(crate) plan: Plan,
 }
 
 impl Source {
-    /// Reads the file.
+    /// Reads the cluster from a file, and applies the options.
     pub(crate) fn of_file(path: &Path, options: &Options) -> Result<Source, Failure> {
         Source::read(path)?.chosen(options)
     }
 
-    /// The cluster of a file as it is, whatever options say.
+    /// Reads the cluster from a file, without applying options.
     pub(crate) fn read(path: &Path) -> Result<Source, Failure> {
         let cluster = text::read(&contents(path)?)
             .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))?;
@@ -56,12 +54,12 @@ impl Source {
         Ok(Source { cluster, groups, drained, is_live: false, inter_group_moves: true, view: None })
     }
 
-    /// Asks for the running cluster.
+    /// Reads the live cluster, and applies the options.
     pub(crate) async fn live(client: &Client, options: &Options) -> Result<Source, Failure> {
         Source::observed(client).await?.chosen(options)
     }
 
-    /// The running cluster as it is, whatever options say.
+    /// Reads the live cluster, without applying options.
     pub(crate) async fn observed(client: &Client) -> Result<Source, Failure> {
         let (view, usage) = (client.placement().await?, client.usage().await?);
         let cluster = live::cluster(&view, &usage);
@@ -70,7 +68,7 @@ impl Source {
         Ok(Source { cluster, groups, drained, is_live: true, inter_group_moves, view: Some(view) })
     }
 
-    /// The cluster with what options say of it; every name that they mention is checked.
+    /// Applies the options to the cluster, and checks every name in them.
     fn chosen(self, options: &Options) -> Result<Source, Failure> {
         let Source { mut cluster, drained, is_live, inter_group_moves, view, .. } = self;
         adjust(&mut cluster, options.dynu_file.as_deref(), &options.offline)?;
@@ -86,40 +84,41 @@ impl Source {
         Ok(Source { cluster, groups, drained, is_live, inter_group_moves, view })
     }
 
-    /// A node's name.
+    /// Returns a node's name.
     pub(crate) fn node(&self, problem: &Problem, host: usize) -> &str {
         problem.node_name(&self.cluster, host)
     }
 
-    /// An instance's name, and after plus signs those that move as one with it.
+    /// Returns an instance's name, and after plus signs the instances that move together with it.
     pub(crate) fn instance(&self, problem: &Problem, guest: usize) -> String {
         problem.instance_name(&self.cluster, guest)
     }
 
-    /// The names of a spot's nodes.
+    /// Returns the names of a spot's nodes.
     pub(crate) fn nodes(&self, problem: &Problem, spot: Spot) -> Vec<&str> {
         spot.nodes().map(|host| self.node(problem, host)).collect()
     }
 
-    /// A spot as `primary:secondary`.
+    /// Returns a spot as `primary:secondary`.
     pub(crate) fn spot(&self, problem: &Problem, spot: Spot) -> String {
         self.nodes(problem, spot).join(":")
     }
 }
 
-/// The group that `-G` names, by name or uuid.
+/// Returns the index of the group that `-G` gives by name or uuid.
 pub(crate) fn find_group(cluster: &Cluster, name: &str) -> Result<usize, Failure> {
     let found = cluster.groups.iter().position(|group| group.name == name || group.uuid == name);
     found.ok_or_else(|| Failure::usage(format!("-G {name}: the cluster has no such group")))
 }
 
-/// Says which share of its time one of several groups has used up, from now on: what one leaves of its time is the next one's.
+/// Returns a clock for one of several groups: the used share of the group's time. The next group also gets the time
+/// that this group leaves.
 pub(crate) fn time_used(begun: Instant, budget: f64, (nth, of): (usize, usize)) -> impl FnMut() -> f64 {
     let (first, last) = (begun.elapsed().as_secs_f64(), budget * (nth + 1) as f64 / of as f64);
     move || (begun.elapsed().as_secs_f64() - first) / (last - first).max(1e-9)
 }
 
-/// Takes in what instances use from a file, and that some nodes are to be treated as offline.
+/// Reads the usage of instances from a file, and marks some nodes as offline.
 pub(crate) fn adjust(cluster: &mut Cluster, loads: Option<&Path>, offline: &[String]) -> Result<(), Failure> {
     if let Some(path) = loads {
         text::read_utilisation(cluster, &contents(path)?)
@@ -139,25 +138,25 @@ fn contents(path: &Path) -> Result<String, Failure> {
 }
 
 impl Planned {
-    /// Plans for a group.
+    /// Searches for a plan of a group.
     pub(crate) fn new(source: &Source, options: &Options, group: usize, clock: Clock<'_>) -> Planned {
         let problem = Problem::new(&source.cluster, group, &options.settings(&source.drained));
         let plan = search(&problem, &options.goal(), clock);
         Planned { group, problem, plan }
     }
 
-    /// By how much the score gets lower.
+    /// Returns the decrease of the score.
     pub(crate) fn gain(&self) -> f64 {
         self.plan.start - self.plan.end()
     }
 
-    /// The steps that can be executed at the same time, set by set.
+    /// Returns the job sets of the plan: the steps of a set can run in parallel.
     pub(crate) fn job_sets(&self) -> Vec<Vec<Step>> {
         job_sets(&self.plan.steps)
     }
 }
 
-/// The cluster after all plans.
+/// Returns the cluster after all plans.
 pub(crate) fn after(source: &Source, plans: &[Planned]) -> Cluster {
     plans
         .iter()

@@ -1,21 +1,21 @@
-//! The signals that end a plan that is carried out: SIGINT between two job sets, SIGTERM at once.
+//! The signals that end the execution of a plan: SIGINT after the current job set, SIGTERM immediately.
 
 use crate::failure::Failure;
 use crate::session::Session;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals, from now on.
+/// Handlers of the two signals.
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     interrupted: bool,
 }
 
-/// SIGTERM has come.
+/// Marker that SIGTERM has arrived.
 pub(super) struct Terminated;
 
 impl Signals {
-    /// From now on they do not end the process.
+    /// Installs the handlers, so that the signals no longer end the process.
     pub(super) fn catch() -> Result<Signals, Failure> {
         let catch = |kind| {
             signal(kind).map_err(|error| Failure::refused(format!("signals cannot be waited for: {error}")))
@@ -27,15 +27,15 @@ impl Signals {
         })
     }
 
-    /// SIGINT has come during any work so far.
+    /// Returns `true` if SIGINT has arrived during any work so far.
     pub(super) fn interrupted(&self) -> bool {
         self.interrupted
     }
 
-    /// Does some work to its end; the first interrupt is answered by telling how far it will go.
+    /// Runs some work to its end. The first SIGINT prints how far the execution will continue.
     ///
     /// # Errors
-    /// When it is to end at once; the work is left undone.
+    /// Fails if SIGTERM arrives; the work is then incomplete.
     pub(super) async fn during<T>(
         &mut self,
         session: &Session,

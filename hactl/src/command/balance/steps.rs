@@ -1,11 +1,11 @@
-//! The steps of a plan: a line each, or a value each.
+//! The steps of a plan, as text or as JSON.
 
 use super::planned::{Planned, Source};
 use ha_scheduler::balance::moves::Operation;
 use ha_scheduler::balance::plan::Step;
 use serde_json::{Value, json};
 
-/// A numbered line for each step: instance, from where, to where, the score after it, and the operations.
+/// Returns a numbered line per step: instance, source, target, the score after the step, and the operations.
 pub(super) fn text(source: &Source, planned: &Planned) -> String {
     let problem = &planned.problem;
     let width = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
@@ -24,7 +24,7 @@ pub(super) fn text(source: &Source, planned: &Planned) -> String {
     planned.plan.steps.iter().zip(1..).map(line).collect()
 }
 
-/// A step for programs.
+/// Returns a step as JSON.
 pub(super) fn document(source: &Source, planned: &Planned, step: &Step) -> Value {
     let problem = &planned.problem;
     let name = |at: usize| source.cluster.instances[at].name.as_str();
@@ -42,7 +42,7 @@ pub(super) fn document(source: &Source, planned: &Planned, step: &Step) -> Value
     document
 }
 
-/// `f`, `r:X` and `fa:X`, in the order in which they are done.
+/// Returns the operations of a step in order: `f`, `r:X` and `fa:X`.
 pub(crate) fn operations(source: &Source, planned: &Planned, step: &Step) -> Vec<String> {
     let node = |host: usize| source.node(&planned.problem, host);
     let operation = |operation: Operation| match operation {

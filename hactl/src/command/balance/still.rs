@@ -1,4 +1,4 @@
-//! Whether the cluster still is as a plan has it.
+//! The check whether the cluster still matches a plan.
 
 use super::apply::Conditions;
 use super::planned::{Planned, Source};
@@ -8,20 +8,20 @@ use ha_scheduler::balance::model::{Cluster, Node, Role};
 use ha_scheduler::balance::plan::Step;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Primary and secondary.
+/// Primary and secondary node.
 type Place = (String, Option<String>);
 
-/// What a plan rests on: where services are, and which nodes take part.
+/// Assumptions of a plan: the nodes of services, and the nodes that take part.
 pub(super) struct Expected {
-    /// The command that plans anew.
+    /// Command that makes a new plan.
     command: &'static str,
-    /// Primary and secondary of each service of the groups that are planned for.
+    /// Primary and secondary of each service of the planned groups.
     services: BTreeMap<String, Place>,
-    /// Each node of these groups, and whether it is online and takes services.
+    /// Nodes of these groups, and whether they are online and accept services.
     nodes: BTreeMap<String, Takes>,
 }
 
-/// Whether a node takes services.
+/// Whether a node accepts services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     Services,
@@ -40,7 +40,7 @@ impl Takes {
 }
 
 impl Expected {
-    /// As the cluster was when the plans were made; nodes that options take for offline may be as they like.
+    /// Records the cluster for which the plans were made, without nodes that options treat as offline.
     pub(super) fn new(source: &Source, conditions: Conditions<'_>, plans: &[Planned]) -> Expected {
         let cluster = &source.cluster;
         let hosts = plans.iter().flat_map(|planned| &planned.problem.hosts);
@@ -56,7 +56,7 @@ impl Expected {
         }
     }
 
-    /// Takes in that a step is done.
+    /// Records that a step is done.
     pub(super) fn note(&mut self, source: &Source, planned: &Planned, step: &Step) {
         let node = |host: usize| source.node(&planned.problem, host).to_owned();
         for at in planned.problem.guests[step.guest].instances() {
@@ -65,10 +65,10 @@ impl Expected {
         }
     }
 
-    /// Looks at the cluster as it is now, and whether these services can be moved.
+    /// Compares the live cluster with the plan, and checks whether these services can be moved.
     ///
     /// # Errors
-    /// What is no longer as planned, in a sentence.
+    /// Fails with the first difference, as a sentence.
     pub(super) async fn check(&self, session: &Session, moving: &[&str]) -> Result<(), Failure> {
         let now = Source::observed(session.client()?).await?;
         self.compare(&now, moving).map_err(|what| {
@@ -115,7 +115,7 @@ fn takes(source: &Source, node: &Node) -> Takes {
     }
 }
 
-/// Where each service is whose node is chosen.
+/// Returns the nodes of each service whose primary node is chosen.
 fn places(cluster: &Cluster, chosen: impl Fn(usize) -> bool) -> BTreeMap<String, Place> {
     let name = |node: usize| cluster.nodes[node].name.clone();
     let instances = cluster.instances.iter().filter(|instance| chosen(instance.primary));

@@ -1,4 +1,4 @@
-//! `hactl check n+1`: whether every service would find a place if nodes failed now.
+//! `hactl check n+1`: the failover capacity check, whether every service could run if nodes failed now.
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
@@ -84,7 +84,7 @@ fn summary(report: &ReservationReport) -> String {
     text + &format!("{} failures thought through, by {:?}; {counted}.\n", report.checked, report.basis)
 }
 
-/// The proof of a failure that is survived, and what is lacked in one that is not.
+/// Returns the moves that prove that a failure is survived, or the lacking capacity if it is not.
 fn details(item: &FailureReport) -> Vec<String> {
     let moves = item.moves.iter().map(|one| format!("  {}: {} → {}", one.resource, one.from, one.to));
     let room =

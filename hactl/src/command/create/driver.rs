@@ -1,4 +1,4 @@
-//! Which driver `create resource` is told to use, by flags or by the type in the name.
+//! The driver of `create resource`, chosen by flags or by the type in the name.
 
 use crate::failure::Failure;
 use crate::names::TypedName;
@@ -52,10 +52,10 @@ pub(super) struct DriverFlags {
 }
 
 impl DriverFlags {
-    /// `spec.driver`.
+    /// Returns the value of `spec.driver`.
     ///
     /// # Errors
-    /// When no driver, several, or one of another type than the name's is asked for.
+    /// Fails if no driver or several drivers are given, or if the driver does not match the type in the name.
     pub(super) fn driver(&self, name: &TypedName) -> Result<Value, Failure> {
         let mut chosen: Vec<Value> = Vec::new();
         if self.exec || !self.command.is_empty() {
@@ -130,7 +130,7 @@ impl DriverFlags {
     }
 }
 
-/// The driver that a type means by itself.
+/// Returns the driver that a type implies.
 fn implied(name: &TypedName) -> Result<Value, Failure> {
     let plain = &name.name;
     match name.type_name.as_deref() {

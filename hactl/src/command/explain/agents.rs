@@ -1,4 +1,4 @@
-//! `hactl explain ocf…`: the resource agents of this machine, and what they say of themselves.
+//! `hactl explain ocf…`: the resource agents of this machine, and their own metadata.
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::nearest;
@@ -12,10 +12,10 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// Agents that are asked at once.
+/// Number of agents that are queried in parallel.
 const AT_ONCE: usize = 8;
 
-/// `ocf`, `ocf:PROVIDER` or `ocf:PROVIDER:AGENT`.
+/// Explains `ocf`, `ocf:PROVIDER` or `ocf:PROVIDER:AGENT`.
 pub(super) async fn explain(terminal: &Terminal, asked: &str, root: &Path) -> Outcome {
     let root =
         std::path::absolute(root).map_err(|error| Failure::usage(format!("{}: {error}", root.display())))?;
@@ -81,7 +81,7 @@ fn page(terminal: &Terminal, agent: &AgentName, program: &Path, found: &AgentMet
     }
     if !found.parameters.is_empty() {
         text += &format!("\n{}\n", terminal.paint(Style::Bold, "Parameters"));
-        // What must be given first.
+        // Required parameters come first.
         let (required, others): (Vec<_>, Vec<_>) =
             found.parameters.iter().partition(|parameter| parameter.required);
         for parameter in required.into_iter().chain(others) {
@@ -122,7 +122,7 @@ fn parameter_of(terminal: &Terminal, parameter: &Parameter) -> String {
     text
 }
 
-/// `timeout 20s, every 10s, checkLevel 10`.
+/// Returns the suggested settings of an action: `timeout 20s, every 10s, checkLevel 10`.
 fn advice(action: &Action) -> String {
     let seconds = |ms: u64| format!("{}s", ms as f64 / 1000.0);
     let mut parts = Vec::new();
@@ -133,7 +133,7 @@ fn advice(action: &Action) -> String {
     parts.join(", ")
 }
 
-/// The agents below a root, sorted.
+/// Returns the agents below a root directory, sorted.
 fn installed(root: &Path) -> Vec<AgentName> {
     let names = |folder: &Path| -> Vec<(String, fs::Metadata)> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -155,7 +155,7 @@ fn installed(root: &Path) -> Vec<AgentName> {
     agents
 }
 
-/// What an agent says of itself; else why it does not.
+/// Returns an agent's metadata, or the reason why the agent does not print it.
 async fn metadata(agent: &AgentName, root: &Path) -> Result<AgentMetadata, String> {
     let output = Command::new(agent.program(root))
         .arg("meta-data")

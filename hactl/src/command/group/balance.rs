@@ -1,4 +1,4 @@
-//! `hactl group balance`: moves that even the load between groups.
+//! `hactl group balance`: plans moves that balance load between groups.
 
 use super::input::{Input, Read};
 use super::moves::{Moves, Output};

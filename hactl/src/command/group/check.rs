@@ -1,4 +1,4 @@
-//! `hactl group check`: which groups are healthy, and which would gain from being balanced.
+//! `hactl group check`: shows the health of groups, and the gain from balancing them.
 
 use super::input::{Input, Read};
 use crate::command::balance::options::seconds;
@@ -108,7 +108,7 @@ fn text(session: &Session, read: &Read, checked: &[Checked], work: bool) -> Stri
     text
 }
 
-/// A health for programs, and for people.
+/// Returns a health's value in JSON, its text, and its style.
 pub(super) fn words(health: &Health) -> (&'static str, &'static str, Style) {
     match health {
         Health::Healthy => ("Healthy", "healthy", Style::Good),
@@ -117,7 +117,7 @@ pub(super) fn words(health: &Health) -> (&'static str, &'static str, Style) {
     }
 }
 
-/// The nodes that make a group unhealthy: those that are offline, and those that fail N+1.
+/// Returns the nodes that make a group unhealthy: offline nodes, and nodes that fail N+1.
 pub(super) fn nodes(health: &Health) -> (&[usize], &[usize]) {
     match health {
         Health::Healthy => (&[], &[]),

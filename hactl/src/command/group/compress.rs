@@ -1,4 +1,4 @@
-//! `hactl group compress`: how a group can be emptied.
+//! `hactl group compress`: plans how to empty a group.
 
 use super::input::{Input, Read};
 use super::moves::{Moves, Output};
@@ -47,7 +47,7 @@ impl Compress {
     }
 }
 
-/// Whether a group can be emptied, in words.
+/// Returns whether a group can be emptied, as text.
 fn verdict(span: &Span<'_>, candidate: &Candidate) -> (String, Style) {
     match &candidate.verdict {
         Verdict::Empty => ("is empty".to_owned(), Style::Good),
@@ -111,19 +111,19 @@ fn document(read: &Read, span: &Span<'_>, candidates: &[Candidate], empties: Opt
     })
 }
 
-/// Memory, disk and cpus.
+/// Returns memory, disk and CPUs of an amount.
 fn numbers(read: &Read, amount: Amount) -> [Number; 3] {
     [amount.memory.into(), amount.disk.into(), cpus(amount.vcpus, read.cluster.cpus_in_thousandths)]
 }
 
-/// The same of what is free; none where a node has an unknown amount.
+/// Returns free memory, disk and CPUs; `None` where a node's capacity is unknown.
 fn free_numbers(read: &Read, free: &Free) -> [Option<Number>; 3] {
     let [memory, disk, cpus] = read.known(&free.nodes);
     let [free_memory, free_disk, free_cpus] = numbers(read, free.amount).map(Some);
     [free_memory.filter(|_| memory), free_disk.filter(|_| disk), free_cpus.filter(|_| cpus)]
 }
 
-/// Sizes as a value.
+/// Returns sizes as JSON.
 fn value(numbers: [impl Into<Value>; 3]) -> Value {
     let [memory, disk, vcpus] = numbers.map(Into::into);
     json!({ "memory": memory, "disk": disk, "vcpus": vcpus })

@@ -1,4 +1,4 @@
-//! The cluster that commands about groups work on, and the limits that they keep.
+//! The input of commands about groups: the cluster, and the limits of moves.
 
 use crate::command::balance::options::{ratio, share};
 use crate::command::balance::planned::{Source, adjust};
@@ -49,23 +49,22 @@ pub(crate) struct Input {
     no_inter_group_moves: bool,
 }
 
-/// A cluster that was read, with what is asked of moves.
+/// A cluster with the settings of moves.
 pub(crate) struct Read {
-    /// Where it comes from.
+    /// Whether this is the live cluster rather than one from a file.
     pub(crate) is_live: bool,
-    /// The cluster.
     pub(crate) cluster: Cluster,
-    /// What is asked of moves.
+    /// Settings of moves.
     pub(crate) settings: Settings,
-    /// Nodes that options take for offline.
+    /// Nodes that options treat as offline.
     pub(crate) offline: Vec<String>,
     inter_group_moves: bool,
-    /// What placement knows of the live cluster.
+    /// Input of placement; `None` for a cluster from a file.
     pub(crate) view: Option<View>,
 }
 
 impl Input {
-    /// Reads the files, or asks for the live cluster.
+    /// Reads the files or the live cluster.
     pub(crate) async fn read(&self, session: &Session) -> Result<Read, Failure> {
         let source = match &self.text_data {
             Some(path) => Source::read(path)?,
@@ -89,7 +88,8 @@ impl Input {
 }
 
 impl Read {
-    /// Lets amounts of live nodes that are not known limit nothing new either; the model has them just large enough for what runs.
+    /// Removes the limits of unknown capacities of live nodes. The cluster model otherwise sets them just large enough for
+    /// the running services.
     pub(crate) fn open_unknown(mut self) -> Read {
         const MUCH: i64 = 1 << 36;
         for (node, facts) in
@@ -110,7 +110,7 @@ impl Read {
         self
     }
 
-    /// Whether memory, disk and cpus of these nodes are all known; what is not does not limit.
+    /// Returns whether memory, disk and CPUs of these nodes are all known; an unknown capacity is no limit.
     pub(crate) fn known(&self, nodes: &[usize]) -> [bool; 3] {
         let facts = |node: &usize| self.view.as_ref()?.nodes.get(&self.cluster.nodes[*node].name);
         let all =
@@ -122,24 +122,24 @@ impl Read {
         ]
     }
 
-    /// All groups as one problem.
+    /// Returns all groups as one problem of the balancer.
     pub(crate) fn span(&self) -> Span<'_> {
         Span::new(&self.cluster, &self.settings, self.inter_group_moves)
     }
 
-    /// The same with nodes that are to be emptied.
+    /// Returns all groups as one problem in which these nodes are also to be emptied.
     pub(crate) fn draining(&self, nodes: &BTreeSet<String>) -> Span<'_> {
         let mut settings = self.settings.clone();
         settings.drained.extend(nodes.iter().cloned());
         Span::new(&self.cluster, &settings, self.inter_group_moves)
     }
 
-    /// The name of a group.
+    /// Returns the name of a group.
     pub(crate) fn group(&self, group: usize) -> &str {
         &self.cluster.groups[group].name
     }
 
-    /// The names of nodes.
+    /// Returns the names of nodes.
     pub(crate) fn nodes(&self, nodes: &[usize]) -> Vec<&str> {
         nodes.iter().map(|&node| self.cluster.nodes[node].name.as_str()).collect()
     }

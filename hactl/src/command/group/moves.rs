@@ -1,4 +1,4 @@
-//! Moves between groups as text and as values, their commands, and the files with the cluster before and after.
+//! Moves between groups as text and as JSON, their commands, and the files of the cluster before and after the moves.
 
 use super::input::Read;
 use crate::command::balance::apply::{Conditions, apply, confirm};
@@ -36,7 +36,7 @@ pub(crate) struct Output {
     timeout: Duration,
 }
 
-/// Moves with what is needed to print them.
+/// Moves with the data for printing them.
 pub(crate) struct Moves<'a> {
     source: Source,
     planned: Planned,
@@ -46,7 +46,7 @@ pub(crate) struct Moves<'a> {
 }
 
 impl<'a> Moves<'a> {
-    /// These moves, in their order from the start.
+    /// Creates the moves, in their order from the start.
     pub(crate) fn new(read: &Read, span: &'a Span<'a>, moved: &'a [Moved]) -> Moves<'a> {
         let source = Source {
             cluster: span.cluster.clone(),
@@ -61,7 +61,7 @@ impl<'a> Moves<'a> {
         Moves { source, planned, span, moved, offline: read.offline.clone() }
     }
 
-    /// A numbered line for each: instance, where it was, the group and the nodes where it goes, and the operations.
+    /// Returns a numbered line per move: instance, source, target group and nodes, and operations.
     pub(crate) fn text(&self) -> String {
         let rows: Vec<[String; 4]> = self
             .moved
@@ -85,12 +85,12 @@ impl<'a> Moves<'a> {
         rows.iter().zip(1..).map(line).collect()
     }
 
-    /// How many, and what they cost.
+    /// Returns the number of moves and their cost, as text.
     pub(crate) fn cost(&self) -> String {
         cost(&self.planned, self.moved.len()) + "\n"
     }
 
-    /// Each as a value.
+    /// Returns the moves as JSON.
     pub(crate) fn values(&self) -> Vec<Value> {
         let value = |moved: &Moved| {
             json!({
@@ -106,7 +106,7 @@ impl<'a> Moves<'a> {
         self.moved.iter().map(value).collect()
     }
 
-    /// Adds the moves and their cost to a value.
+    /// Adds the moves and their cost to a JSON value.
     pub(crate) fn with_moves(&self, mut value: Value) -> Value {
         let plan = &self.planned.plan;
         value["moves"] = self.values().into();
@@ -124,7 +124,7 @@ impl<'a> Moves<'a> {
         moved.steps.iter().flat_map(|step| steps::operations(&self.source, &self.planned, step)).collect()
     }
 
-    /// Prints what was found, writes what was asked for, and with `--apply` carries these moves out.
+    /// Prints the results, writes the requested files, and executes the moves with `--apply`.
     pub(crate) async fn finish(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! `hactl group redistribute`: moves out of groups that are not healthy.
+//! `hactl group redistribute`: plans moves out of unhealthy groups.
 
 use super::check::{because, nodes, words};
 use super::input::{Input, Read};

@@ -1,4 +1,4 @@
-//! The size of a new service, as it is written on the command line.
+//! The size of a new service on the command line.
 
 use super::input::Read;
 use crate::failure::Failure;
@@ -9,10 +9,10 @@ use ha_scheduler::balance::live::{apart_tags, open_to};
 use ha_scheduler::balance::model::{Cluster, Template};
 use ha_scheduler::view::View;
 
-/// How a size is written.
+/// Accepted forms of a size, for error messages.
 pub(crate) const HELP: &str = "write memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vcpus";
 
-/// Reads a size for a cluster. On the live one a service may name its `pool`, and vcpus are counted in thousandths.
+/// Parses a size for a cluster. For the live cluster, a size may name its `pool`, and CPUs are counted in thousandths.
 pub(crate) fn read(text: &str, read: &Read) -> Result<Newcomer, Failure> {
     let Some(view) = &read.view else { return parse(text, &read.cluster) };
     let parts: Vec<&str> = text.split(',').collect();
@@ -30,7 +30,7 @@ pub(crate) fn read(text: &str, read: &Read) -> Result<Newcomer, Failure> {
     Ok(live(parse(&rest.join(","), &read.cluster)?, view, pool))
 }
 
-/// A size as a service of the live cluster.
+/// Converts a size to a service of the live cluster.
 pub(crate) fn live(mut size: Newcomer, view: &View, pool: Option<&str>) -> Newcomer {
     size.template = if pool.is_some() { Template::External } else { Template::Diskless };
     size.tags = apart_tags(view, &size.tags);
@@ -40,7 +40,7 @@ pub(crate) fn live(mut size: Newcomer, view: &View, pool: Option<&str>) -> Newco
     size
 }
 
-/// Reads a size of a file. Without a template it has the first one of the cluster's policy, else drbd.
+/// Parses a size for a cluster from a file. The default template is the first one of the cluster's policy, or drbd.
 fn parse(text: &str, cluster: &Cluster) -> Result<Newcomer, Failure> {
     let bad = |what: String| Failure::usage(what).at(&format!("`{text}`")).help(HELP);
     let mut size = Newcomer {
@@ -96,20 +96,20 @@ fn parse(text: &str, cluster: &Cluster) -> Result<Newcomer, Failure> {
     Ok(size)
 }
 
-/// The first template of the cluster's policy, else drbd.
+/// Returns the first template of the cluster's policy, or drbd.
 pub(crate) fn usual_template(cluster: &Cluster) -> Template {
     let policy = cluster.policies.iter().find(|policy| policy.owner.is_empty());
     policy.and_then(|policy| policy.templates.first().copied()).unwrap_or(Template::Drbd)
 }
 
-/// A template by its word.
+/// Parses a template.
 pub(crate) fn template(text: &str) -> Result<Template, String> {
     let words: Vec<&str> = Template::WORDS.iter().map(|(_, word)| *word).collect();
     let found = Template::WORDS.iter().find(|(_, word)| *word == text).map(|(template, _)| *template);
     found.ok_or_else(|| format!("`{text}` is no template: one of {}", words.join(", ")))
 }
 
-/// A size for people.
+/// Returns a size as text.
 pub(crate) fn shown(size: &Newcomer) -> String {
     let is_live = size.nodes.is_some();
     let vcpus = cpus(size.vcpus, is_live);
@@ -117,7 +117,7 @@ pub(crate) fn shown(size: &Newcomer) -> String {
     format!("memory {} MiB, disk {} MiB, {vcpus} vcpus{template}", size.memory, size.disk)
 }
 
-/// A size in MiB, or with a unit: M, G, T, each also with `i` or `iB`, of 1024.
+/// Parses a size in MiB, or with a unit: M, G or T, optionally with `i` or `iB`; the factor is 1024.
 fn mebibytes(text: &str) -> Result<i64, String> {
     let expected = || format!("`{text}` is not a size: a number of MiB, or with M, G or T");
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());

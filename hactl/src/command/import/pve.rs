@@ -1,4 +1,4 @@
-//! `hactl import pve`: objects from the files of Proxmox VE's ha-manager.
+//! `hactl import pve`: converts the files of Proxmox VE's ha-manager to objects.
 
 mod datacenter;
 mod groups;
@@ -39,7 +39,7 @@ pub(crate) struct Pve {
     simulated: bool,
 }
 
-/// Where the files lie below the folder, first found first.
+/// Subdirectories that may contain the files, in order of preference.
 const PLACES: [&str; 3] = ["", "ha", "pve/ha"];
 
 impl Pve {
@@ -109,7 +109,7 @@ impl Pve {
         Ok(imported)
     }
 
-    /// The first of the places that has the file: its path and its text.
+    /// Returns the path and text of the file in the first directory that contains it.
     fn first(&self, places: &[&str], name: &str) -> Result<Option<(String, String)>, Failure> {
         for place in places {
             let path =
@@ -126,7 +126,7 @@ fn wrong(path: &str, problem: &Problem) -> Failure {
     Failure::usage(format!("{path}:{}: {}", problem.line, problem.text)).help("nothing was written")
 }
 
-/// A file's text; `None` when there is no such file.
+/// Returns a file's text; `None` if the file does not exist.
 fn text_of(path: &Path) -> Result<Option<String>, Failure> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -143,6 +143,6 @@ fn text_of(path: &Path) -> Result<Option<String>, Failure> {
         Failure::usage(format!("{}:{line}: there is a byte that is not UTF-8", path.display()))
             .help("write the file in UTF-8, as by iconv -f LATIN1 -t UTF-8; nothing was written")
     })?;
-    // Some editors put a byte order mark first; it is no part of the first word.
+    // Some editors write a byte order mark, which is not part of the first word.
     Ok(Some(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned()))
 }

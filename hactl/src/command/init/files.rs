@@ -1,4 +1,4 @@
-//! The files of a configuration: what is in them, and what becomes of those that are there.
+//! The configuration files: their content, and the effect on existing files.
 
 use super::settings::{Settings, Tls};
 use crate::failure::Failure;
@@ -8,26 +8,26 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A file to be written.
+/// A file to write.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
-/// What becomes of a file.
+/// The effect of a write on an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It was not there.
+    /// The file does not exist.
     Created,
-    /// It says the same already.
+    /// The file already has this content.
     Unchanged,
-    /// It says something else.
+    /// The file has other content.
     Overwritten,
 }
 
 impl Fate {
-    /// For people.
+    /// Returns the word for messages.
     pub(super) fn word(self) -> &'static str {
         match self {
             Fate::Created => "created",
@@ -37,7 +37,7 @@ impl Fate {
     }
 }
 
-/// The files of a machine.
+/// Returns the files of a machine.
 pub(super) fn of(settings: &Settings, folder: &Path) -> Result<Vec<File>, Failure> {
     let mut files = Vec::new();
     let mut add = |name: &str, comment: &str, value: Value| -> Result<(), Failure> {
@@ -79,7 +79,7 @@ pub(super) fn of(settings: &Settings, folder: &Path) -> Result<Vec<File>, Failur
     Ok(files)
 }
 
-/// What controllers and agents have in common.
+/// Returns the settings that controllers and agents share.
 fn common(settings: &Settings) -> Map<String, Value> {
     let mut map = Map::new();
     if let Some(cluster) = &settings.cluster {
@@ -103,10 +103,10 @@ fn insert(map: &mut Map<String, Value>, tls: &Tls, names: [&str; 3]) {
 }
 
 impl File {
-    /// What becomes of the file that is there.
+    /// Compares the file with the existing one.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the existing file cannot be read.
     pub(super) fn fate(&self) -> Result<Fate, Failure> {
         match std::fs::read(&self.path) {
             Ok(bytes) if bytes == self.text.as_bytes() => Ok(Fate::Unchanged),
@@ -116,10 +116,10 @@ impl File {
         }
     }
 
-    /// Writes it, whole or not at all, for all to read: keys are named in it, not held.
+    /// Writes the file atomically, readable by all users: it contains paths of keys, not keys.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the file cannot be written.
     pub(super) fn write(&self, fate: Fate) -> Result<(), Failure> {
         if fate == Fate::Unchanged {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The questions that a person is asked instead of giving flags: an empty answer takes what is in brackets.
+//! Questions on the terminal, as an alternative to flags: an empty answer selects the default in brackets.
 
 use super::settings::{host_name, is_secure, node_name};
 use super::{FOLDER, Init, ProfileName, Role};
@@ -7,10 +7,10 @@ use clap::ValueEnum;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
-/// Where the kernel lists the watchdogs that it has.
+/// Directory in which the kernel lists its watchdogs.
 const WATCHDOGS: &str = "/sys/class/watchdog";
 
-/// Somebody who answers.
+/// A dialog with the user.
 pub(super) struct Questions<R, W> {
     answers: R,
     questions: W,
@@ -21,10 +21,10 @@ impl<R: BufRead, W: Write> Questions<R, W> {
         Questions { answers, questions }
     }
 
-    /// Asks for everything that no flag has given.
+    /// Asks for every setting that no flag gives.
     ///
     /// # Errors
-    /// When the answers end before the questions.
+    /// Fails if the answers end before the questions.
     pub(super) fn ask(&mut self, flags: &mut Init) -> Result<(), Failure> {
         flags.etcd_endpoints =
             self.question("etcd's client URLs, with commas", "http://127.0.0.1:2379", |text| {
@@ -90,7 +90,7 @@ impl<R: BufRead, W: Write> Questions<R, W> {
         Ok(())
     }
 
-    /// Asks until the answer is understood.
+    /// Asks until the answer is valid.
     fn question<T>(
         &mut self,
         question: &str,
@@ -116,7 +116,7 @@ impl<R: BufRead, W: Write> Questions<R, W> {
     }
 }
 
-/// The names that the drivers of this machine's watchdogs give themselves.
+/// Returns the names that the drivers of this machine's watchdogs report.
 fn watchdogs(folder: &Path) -> String {
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .into_iter()
@@ -144,7 +144,7 @@ mod tests {
         Line::parse_from(["init"].iter().chain(words)).init
     }
 
-    /// What was asked, and what came of the answers.
+    /// Returns the questions that were asked, and the result of the answers.
     fn check(words: &[&str], answers: &str) -> (String, Result<Init, Failure>) {
         let (mut asked, mut flags) = (Vec::new(), flags(words));
         let outcome = Questions::new(answers.as_bytes(), &mut asked).ask(&mut flags);

@@ -1,4 +1,4 @@
-//! What was given, checked, and completed by what follows from it.
+//! The validated settings of a machine, completed with derived values.
 
 use super::{Init, Role};
 use crate::config::ConnectionFlags;
@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The port of the API.
+/// Default port of the API.
 const API_PORT: u16 = 7443;
-/// The group under which the package runs ha-controller.
+/// Group with which the package runs ha-controller.
 const CONTROLLER_GROUP: &str = "_hactl";
 
 /// The settings of a machine.
@@ -27,37 +27,37 @@ pub(super) struct Settings {
     pub(super) client: Option<Client>,
 }
 
-/// How the store is reached.
+/// Connection to etcd.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) endpoints: Vec<String>,
     pub(super) tls: Tls,
 }
 
-/// Files of certificates, as far as they are given.
+/// Certificate and key files that were given.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tls {
     pub(super) authority: Option<PathBuf>,
     pub(super) identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// A machine that runs services.
+/// Settings of a machine that runs services.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) watchdog: String,
 }
 
-/// A machine that decides.
+/// Settings of a machine with a controller.
 #[derive(Debug)]
 pub(super) struct Controller {
     pub(super) listen: SocketAddr,
     pub(super) advertise_url: String,
-    /// Whether it serves with certificates.
+    /// Certificates of the API; `None`: the API is served without TLS.
     pub(super) tls: Option<Tls>,
 }
 
-/// How `hactl` reaches the controllers.
+/// Connection of `hactl` to the controllers.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) servers: Vec<String>,
@@ -65,10 +65,10 @@ pub(super) struct Client {
 }
 
 impl Settings {
-    /// Checks what flags or answers say.
+    /// Validates the flags or answers.
     ///
     /// # Errors
-    /// With the flag that is wrong or missing.
+    /// Fails with the invalid or missing flag.
     pub(super) fn of(flags: &Init, connection: &ConnectionFlags) -> Result<Settings, Failure> {
         let has = |role| flags.roles.is_empty() || flags.roles.contains(&role);
         let store = store(flags)?;
@@ -82,7 +82,7 @@ impl Settings {
         Ok(Settings { store, cluster: flags.cluster.clone(), node, controller, profile, client })
     }
 
-    /// What is to be done once the files are there, one step a line.
+    /// Returns the steps that remain after the files are written, one per line.
     pub(super) fn next_steps(&self, folder: &Path) -> String {
         let mut steps = Vec::new();
         let mut keys: Vec<&PathBuf> = Vec::new();
@@ -146,7 +146,7 @@ fn store(flags: &Init) -> Result<Store, Failure> {
 
 fn node(flags: &Init) -> Result<Node, Failure> {
     let name = flags.node.clone().unwrap_or_else(node_name);
-    // The agent takes more, but the API would not find a node of such a name.
+    // The agent accepts more names, but the API would not find a node with such a name.
     if let Some(problem) = problem(&name, MAX_NODE_NAME_LENGTH) {
         let whose = if flags.node.is_some() { "--node" } else { "the name of this machine" };
         return Err(
@@ -170,7 +170,7 @@ fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
         }
         (Some(_) | None, Some(_) | None) => None,
     };
-    // Of the store's certificates a part may be enough; what was given for the API must not be left out without a word.
+    // A part of etcd's certificates may be enough, but flags for the API must not be ignored silently.
     if tls.is_none() && (flags.tls_cert.is_some() || flags.client_ca.is_some()) {
         let (given, missing) = if flags.tls_cert.is_some() {
             ("--tls-cert", "--client-ca FILE (or --etcd-ca)")
@@ -210,7 +210,7 @@ fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
     Ok(Controller { listen, advertise_url, tls })
 }
 
-/// The machine's own controller, unless others are named.
+/// Returns the connection to the machine's own controller, unless other servers are given.
 fn client(
     flags: &ConnectionFlags,
     ours: Option<&Controller>,
@@ -259,7 +259,10 @@ fn pair(
     }
 }
 
-/// Whether a URL is one of https; it must be that or one of http, with a host.
+/// Returns `true` for an https URL and `false` for an http URL with a host.
+///
+/// # Errors
+/// Fails for any other text.
 pub(super) fn is_secure(flag: &str, text: &str) -> Result<bool, Failure> {
     let url = Url::parse(text).ok().filter(|url| url.host_str().is_some_and(|host| !host.is_empty()));
     match url.as_ref().map(Url::scheme) {
@@ -272,7 +275,7 @@ pub(super) fn is_secure(flag: &str, text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// As the daemons check names that become parts of keys.
+/// Validates a name that becomes part of etcd keys, with the daemons' rules.
 fn check_name(flag: &str, name: &str) -> Result<(), Failure> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {
@@ -282,22 +285,23 @@ fn check_name(flag: &str, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The machine's name for itself.
+/// Returns the machine's host name.
 pub(super) fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// What this machine is called as a node: names of nodes have no upper-case letters.
+/// Returns the machine's name as a node: node names have no upper-case letters.
 pub(super) fn node_name() -> String {
     host_name().to_ascii_lowercase()
 }
 
-/// A file name that means the same from every folder.
+/// Returns an absolute path, which is valid from every directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Whether the user of ha-controller's unit can read a key. One that is not there yet is asked for by another step.
+/// Returns `true` if the user of ha-controller's unit can read a key. Also returns `true` for a missing
+/// key, which another step mentions.
 fn controller_may_read(key: &Path) -> bool {
     let Ok(metadata) = std::fs::metadata(key) else { return true };
     let group = Group::from_name(CONTROLLER_GROUP).ok().flatten().map(|group| group.gid);

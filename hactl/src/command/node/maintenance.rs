@@ -1,4 +1,4 @@
-//! `hactl node maintenance`: services leave a node, and may come back.
+//! `hactl node maintenance`: moves services away from a node, or allows their return.
 
 use crate::client::{Change, Collection, Commitment, Watcher};
 use crate::command::wait::{WaitFlags, bounded, is_stuck, where_it_is};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long an explanation may take.
+/// Longest wait for an explanation.
 const HELP_WITHIN: Duration = Duration::from_secs(5);
 
 /// What to do about maintenance.
@@ -32,21 +32,21 @@ pub(super) struct Maintenance {
     wait: WaitFlags,
 }
 
-/// A service that is still there.
+/// A service that is still on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Left {
-    /// Its state, and what is said of it.
+    /// State of the service, with its message.
     why: String,
-    /// Something is said of it: it is not merely running on.
+    /// Whether a message exists, so that the service is not merely running.
     is_explained: bool,
-    /// It cannot go on by itself.
+    /// Whether the service cannot continue automatically.
     is_stuck: bool,
 }
 
 impl Left {
     fn of(resource: &Value) -> Left {
         let mut why = where_it_is(Kind::Resource, resource);
-        // One that runs well is ready, and may have to stay nevertheless.
+        // A running service is ready, and may have a reason to stay nevertheless.
         let ready = condition(resource, "Ready").filter(|ready| ready["reason"] != "Running");
         let said = ready.and_then(|ready| ready["message"].as_str()).unwrap_or_default();
         if !why.contains(said) {
@@ -65,7 +65,7 @@ impl Command {
     }
 }
 
-/// Sets `spec.maintenance`; gives the node's name, and `false` if it was so already.
+/// Sets `spec.maintenance`. Returns the node's name, and `false` if the object already had this value.
 async fn change(
     session: &Session,
     maintenance: &Maintenance,
@@ -107,7 +107,7 @@ async fn enable(session: &Session, maintenance: &Maintenance) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Follows the services until none on the node runs or is on its way; `left` always holds those, and why.
+/// Waits until no service on the node runs or is in transition. `left` always lists the remaining services.
 async fn until_empty(
     session: &Session,
     node: &str,
@@ -161,7 +161,7 @@ async fn until_empty(
     }
 }
 
-/// What would let a service leave, as the controller explains it; nothing when it cannot be asked in time.
+/// Returns the controller's suggested actions for a service that stays; empty if the controller does not answer in time.
 async fn what_helps(session: &Session, service: &str) -> Vec<String> {
     let Ok(client) = session.client() else { return Vec::new() };
     match tokio::time::timeout(HELP_WITHIN, client.explanation(service)).await {
@@ -170,7 +170,7 @@ async fn what_helps(session: &Session, service: &str) -> Vec<String> {
     }
 }
 
-/// Whether a service keeps a node from being empty: it is there and not at rest.
+/// Returns `true` if a service keeps a node from being empty: it is on the node and not at rest.
 fn occupies(resource: &Value, node: &str) -> bool {
     let status = &resource["status"];
     let at_rest = matches!(

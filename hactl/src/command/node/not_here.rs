@@ -1,4 +1,4 @@
-//! `hactl node not-here`: an operator answers for a node that cannot tell whether services run there.
+//! `hactl node not-here`: an operator confirms that services do not run on a node that cannot answer.
 
 use crate::client::Collection;
 use crate::command::operate::{Patience, carry_out};
@@ -23,7 +23,7 @@ pub(super) struct NotHere {
 }
 
 impl NotHere {
-    /// Asks, unless `--yes` is given, and records the answer for each service that is concerned.
+    /// Asks, unless `--yes` is given, and records the answer for each affected service.
     pub(super) async fn run(&self, session: &Session) -> Outcome {
         let target = crate::command::node(&self.node)?;
         session.client()?.target(&target).await?;
@@ -59,7 +59,7 @@ impl NotHere {
     }
 }
 
-/// Whether the resource is to run and waits for answers of nodes, or counted this node as empty.
+/// Returns `true` if the resource is desired and either waits for answers of nodes or counted this node as empty.
 fn is_concerned(resource: &Value, node: &str, driver: Option<&str>) -> bool {
     let (spec, status) = (&resource["spec"], &resource["status"]);
     let is_wanted = spec["state"].as_str().is_none_or(|state| state == "Started");

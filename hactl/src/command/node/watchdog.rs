@@ -1,4 +1,4 @@
-//! `hactl node watchdog`: a node's watchdog as its agent committed it, and what the daemon has seen of it.
+//! `hactl node watchdog`: shows a node's watchdog as its agent committed it, with the daemon's observations.
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
@@ -91,7 +91,7 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The test that was passed on this machine by this driver, and what makes it count for less than it did.
+/// Returns the last passed test of this machine's watchdog driver, and the reason if it no longer counts.
 fn last_test(watchdog: &WatchdogStatus) -> String {
     let Some(test) = &watchdog.last_test else {
         return "none passed: hactl node test-watchdog".to_owned();

@@ -1,4 +1,5 @@
-//! Certificates for one run: nobody else can reach the private store, and it takes its one client for root, should it ask for users.
+//! Certificates for one run: no other process can reach the private etcd, and its only client counts as root if users
+//! are enabled.
 
 use crate::failure::Failure;
 use rcgen::{
@@ -11,19 +12,19 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Files with certificates and keys.
+/// Certificate and key files of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Credentials {
-    /// Of the authority.
+    /// Certificate of the authority.
     pub(super) authority: PathBuf,
     /// Certificate of client and server.
     pub(super) certificate: PathBuf,
-    /// Its key.
+    /// Key of the certificate.
     pub(super) key: PathBuf,
 }
 
 impl Credentials {
-    /// Makes them in a folder. The client is called root: so is the administrator of an etcd that asks for users.
+    /// Creates the files in a directory. The client's name is root, which is also the administrator of an etcd with users.
     pub(super) fn create(folder: &Path) -> Result<Credentials, Failure> {
         let failed = |error: rcgen::Error| Failure::refused(format!("no certificate can be made: {error}"));
         let mut authority = CertificateParams::default();

@@ -1,4 +1,5 @@
-//! What a backup knows of controllers and nodes, and what only an operator knows of them (FENCING, R10.15, R10.17, R10.18).
+//! The controllers and nodes that a backup names, and the questions about them for the operator (FENCING, R10.15,
+//! R10.17, R10.18).
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -8,18 +9,18 @@ use ha_api_types::record::{Incarnation, NodeReport};
 use ha_api_types::time::Millis;
 use std::collections::BTreeSet;
 
-/// What a backup says of a cluster.
+/// The facts about a cluster in a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) controllers: BTreeSet<String>,
     pub(super) nodes: BTreeSet<String>,
-    /// The longest W that a node's report names.
+    /// Longest W in the nodes' reports; `None`: no report exists.
     pub(super) longest_wait_ms: Option<Millis>,
     pub(super) incarnation: Option<Incarnation>,
 }
 
 impl Known {
-    /// Reads what these keys say.
+    /// Collects the facts from these keys.
     pub(super) fn of(keys: &Keys, values: &[(String, String)]) -> Known {
         let mut known = Known::default();
         for (key, value) in values {
@@ -28,7 +29,7 @@ impl Known {
                 Some(Key::Fence(node)) => drop(known.nodes.insert(node.to_owned())),
                 Some(Key::NodeReport(node)) => {
                     known.nodes.insert(node.to_owned());
-                    // Timings that cannot be read are covered by those of the profiles.
+                    // If timings cannot be read, the longest wait of the profiles covers them.
                     let report: NodeReport =
                         lenient::read(value.as_bytes()).unwrap_or_else(|partial| partial.value);
                     known.longest_wait_ms = known.longest_wait_ms.max(Some(report.wait_ms()));
@@ -40,7 +41,7 @@ impl Known {
         known
     }
 
-    /// What has to be confirmed before the backup may be used.
+    /// Returns the questions that must be confirmed before the backup may be used.
     pub(super) fn questions(&self, cluster: &str, is_empty: bool) -> Vec<String> {
         let of = |what: &str| format!("Is {what} stopped, or does it reach the new etcd?");
         let controllers = self.controllers.iter().map(|id| of(&format!("controller {id}")));
@@ -56,11 +57,11 @@ impl Known {
     }
 }
 
-/// What happens where an answer is wrong.
+/// Warning about the consequence of a wrong answer.
 pub(super) const WARNING: &str = "data loss if a controller of the old cluster still runs and does not reach the new etcd: \
     the nodes that it reaches continue their services, which then run twice";
 
-/// Asks, unless all of it is confirmed already.
+/// Asks the questions, unless all are already confirmed.
 pub(super) fn confirm(confirmed: bool, questions: &[String]) -> Result<(), Failure> {
     if confirmed || questions.is_empty() {
         return Ok(());
@@ -85,7 +86,7 @@ mod tests {
         let timings = Timings { io_drain_ms: 600_000, ..Timings::default() };
         let mut report =
             serde_json::to_value(NodeReport { timings, ..NodeReport::default() }).expect("sound");
-        // A word of a version to come hides no timings.
+        // Unknown values of a later version must not hide the timings.
         report["mode"] = serde_json::json!({"kind": "Novel"});
         let report = report.to_string();
         let values = [

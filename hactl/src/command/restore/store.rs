@@ -1,4 +1,4 @@
-//! An etcd that only this process can reach, on loopback, for as long as a backup is being prepared; by etcd's own programs.
+//! A private etcd on loopback, run by etcd's own programs while a backup is prepared.
 
 use super::credentials::Credentials;
 use crate::failure::Failure;
@@ -11,12 +11,12 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-/// The only member's name.
+/// Name of the only member.
 const MEMBER: &str = "hactl-restore";
-/// A store of gigabytes on a slow disk answers within this.
+/// Time within which etcd answers, even with gigabytes of data on a slow disk.
 const STARTS_WITHIN: Duration = Duration::from_secs(120);
 
-/// etcd's programs.
+/// Paths of etcd's programs.
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     etcd: PathBuf,
@@ -24,14 +24,14 @@ pub(super) struct Programs {
     etcdutl: PathBuf,
 }
 
-/// What `etcdutl snapshot status` says.
+/// Output of `etcdutl snapshot status`.
 #[derive(Debug, Deserialize)]
 struct Status {
     revision: i64,
 }
 
 impl Programs {
-    /// Finds them in a folder, or by PATH.
+    /// Finds the programs in a directory, or in PATH.
     pub(super) fn find(folder: Option<&Path>) -> Result<Programs, Failure> {
         let folders: Vec<PathBuf> = match folder {
             Some(folder) => vec![folder.to_owned()],
@@ -47,7 +47,7 @@ impl Programs {
         Ok(Programs { etcd: find("etcd")?, etcdctl: find("etcdctl")?, etcdutl: find("etcdutl")? })
     }
 
-    /// Restores a backup into a data directory, with its revision raised. Returns the revision of the backup.
+    /// Restores a backup into a data directory with a raised revision. Returns the revision of the backup.
     pub(super) async fn restore(
         &self,
         backup: &Path,
@@ -78,7 +78,7 @@ impl Programs {
     }
 }
 
-/// The store; it ends with this.
+/// The private etcd, which is killed when this value is dropped.
 pub(super) struct PrivateStore {
     etcdctl: PathBuf,
     credentials: Credentials,
@@ -87,7 +87,7 @@ pub(super) struct PrivateStore {
 }
 
 impl PrivateStore {
-    /// Starts it; it answers when this returns.
+    /// Starts the private etcd and waits until it answers.
     pub(super) async fn start(
         programs: &Programs,
         scratch: &Path,
@@ -100,7 +100,7 @@ impl PrivateStore {
         let peers = format!("http://127.0.0.1:{peer}");
         let mut command = Command::new(&programs.etcd);
         without_settings(&mut command);
-        // Of a data directory that is there already, its own members count.
+        // An existing data directory keeps its own members.
         command.args([
             "--initial-cluster",
             &format!("{MEMBER}={peers}"),
@@ -110,7 +110,7 @@ impl PrivateStore {
         command.args(["--name", MEMBER, "--log-level", "error", "--log-outputs"]).arg(&log);
         command.arg("--data-dir").arg(data);
         command.args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint]);
-        // Its one member has no peers; the port is bound all the same.
+        // The only member has no peers, but etcd binds the port anyway.
         command.args(["--listen-peer-urls", &peers]);
         command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(&credentials.authority);
         command.arg("--cert-file").arg(&credentials.certificate).arg("--key-file").arg(&credentials.key);
@@ -134,14 +134,14 @@ impl PrivateStore {
         }
     }
 
-    /// The keys under a prefix.
+    /// Returns the keys under a prefix.
     pub(super) async fn keys(&self, prefix: &str) -> Result<Vec<String>, Failure> {
         let output = self.etcdctl(["get", "--prefix", "--keys-only", "--", prefix]).await?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
     }
 
-    /// The keys under a prefix with their values, which are JSON on one line.
+    /// Returns the keys under a prefix with their values, which are JSON on one line.
     pub(super) async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, Failure> {
         let output = self.etcdctl(["get", "--prefix", "--", prefix]).await?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -150,23 +150,23 @@ impl PrivateStore {
         Ok(pairs.collect())
     }
 
-    /// Deletes a key, or, where it ends in `/`, all under it.
+    /// Deletes a key, or all keys under it if it ends in `/`.
     pub(super) async fn delete(&self, part: &str) -> Result<(), Failure> {
         let words: &[&str] = if part.ends_with('/') { &["del", "--prefix", "--"] } else { &["del", "--"] };
         self.etcdctl(words.iter().chain([&part])).await.map(drop)
     }
 
-    /// Puts a key.
+    /// Writes a key.
     pub(super) async fn put(&self, key: &str, value: &str) -> Result<(), Failure> {
         self.etcdctl(["put", "--", key, value]).await.map(drop)
     }
 
-    /// Saves all of it as a snapshot.
+    /// Saves all data as a snapshot.
     pub(super) async fn save(&self, file: &Path) -> Result<(), Failure> {
         self.etcdctl([OsStr::new("snapshot"), OsStr::new("save"), file.as_os_str()]).await.map(drop)
     }
 
-    /// Ends it.
+    /// Stops the private etcd.
     pub(super) async fn stop(mut self) -> Result<(), Failure> {
         self.child.kill().await.map_err(|error| Failure::refused(format!("etcd cannot be ended: {error}")))
     }
@@ -181,7 +181,7 @@ impl PrivateStore {
     }
 }
 
-/// Settings of etcd in the environment are for the operator's own cluster.
+/// Removes etcd's settings from the environment: they belong to the operator's own cluster.
 fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ETCD") {
@@ -190,7 +190,7 @@ fn without_settings(command: &mut Command) {
     }
 }
 
-/// Runs a program to its end; its last words when it fails.
+/// Runs a program to its end. On failure, the error contains its last output.
 async fn run(command: &mut Command) -> Result<Output, Failure> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     without_settings(command);
@@ -204,7 +204,7 @@ async fn run(command: &mut Command) -> Result<Output, Failure> {
     Err(Failure::refused(format!("{program} failed ({}): {last}", output.status)))
 }
 
-/// Two ports that are free now.
+/// Returns two free ports.
 fn free_ports() -> Result<[u16; 2], Failure> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());

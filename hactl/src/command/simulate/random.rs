@@ -1,4 +1,4 @@
-//! `hactl simulate --random`: clusters and faults by chance, the invariants after every event, failing seeds made small.
+//! `hactl simulate --random`: runs random clusters with random faults, and shrinks failing seeds.
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::{self, Format};
@@ -9,9 +9,9 @@ use ha_simulator::random_run::{Campaign, Campaigned, FailedSeed, Seeds, Size};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Failing seeds beyond these are named, and not shrunk: that takes as long as hundreds of seeds.
+/// Number of failing seeds that are shrunk. Shrinking takes as long as hundreds of seeds, so the others are only listed.
 const MOST_SHRUNK: usize = 3;
-/// The largest cluster that is worth a random run.
+/// Largest number of nodes or resources of a random run.
 const MOST: u32 = 1_000;
 
 /// What random runs take.
@@ -103,7 +103,7 @@ fn summary(seeds: Seeds, done: &Campaigned) -> Value {
     })
 }
 
-/// Every failing seed as a scenario file, so that standard output can be kept and run; the rest is comments.
+/// Returns every failing seed as a scenario file, with other output as comments, so that standard output is a valid file.
 fn text(session: &Session, done: &Campaigned) -> Result<String, Failure> {
     let terminal = session.terminal();
     let mut text = String::new();

@@ -1,13 +1,13 @@
-//! Takes secrets out of what is handed on, by the names of fields and options; pure.
+//! Removal of secrets from collected data, by the names of fields and options; pure.
 
 use serde_json::Value;
 
-/// What stands in the place of a secret.
+/// Replacement for a secret.
 const REDACTED: &str = "(redacted)";
 /// Parts of names whose values are secrets.
 const WORDS: [&str; 6] = ["passw", "secret", "token", "credential", "apikey", "privatekey"];
 
-/// Replaces every secret that is known by its name.
+/// Replaces every secret that its name reveals.
 pub(super) fn redact(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -24,7 +24,7 @@ pub(super) fn redact(value: &mut Value) {
         Value::Array(items) => {
             let mut follows = false;
             for item in items {
-                // `--password x`: the option says what comes after it.
+                // `--password x`: the value follows the option as an item of its own.
                 let option = item.as_str().is_some_and(|text| text.starts_with('-') && !text.contains('='));
                 let next = option && item.as_str().is_some_and(is_secret);
                 if follows && !option {
@@ -46,7 +46,7 @@ fn is_secret(name: &str) -> bool {
     plain == "pass" || WORDS.iter().any(|word| plain.contains(word))
 }
 
-/// A secret, whatever its form; that there is none stays visible.
+/// Replaces a secret of any type; an empty value stays visible as empty.
 fn hide(value: &mut Value) {
     if !value.is_null() && value != "" {
         *value = REDACTED.into();
@@ -61,7 +61,7 @@ fn hide_leaves(value: &mut Value) {
     }
 }
 
-/// A text without the secrets in it: of an option `--password=x`, of JSON (what was applied last), of attributes in XML.
+/// Returns a text without secrets: in options such as `--password=x`, in JSON (the last applied object), in XML attributes.
 fn cleared(text: &str) -> String {
     if let Some(url) = cleared_url(text) {
         return url;
@@ -80,7 +80,7 @@ fn cleared(text: &str) -> String {
     }
     let mut rest = text;
     let mut clear = String::new();
-    // The first of them, whichever it is: what stands before is kept as it is.
+    // The earliest match decides, so that the text before it is kept.
     while let Some(at) = ["passwd=", "password="].iter().filter_map(|name| rest.find(name)).min() {
         let begin = at + rest[at..].find('=').unwrap_or(0) + 1;
         clear.push_str(&rest[..begin]);
@@ -96,7 +96,7 @@ fn cleared(text: &str) -> String {
     clear + rest
 }
 
-/// A URL without its password and without its query, in which tokens are; `None` for what is no URL.
+/// Returns a URL without its password and its query, which may contain tokens; `None` if the text is not a URL.
 fn cleared_url(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())

@@ -1,4 +1,4 @@
-//! What `hactl timing` prints: computed by `ha_api_types::timing` alone, only arranged here.
+//! The output of `hactl timing`. `ha_api_types::timing` computes all values.
 
 use crate::render::table::{Cell, Table};
 use crate::terminal::{Style, Terminal};
@@ -8,50 +8,50 @@ use ha_api_types::timing::{
 };
 use serde::Serialize;
 
-/// Somebody who may die: a node, or a kind of watchdog.
+/// The subject of a failover: a node, or a kind of watchdog.
 pub(super) struct Subject {
     pub(super) name: String,
     pub(super) device: String,
-    /// The timings in force there and its watchdog; `None` while its agent has not said.
+    /// Active timings and watchdog of the subject; `None`: the agent has not committed them yet.
     pub(super) known: Option<(Timings, WatchdogBounds)>,
 }
 
-/// The whole answer.
+/// The whole output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     profile: Profile,
-    /// The cluster's settings, resolved.
+    /// Settings of the cluster, resolved from its profile.
     settings: Timings,
-    /// What is wrong with them, each with the setting to change.
+    /// Problems of the settings, each with the setting to change.
     problems: Vec<String>,
-    /// What was assumed of the store.
+    /// Assumptions about etcd.
     store: StoreTimes,
-    /// Nodes that are alike stand together.
+    /// Failovers; nodes with equal values form one entry.
     failovers: Vec<Failover>,
-    /// Nodes of which nothing can be said yet.
+    /// Nodes whose agent has not committed timings yet.
     unknown: Vec<String>,
 }
 
-/// The worst failovers of nodes that are alike.
+/// Longest failovers of nodes with equal values.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Failover {
     nodes: Vec<String>,
     device: String,
     watchdog: WatchdogBounds,
-    /// The timings in force there.
+    /// Active timings of the nodes.
     timings: Timings,
-    /// They are not what the cluster's settings ask for.
+    /// Whether the timings differ from the cluster's settings.
     differs: bool,
     wait_ms: Millis,
-    /// When the node dies alone.
+    /// Bound if only the node fails.
     node: Bound,
-    /// When the leader dies with it.
+    /// Bound if the leader fails together with the node.
     leader_node: Bound,
 }
 
-/// A bound and its parts.
+/// A bound with its parts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Bound {
@@ -103,7 +103,7 @@ impl Report {
         Report { profile, settings, problems, store: *store, failovers, unknown }
     }
 
-    /// Whether every node has the cluster's timings in force, and these are sound.
+    /// Returns `true` if the cluster's timings are valid and active on every node.
     pub(super) fn is_complete(&self) -> bool {
         self.problems.is_empty()
             && self.unknown.is_empty()
@@ -227,7 +227,7 @@ impl Failover {
     }
 }
 
-/// Milliseconds as seconds, as they are written in the settings.
+/// Returns milliseconds as seconds, the unit of the settings.
 fn seconds(ms: Millis) -> String {
     format!("{} s", ms as f64 / 1000.0)
 }

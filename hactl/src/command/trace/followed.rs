@@ -1,4 +1,4 @@
-//! Which events belong to an operation or action, in their order; pure.
+//! Selection of the events that belong to an operation or action, in order; pure.
 
 use crate::command::events::when;
 use ha_api_types::event::{ACTION_UID_ANNOTATION, EPOCH_ANNOTATION, NODE_ANNOTATION};
@@ -8,31 +8,31 @@ use std::collections::BTreeSet;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What is followed.
+/// The subject of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Subject {
-    /// An operation, as the API has it.
+    /// An operation, as the API returned it.
     Operation(Box<Value>),
-    /// An action by its uid.
+    /// An action, by its uid.
     Action(String),
 }
 
-/// An operation or action with all that is known of it.
+/// An operation or action with all known events.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Followed {
     pub(super) subject: Subject,
-    /// The uids of its actions, in the order in which they began.
+    /// Uids of its actions, in the order of their beginnings.
     pub(super) actions: Vec<String>,
-    /// What happened, the oldest first.
+    /// Steps, the oldest first.
     pub(super) steps: Vec<Step>,
 }
 
-/// One thing that happened.
+/// A step of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Step {
-    /// When, as written.
+    /// Time as the event has it.
     pub(super) at: String,
-    /// How long after the first step; `None` when a time cannot be read.
+    /// Time since the first step; `None` if a time cannot be parsed.
     pub(super) after_seconds: Option<f64>,
     pub(super) from: String,
     pub(super) node: String,
@@ -45,7 +45,7 @@ pub(super) struct Step {
 }
 
 impl Subject {
-    /// As it is called.
+    /// Returns the name of the subject.
     pub(super) fn shown(&self) -> String {
         match self {
             Subject::Operation(operation) => format!("operation {}", text(&operation["metadata"]["name"])),
@@ -53,7 +53,7 @@ impl Subject {
         }
     }
 
-    /// As it is called, with what became of it.
+    /// Returns the name of the subject, with the outcome of an operation.
     pub(super) fn title(&self) -> String {
         match self {
             Subject::Action(_) => self.shown(),
@@ -72,7 +72,7 @@ impl Subject {
 }
 
 impl Followed {
-    /// Takes what belongs to the subject out of all events, which come oldest first.
+    /// Selects the subject's events from all events, which must be sorted by time.
     pub(super) fn new(subject: Subject, events: &[Value]) -> Followed {
         let serves = |event: &Value| match &subject {
             Subject::Action(_) => false,
@@ -92,7 +92,7 @@ impl Followed {
         }
         for event in events.iter().filter(|event| serves(event)) {
             let uid = annotation(event, ACTION_UID_ANNOTATION);
-            // Only those that began for it: a service that runs on meanwhile is not its doing.
+            // Only actions that began for the operation count, not those of a service that already ran.
             let began = events.iter().find(|event| annotation(event, ACTION_UID_ANNOTATION) == uid);
             if !uid.is_empty() && began.is_some_and(&serves) && known.insert(uid.clone()) {
                 actions.push(uid);
@@ -113,13 +113,13 @@ impl Followed {
 }
 
 impl Step {
-    /// How long after the first step, for people.
+    /// Returns the time since the first step, as text.
     pub(super) fn after(&self) -> String {
         self.after_seconds.map_or_else(String::new, |seconds| format!("+{seconds:.3}s"))
     }
 }
 
-/// When an operation was asked for and when it ended, as it says itself; in whole seconds.
+/// Returns the beginning and the end of an operation from its own fields, in whole seconds.
 fn own_steps(operation: &Value, begin: Option<OffsetDateTime>) -> [Option<Step>; 2] {
     let status = &operation["status"];
     let own = |at: &Value, reason: &str, message: String| {
@@ -224,7 +224,7 @@ mod tests {
         );
         check(operation("copy-2"), &[], &["+0.000s Copied"]);
         check(operation("never"), &[], &[]);
-        // What it says itself is there without any event.
+        // The operation's own steps exist without any event.
         let silent = json!({
             "metadata": {"name": "copy", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "status": {"phase": "Succeeded", "finishedAt": "2026-01-01T00:00:09Z"},

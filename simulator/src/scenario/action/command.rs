@@ -1,23 +1,23 @@
-//! What a step asks of the cluster, as a user would with `hactl`.
+//! Commands of a step that a user would send with `hactl`.
 
 use ha_api_types::kind::Kind;
 use ha_api_types::time::Millis;
 use serde_json::Value;
 
-/// One command. `node` may be the word `leader`: the node whose controller leads.
+/// A command. `node` may be the word `leader`, which means the node whose controller is the leader.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "each variant shows its text, which names its fields")]
 pub enum Command {
-    /// `set R field=value …`, `set cluster/default …`, `set node/N …`; a field may be a path such as `requests.memory`. `set R …
-    /// in-place`: the copy that runs follows, as an operator confirms.
+    /// `set R field=value …`, `set cluster/default …`, `set node/N …`; a field may be a path such as `requests.memory`.
+    /// With `in-place`, the running copy gets the new definition without a stop, as an operator confirms.
     Set { kind: Kind, name: String, fields: Vec<(String, Value)>, in_place: bool },
-    /// `add R [NODE [running]]`: an object given under `later`.
+    /// `add R [NODE [running]]`: creates an object given under `later`.
     Add { resource: String, node: Option<String>, running: bool },
     /// `delete R`.
     Delete { resource: String },
-    /// `delete-node N`: its object.
+    /// `delete-node N`: deletes the Node object.
     DeleteNode { node: String },
-    /// `delete-controller N`: its candidate key.
+    /// `delete-controller N`: deletes the controller's candidate key.
     DeleteController { node: String },
     /// `migrate R N`.
     Migrate { resource: String, node: String },
@@ -35,13 +35,13 @@ pub enum Command {
     ClearError { resource: String },
     /// `maintenance N enable|disable`.
     Maintenance { node: String, enable: bool },
-    /// `confirm-fenced N`: an operator has made sure that it is off.
+    /// `confirm-fenced N`: an operator confirms that the node is powered off.
     ConfirmFenced { node: String },
-    /// `test-watchdog N`: its machine is to be reset by it.
+    /// `test-watchdog N`: tests the watchdog by a reset of the machine.
     TestWatchdog { node: String },
-    /// `fence N`: with its devices.
+    /// `fence N`: fences the node with its devices.
     Fence { node: String },
-    /// `unfence N`: what its fabric devices have cut off is let in again.
+    /// `unfence N`: reconnects the node that its fabric devices have isolated.
     Unfence { node: String },
     /// `disarm freeze|ignore`.
     Disarm { freeze: bool },
@@ -50,7 +50,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The machine on which something is put for this command: it must be one of the scenario's.
+    /// Returns the machine on which the command places something, which the scenario must define.
     pub(super) fn machine(&self) -> Option<&str> {
         match self {
             Command::Add { node, .. } => node.as_deref(),

@@ -1,9 +1,9 @@
-//! The ends of a link: one machine, etcd, or a group of machines.
+//! The ends of a network link: one machine, etcd, or a group of machines.
 
-/// One end of a link.
+/// An end of a link.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// A machine.
+    /// The machine with this name.
     Node(String),
     /// etcd, with all its members.
     Store,
@@ -14,7 +14,7 @@ pub enum End {
 }
 
 impl End {
-    /// Reads an end: a word that names a group, or else a machine.
+    /// Parses an end: a word that names a group, or the name of a machine.
     pub(super) fn parse(word: &str) -> End {
         match word {
             "store" => End::Store,
@@ -24,7 +24,7 @@ impl End {
         }
     }
 
-    /// The machine, if it is one.
+    /// Returns the name of the machine; `None` for etcd and groups.
     pub(super) fn node(&self) -> Option<&str> {
         match self {
             End::Node(node) => Some(node),

@@ -1,4 +1,4 @@
-//! Reading the text of an action; an error says what is wrong, where, and what is accepted.
+//! Parser of actions. An error states the defect, its position and the accepted forms.
 
 use super::{Action, Command, End, JournalFault, Pets, ProcessVerb, bare};
 use crate::duration::Duration;
@@ -11,7 +11,7 @@ use ha_api_types::time::Millis;
 use ha_api_types::usage::Usage;
 use serde_json::{Value, json};
 
-/// The first word of an action, and how it is written.
+/// Each verb with its accepted form.
 const FORMS: [(&str, &str); 42] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
@@ -60,7 +60,7 @@ const FORMS: [(&str, &str); 42] = [
     ("crash", "crash R"),
 ];
 
-/// More of them: what is done to a service behind the cluster's back.
+/// Each verb that changes a service without HA, with its accepted form.
 const FORMS_BY_HAND: [(&str, &str); 4] = [
     ("load", "load R [cpu=2] [memory=4Gi] [disk=10Mi] [network=10Mi]"),
     ("move-by-hand", "move-by-hand R N"),
@@ -73,7 +73,9 @@ fn forms() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
 }
 
 impl Action {
-    /// Reads an action; the error says what is wrong and what is accepted.
+    /// Parses an action.
+    ///
+    /// Errors: the text is not an action. The message names the defect and the accepted forms.
     pub fn parse(text: &str) -> Result<Action, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let read = match words.first().copied() {
@@ -94,7 +96,7 @@ impl Action {
     }
 }
 
-/// The verb is known and the rest does not fit it, or the verb is unknown.
+/// Returns the message for an unknown verb, or for a known verb with invalid arguments.
 fn misfit(words: &[&str]) -> String {
     let verb = words.first().copied().unwrap_or_default();
     match forms().find(|(known, _)| *known == verb) {
@@ -107,7 +109,7 @@ fn length(word: &str) -> Result<Millis, String> {
     Duration::parse(word).map(|duration| duration.0)
 }
 
-/// One of two words.
+/// Parses one of two words: `true` for `yes`, `false` for `no`.
 fn either(word: &str, yes: &str, no: &str) -> Result<bool, String> {
     match word {
         _ if word == yes => Ok(true),
@@ -325,7 +327,7 @@ fn process_verb(word: &str) -> Result<ProcessVerb, String> {
     }
 }
 
-/// `field=value`: the field must be one of the kind's spec and the value of its type.
+/// Parses `field=value`: the kind's spec must have the field, and the value must have the field's type.
 fn assignment(kind: Kind, word: &str) -> Result<(String, Value), String> {
     let (field, text) = word.split_once('=').ok_or_else(|| format!("{word:?} must be FIELD=VALUE"))?;
     let in_spec = |value: Value| {

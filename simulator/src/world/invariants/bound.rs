@@ -1,5 +1,5 @@
-//! How long what runs on a machine may go on: not beyond D and what its watchdog takes, and not beyond a release; and that
-//! it was started under both.
+//! The bounds of services on a machine: D plus the watchdog's worst case, and the release of the node. Every start
+//! needs an armed node and a watchdog that follows a deadline.
 
 use super::super::World;
 use super::super::machine::Doing;
@@ -10,26 +10,26 @@ use ha_api_types::time::Millis;
 use ha_api_types::timing::watchdog_worst_ms;
 use ha_node_agent::watchdog::protocol::State;
 
-/// What the store says of a machine's present boot, as far as it bounds what may run there.
+/// Bounds from the store for services of a machine's present boot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bound {
-    /// Its epoch is closed, and what could run there is proven stopped.
+    /// Whether the boot's epoch is closed and its services are proven stopped.
     pub released: bool,
-    /// From a heartbeat's sending to D and the latest reset, milliseconds; `None`: the node's report does not say armed.
+    /// Milliseconds from the sending of a heartbeat to the latest reset after D; `None`: the node's report does not say armed.
     pub lasts_ms: Option<Millis>,
-    /// When the newest heartbeat that was applied had been sent, virtual time.
+    /// Virtual time at which the newest applied heartbeat was sent.
     pub proven_at: Millis,
 }
 
 impl World {
-    /// A heartbeat was applied.
+    /// Records an applied heartbeat.
     pub(in crate::world) fn note_heartbeat(&mut self, node: &str, sent: Millis) {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.bound.proven_at = machine.bound.proven_at.max(sent);
         }
     }
 
-    /// What a node's report says of its watchdog.
+    /// Updates the bound from the watchdog data in a node's report.
     pub(super) fn note_node_report(&mut self, node: &str, value: &[u8]) {
         let Ok(report) = serde_json::from_slice::<NodeReport>(value) else {
             return self.violate("readable records", format!("report of {node} cannot be read"));
@@ -38,7 +38,7 @@ impl World {
         let timings = &report.timings;
         let valid_ms = timings.heartbeat_valid_ms;
         let drift_ms = (valid_ms * timings.clock_rate_error_ppm).div_ceil(1_000_000);
-        // FENCING 4: a daemon may be stopped between looking at its clock and petting, which costs another period.
+        // FENCING 4: the daemon may be stopped between reading its clock and petting, which costs another period.
         let worst_ms = watchdog_worst_ms(timings, report.watchdog.timeout_ms);
         let device_ms =
             if report.watchdog.sliding { worst_ms + timings.watchdog_lateness_ms } else { 2 * worst_ms };
@@ -46,7 +46,7 @@ impl World {
             .then_some(valid_ms + drift_ms + device_ms);
     }
 
-    /// What a node's fence says of its present boot.
+    /// Records whether a node's fence releases the present boot.
     pub(super) fn note_release(&mut self, node: &str, fence: &Fence) {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.bound.released = match fence.state {
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// An exclusive service is being started: the node's report says armed, and its watchdog follows a deadline.
+    /// Checks the start of an exclusive service: the node's report must say armed, and its watchdog must follow a deadline.
     pub(in crate::world) fn check_guarded_start(&mut self, node: &str, name: &str) {
         let Some(machine) = self.machines.get(node) else { return };
         let missing = match machine.watchdog.daemon.status().state {
@@ -67,7 +67,7 @@ impl World {
         self.violate("nothing starts unguarded", format!("{name} is started on {node} {missing}"));
     }
 
-    /// Looked at after every event.
+    /// Checks the bounds of all machines, after every event.
     pub(in crate::world) fn check_bounds(&mut self) {
         let now = self.now;
         let mut over = Vec::new();
@@ -86,7 +86,7 @@ impl World {
         }
         for (node, invariant) in over {
             let left = self.guarded_on(&node);
-            // Said once a service.
+            // Each service is reported once.
             let fresh = left
                 .into_iter()
                 .find(|name| self.seen_beyond.insert((invariant, node.clone(), name.clone())));
@@ -96,12 +96,12 @@ impl World {
         }
     }
 
-    /// What runs on a node and is under promise 1: exclusive, and managed as it is.
+    /// Returns the services that run on a node under promise 1: exclusive, and managed with their present uid.
     fn guarded_on(&self, node: &str) -> Vec<String> {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present
             .filter(|present| present.doing == Doing::Runs && self.is_exclusive(&present.definition.name))
-            // What is not gated may arrive at any time until its source has ended: the release of the target says nothing of it.
+            // An ungated service may arrive at any time until its source has ended, so the target's release does not cover it.
             .filter(|present| {
                 let driver = &present.definition.driver;
                 driver.is_gated() || !driver.can_migrate()
@@ -111,7 +111,7 @@ impl World {
             .collect()
     }
 
-    /// The epoch that a node is to have next, while it has none.
+    /// Returns the next epoch of a node whose present one is closed; `None` if its epoch is open.
     fn closed_epoch(&self, node: &str) -> Option<u64> {
         let fence: Fence = self.record(&self.keys.fence(node))?;
         match fence.state {
@@ -120,8 +120,8 @@ impl World {
         }
     }
 
-    /// Whether a service is managed: the leader has taken it on, and nobody has deleted it or wants it Ignored. One in Error
-    /// is left alone but where it may still run: who starts it by hand then answers for it.
+    /// Returns `true` if a service is managed: the leader has taken it on, and it is neither deleted nor Ignored. In Error, a
+    /// service is managed only where it may still run; an operator who starts it elsewhere is responsible for it.
     fn is_guarded(&self, node: &str, name: &str, uid: &str) -> bool {
         let resource: Option<Resource> =
             self.spec_of(Kind::Resource, name).and_then(|value| serde_json::from_value(value).ok());
@@ -136,7 +136,7 @@ impl World {
             .is_some_and(|(state, _)| !matches!(state, ServiceState::Ignored | ServiceState::Queued));
         let left_alone = self.status_of::<ResourceStatus>(Kind::Resource, name).is_some_and(|status| {
             let elsewhere = status.node.as_deref() != Some(node);
-            // A node that registers has said that it could not stop it: it counts under the epoch that is not open yet.
+            // When it registered, the node named the service in notStopped: it counts under the epoch that is not open yet.
             let is_told = status.epoch.is_some() && status.epoch == self.closed_epoch(node);
             status.state == ServiceState::Error
                 && (elsewhere || is_told || status.stop_confirmed == Some(true))

@@ -1,4 +1,4 @@
-//! Where services are put: strict rules hold after every planned move, and a placement never exceeds a node's capacity.
+//! Invariants of placements: strict rules hold after every planned move, and no placement exceeds a node's capacity.
 
 use super::super::World;
 use ha_api_types::kind::Kind;
@@ -8,8 +8,8 @@ use ha_api_types::resource::{Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Millis;
 
 impl World {
-    /// A service has arrived where it was moved to. A rule that was changed while it moved says nothing yet, nor does one about
-    /// a service that was found there meanwhile.
+    /// Checks strict rules after a service has moved. The check is skipped if a rule changed during the move, or if a
+    /// probe found a service running on the target meanwhile.
     pub(super) fn check_rules_after_move(&mut self, name: &str, to: &str, begun: Millis) {
         if self.rules_changed_at >= begun || self.found_at.get(to).is_some_and(|at| *at >= begun) {
             return;
@@ -20,7 +20,7 @@ impl World {
         }
     }
 
-    /// Strict rules in force that a service on a node breaks, but for those about being together.
+    /// Returns the strict rules that a service on a node breaks, except positive affinity.
     pub(crate) fn broken_rules(&self, rules: &[AffinityRule], name: &str, node: &str) -> Vec<String> {
         let mut broken = self.kept_off(rules, name, node);
         for (rule, about, others) in World::partners(rules, name) {
@@ -34,8 +34,8 @@ impl World {
         broken
     }
 
-    /// A service is given to a node: it fits in there. One that runs there already is not placed, nor one that ran there by
-    /// the last word of a node that has gone since: it is taken over where somebody put it.
+    /// Checks that an assignment fits into its node. A service that already runs there is adopted where it is, so it is
+    /// not checked. The same holds for a service that a lost node last reported running.
     pub(super) fn check_capacity(&mut self, name: &str, value: &[u8]) {
         let Ok(assignment) = serde_json::from_slice::<Assignment>(value) else {
             return self.violate("readable records", format!("assignment of {name} cannot be read"));
@@ -69,8 +69,9 @@ impl World {
         report.is_some_and(|report| matches!(report.phase, Phase::Running | Phase::ProbedRunning))
     }
 
-    /// Whether a node has confirmed that what its service's status tells of there has ended. What the leader writes at one time
-    /// is committed in any order, so that what is given the room may be seen before the status of what has left it.
+    /// Returns `true` if a node has confirmed the end of the action in a service's status. The leader's writes of one
+    /// moment commit in any order. A service that takes freed capacity can thus appear before the new status of the
+    /// service that freed it.
     fn has_ended(&self, node: &str, name: &str, status: &ResourceStatus, by: &[Phase]) -> bool {
         let report: Option<ServiceReport> = self.record(&self.keys.service_report(node, name));
         report.is_some_and(|report| {
@@ -80,7 +81,7 @@ impl World {
         })
     }
 
-    /// Whether a service counts on a node: it is there or on its way there, and not at rest.
+    /// Returns `true` if a service counts on a node: the node is its node or target, and the service is not at rest.
     fn is_counted_on(&self, name: &str, node: &str) -> bool {
         let Some(status) = self.status_of::<ResourceStatus>(Kind::Resource, name) else { return false };
         let here = status.node.as_deref() == Some(node) || status.target.as_deref() == Some(node);

@@ -1,4 +1,4 @@
-//! Each invariant can fire: a healthy cluster is tampered with from outside, and the violation must be seen.
+//! Tests that each invariant can fire: a test tampers with a healthy cluster and expects the violation.
 
 use super::super::World;
 use super::super::event::{Event, Sender};
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Two services, kept apart by a strict rule and bound to run on the first two of three nodes.
+/// Returns a world with two services, kept apart by a strict rule and bound to the first two of three nodes.
 fn healthy() -> World {
     let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
     let service = |node: &str| json!({"driver": {"simulated": {"type": "vm"}}, "group": node, "requests": {"memory": "3Gi"}});
@@ -49,7 +49,7 @@ fn stored<T: DeserializeOwned>(world: &World, key: &str) -> T {
     world.record(key).expect("there and legible")
 }
 
-/// Writes past every guard but the key's own.
+/// Overwrites a key without any guard but the key's own.
 fn overwrite(world: &mut World, key: &str, value: &impl serde::Serialize) {
     let revision = world.store.get(key).entries[0].mod_revision;
     let before = world.store.revision();
@@ -96,12 +96,12 @@ fn a_service_that_runs_on_after_the_deadline() {
     let mut world = healthy();
     world.agent_process("node1", ProcessVerb::Hang);
     let until = world.now + 60_000;
-    // A device that never fires.
+    // The device never fires.
     while world.violations().is_empty() && world.advance(until) {
         world.machines.get_mut("node1").expect("node1").watchdog.fires_at = None;
     }
     check(&world, "nothing runs after the deadline");
-    // Th + Tw' + δw of the default profile, and the rate error: 6 + 6.1 + 1 s.
+    // Th + Tw' + δw of the default profile, plus the rate error: 6 + 6.1 + 1 s.
     let proven_at = world.elapsed_ms(world.machines["node1"].bound.proven_at);
     let after_ms = world.violations()[0].at - proven_at;
     assert!((13_106..13_700).contains(&after_ms), "{after_ms}");

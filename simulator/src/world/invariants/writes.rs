@@ -1,4 +1,4 @@
-//! What may be written, and by whom: no write of a deposed leader is applied, and no acknowledged API write is lost.
+//! Invariants of writes: no write of a deposed leader is applied, and no acknowledged API write is lost.
 
 use super::super::World;
 use super::super::link::Request;
@@ -9,7 +9,7 @@ use ha_api_types::record::Revision;
 use serde_json::Value;
 
 impl World {
-    /// The term that a process believes in when it sends a request.
+    /// Returns the term in which a process believes itself leader when it sends a request.
     pub(in crate::world) fn believed_term(&self, who: &Who) -> Option<Revision> {
         match who {
             Who::Agent(_) => None,
@@ -17,7 +17,7 @@ impl World {
         }
     }
 
-    /// Whether a request is a leader's write, and its sender does not lead (any more) when it reaches the store.
+    /// Returns `true` if a request is a leader's write and its sender is not the leader when the request reaches etcd.
     pub(in crate::world) fn is_of_a_deposed_leader(
         &self,
         who: &Who,
@@ -55,13 +55,13 @@ impl World {
         })
     }
 
-    /// The user was told that this is stored.
+    /// Records that a write was acknowledged to the user.
     pub(in crate::world) fn acknowledge(&mut self, key: &str, value: &Value) {
         let wanted = (value.get("spec").cloned(), is_deleted(value));
         self.acknowledged.insert(key.to_owned(), wanted);
     }
 
-    /// An object was stored anew: what the user wants of it is still there.
+    /// Checks that a stored object still has the spec and the deletion that were acknowledged.
     pub(super) fn check_spec(&mut self, key: &str, value: &[u8]) {
         let Ok(value) = serde_json::from_slice::<Value>(value) else {
             return self.violate("readable records", format!("{key} cannot be read"));
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// An object is gone: that was asked for. A recorded operation is cleared away when it has ended.
+    /// Checks that the deletion of an object was requested. The leader may also delete an operation that has ended.
     pub(super) fn check_spec_deleted(&mut self, kind: Kind, key: &str) {
         let lost = self.acknowledged.remove(key).is_some_and(|(_, deleted)| !deleted);
         if lost && kind != Kind::Operation {

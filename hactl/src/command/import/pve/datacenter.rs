@@ -1,4 +1,4 @@
-//! datacenter.cfg and /etc/default/pve-ha-manager: the settings of the whole cluster.
+//! Import of datacenter.cfg and /etc/default/pve-ha-manager: the settings of the whole cluster.
 
 use super::guests::Guests;
 use super::imported::Imported;
@@ -8,15 +8,15 @@ use ha_api_types::kind::Kind;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// How long a round of ha-manager takes: it counts the time that an imbalance lasts in rounds.
+/// Duration of a round of ha-manager, which counts the time of an imbalance in rounds.
 const ROUND_SECONDS: u32 = 10;
-/// The most workers that a node takes at once here.
+/// Largest number of workers on a node in this project.
 const MAX_WORKERS: u32 = 64;
-/// The settings that are read; no other is looked at.
+/// Settings that are imported; others are ignored.
 const READ: [&str; 8] =
     ["ha", "crs", "max_workers", "max_worker", "bwlimit", "migration", "migration_unsecure", "fencing"];
 
-/// Reads datacenter.cfg. What is not about services that are kept available is left alone without a word.
+/// Reads datacenter.cfg. Settings that do not concern HA services are ignored without a note.
 pub(super) fn read(
     text: &str,
     path: &str,
@@ -77,7 +77,7 @@ pub(super) fn read(
             }
             "bwlimit" => {
                 let parts = parts(&setting, "default")?;
-                // The limit of migrations wins over that of everything, wherever it stands and even if it is none.
+                // The limit of migrations has priority over the default limit, regardless of the order and even if it is 0.
                 let of = |name: &str| parts.iter().find(|part| part.name == name);
                 if let Some(part) = of("migration").or_else(|| of("default")) {
                     guests.bandwidth_mebibytes = mebibytes(part)?;
@@ -126,7 +126,7 @@ pub(super) fn defaults(text: &str, path: &str, imported: &mut Imported) {
     for (line, content) in text.lines().enumerate().map(|(index, content)| (index + 1, content.trim())) {
         let Some((name, module)) = content.split_once('=') else { continue };
         let module = module.trim_matches(['"', '\'', ' ']);
-        // An empty one is softdog there; here it would be none at all.
+        // An empty value means softdog in Proxmox VE; in this project it would mean no module.
         if name.trim_end() == "WATCHDOG_MODULE" && !module.is_empty() {
             let text = format!("set WATCHDOG_MODULE={module} in /etc/default/ha-watchdogd of each node");
             imported.note(&format!("{path}:{line}"), &text);
@@ -134,7 +134,7 @@ pub(super) fn defaults(text: &str, path: &str, imported: &mut Imported) {
     }
 }
 
-/// The parts of a value such as `ha=static,ha-rebalance-on-start=1`; one without a name has the given one.
+/// Splits a value such as `ha=static,ha-rebalance-on-start=1` into its parts. A part without a name gets the name `unnamed`.
 fn parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Problem> {
     let mut parts: Vec<Property> = Vec::new();
     for part in setting.value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -148,7 +148,7 @@ fn parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Problem> {
     Ok(parts)
 }
 
-/// A limit in MiB a second, at least 1; it is written in KiB a second, perhaps with a fraction, and 0 is none.
+/// Parses a limit in KiB per second, with an optional fraction. Returns MiB per second, at least 1, or `None` for 0 (no limit).
 fn mebibytes(part: &Property) -> Result<Option<u64>, Problem> {
     let expected = || part.expected("KiB a second, 0 for no limit");
     let (whole, fraction) = part.value.split_once('.').unwrap_or((&part.value, ""));
@@ -215,7 +215,7 @@ fn crs(
     Ok(())
 }
 
-/// A share: above 1 it is a percentage.
+/// Parses a share; a value above 1 is a percentage.
 fn share(part: &Property) -> Result<f64, Problem> {
     match part.value.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),

@@ -1,4 +1,4 @@
-//! groups.cfg: nodes with priorities, as objects of kind Group.
+//! Import of groups.cfg: nodes with priorities, as objects of kind Group.
 
 use super::imported::Imported;
 use super::names::Names;
@@ -8,7 +8,7 @@ use ha_api_types::kind::Kind;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The groups by the name that they have in ha-manager, and the one that they have here.
+/// Names of groups in this project, by their names in ha-manager.
 pub(super) type Groups = BTreeMap<String, String>;
 
 /// Reads groups.cfg.

@@ -1,4 +1,4 @@
-//! Guests: the driver that each gets, and its size where its own configuration is there.
+//! Guests: their drivers, and their sizes if their configurations exist.
 
 use ha_api_types::driver::DriverKind;
 use serde_json::{Map, Value, json};
@@ -6,33 +6,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The most guests that one note names.
+/// Largest number of guests in one note.
 const MOST_NAMED: usize = 20;
 
-/// The settings that make a guest's size.
+/// Settings that determine a guest's size.
 const SIZES: [&str; 4] = ["cores", "sockets", "vcpus", "memory"];
 
-/// The settings of a guest by name, with their lines.
+/// Settings of a guest by name, with their lines.
 type Settings = BTreeMap<String, (usize, String)>;
 
-/// What becomes of guests, for the whole import.
+/// Guests of an import, with the notes about them.
 #[derive(Debug)]
 pub(super) struct Guests {
     simulated: bool,
-    /// Whether sizes are carried over: they limit placement here, and do so in ha-manager only where it goes by them.
+    /// Whether sizes are imported: they limit placement in this project, and in ha-manager only in some modes.
     pub(super) sized: bool,
-    /// The limit of migrations, in MiB a second.
+    /// Limit of migrations in MiB per second; `None`: no limit.
     pub(super) bandwidth_mebibytes: Option<u64>,
     folder: PathBuf,
     kinds: BTreeSet<GuestKind>,
     sizes_left_out: bool,
-    /// Guests whose configuration is not there.
+    /// Guests without a configuration.
     unknown_sizes: Vec<String>,
-    /// Configurations that cannot be read and numbers that are none.
+    /// Configurations and numbers that cannot be read.
     unreadable: Vec<String>,
 }
 
-/// The two kinds of guest.
+/// Kind of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum GuestKind {
     Machine,
@@ -44,9 +44,9 @@ enum GuestKind {
 pub(super) struct Guest {
     /// `spec.driver`.
     pub(super) driver: Value,
-    /// `spec.requests`, where its configuration says.
+    /// `spec.requests`; `None` if the guest's configuration does not exist or sizes are not imported.
     pub(super) requests: Option<Value>,
-    /// What people call it.
+    /// Name for users.
     pub(super) name: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl Guests {
         }
     }
 
-    /// A guest by type and number; `None` when the type is neither `vm` nor `ct`.
+    /// Returns the guest of a type and number; `None` if the type is neither `vm` nor `ct`.
     pub(super) fn of(&mut self, type_name: &str, number: &str) -> Option<Guest> {
         let kind = match type_name {
             "vm" => GuestKind::Machine,
@@ -104,7 +104,7 @@ impl Guests {
         }
     }
 
-    /// The settings of the guest's own configuration, if that is there.
+    /// Returns the settings of the guest's own configuration; `None` if it does not exist.
     fn settings(&mut self, kind: GuestKind, number: &str) -> Option<Settings> {
         let file = Path::new(kind.folder()).join(format!("{number}.conf"));
         let tops = [self.folder.clone(), self.folder.join(".."), self.folder.join("pve")];
@@ -117,7 +117,7 @@ impl Guests {
         }
         for path in places {
             match std::fs::read(&path) {
-                // Numbers are ASCII; a name that is not UTF-8 goes into a comment only.
+                // Numbers are ASCII; a name that is not UTF-8 appears only in a comment.
                 Ok(bytes) => {
                     let settings = current(&String::from_utf8_lossy(&bytes));
                     let wrong = wrong_numbers(&settings).into_iter().filter(|_| self.sized);
@@ -133,7 +133,7 @@ impl Guests {
         None
     }
 
-    /// What is to be said of all guests together.
+    /// Returns the notes about all guests.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = self.unreadable.clone();
         if !self.simulated {
@@ -192,7 +192,7 @@ impl GuestKind {
     }
 }
 
-/// The settings before the first snapshot's.
+/// Returns the current settings, which come before those of the first snapshot.
 fn current(text: &str) -> Settings {
     (1..)
         .zip(text.lines().map(str::trim))
@@ -203,13 +203,13 @@ fn current(text: &str) -> Settings {
         .collect()
 }
 
-/// A whole number such as `4096` or `current=4096,x=1`.
+/// Parses an integer such as `4096` or `current=4096,x=1`.
 fn number(text: &str) -> Option<u64> {
     let first = text.split(',').next().unwrap_or_default();
     first.rsplit('=').next().unwrap_or_default().parse().ok()
 }
 
-/// The settings of a guest's size that cannot be read, each with its line before it.
+/// Returns the invalid settings of a guest's size, each with its line.
 fn wrong_numbers(settings: &Settings) -> Vec<String> {
     let of_size = settings.iter().filter(|(key, _)| SIZES.contains(&key.as_str()));
     let wrong = of_size.filter(|(_, (_, value))| number(value).is_none());
@@ -218,7 +218,7 @@ fn wrong_numbers(settings: &Settings) -> Vec<String> {
         .collect()
 }
 
-/// Memory and processors, with Proxmox VE's own values for what is not written.
+/// Returns memory and CPUs, with Proxmox VE's defaults for missing settings.
 fn requests(kind: GuestKind, settings: &Settings) -> Value {
     let number = |key: &str, otherwise: Option<u64>| match settings.get(key) {
         None => otherwise,

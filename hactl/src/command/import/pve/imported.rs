@@ -1,4 +1,4 @@
-//! What an import gives: objects, and what could not be carried over.
+//! The result of an import: objects, and notes on settings that could not be imported.
 
 use super::section::Property;
 use crate::failure::Failure;
@@ -8,33 +8,33 @@ use ha_api_types::yaml::{MAX_DOCUMENTS, to_text};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Objects and notes.
+/// The objects and notes of an import.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Imported {
-    /// The objects, in the order in which they should be applied.
+    /// Objects in the order in which they must be applied.
     pub(super) objects: Vec<Written>,
-    /// What was not carried over, or not as it stands.
+    /// Notes on settings that were not imported, or were changed.
     pub(super) notes: Vec<String>,
-    /// Nodes of which it was said that they have another name here.
+    /// Nodes whose changed name was already noted.
     renamed_nodes: BTreeSet<String>,
 }
 
-/// One object.
+/// An imported object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Written {
     kind: Kind,
-    /// The object.
+    /// Object as JSON.
     pub(super) value: Value,
-    /// The `#` lines that stood with it.
+    /// Comments of the object's section, without `#`.
     comments: Vec<String>,
-    /// `file:line` of where it comes from.
+    /// Origin of the object as `file:line`.
     place: String,
-    /// Fields that have a line of their own, with their `file:line`.
+    /// Fields with an origin of their own, as `file:line`.
     fields: Vec<(String, String)>,
 }
 
 impl Written {
-    /// Where a field comes from.
+    /// Returns the origin of a field.
     fn place_of(&self, path: &str) -> &str {
         let covers = |field: &str| {
             path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -44,7 +44,7 @@ impl Written {
 }
 
 impl Imported {
-    /// Adds an object.
+    /// Adds an object with its origin and comments.
     pub(super) fn object(
         &mut self,
         kind: Kind,
@@ -64,14 +64,14 @@ impl Imported {
         });
     }
 
-    /// Says from which line a field of the last object comes.
+    /// Records the origin of a field of the last object.
     pub(super) fn field(&mut self, field: &str, path: &str, line: usize) {
         if let Some(object) = self.objects.last_mut() {
             object.fields.push((field.to_owned(), format!("{path}:{line}")));
         }
     }
 
-    /// Says from which lines the fields below some fields of the last object come: those of `max_restart` in `maxRestart`.
+    /// Records the origins of fields below some fields of the last object; the name `max_restart` belongs to `maxRestart`.
     pub(super) fn fields(&mut self, above: &[&str], path: &str, properties: &[Property]) {
         for property in properties {
             for above in above {
@@ -80,12 +80,12 @@ impl Imported {
         }
     }
 
-    /// Says that something was not carried over.
+    /// Adds a note that a setting was not imported.
     pub(super) fn note(&mut self, place: &str, text: &str) {
         self.notes.push(format!("{place}: {text}"));
     }
 
-    /// The name of a node: host names may have upper-case letters, names here may not.
+    /// Returns the name of a node in lower case: host names may contain upper-case letters, node names may not.
     pub(super) fn node(&mut self, place: &str, original: &str) -> String {
         let name = original.to_ascii_lowercase();
         if name != original && self.renamed_nodes.insert(original.to_owned()) {
@@ -96,10 +96,10 @@ impl Imported {
         name
     }
 
-    /// Looks whether the API would take every object.
+    /// Checks whether the API would accept every object.
     ///
     /// # Errors
-    /// All that it would refuse, with the lines in the files it came from.
+    /// Fails with all validation errors, and the lines of the imported files that caused them.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let mut problems = Vec::new();
         for object in &self.objects {
@@ -113,10 +113,10 @@ impl Imported {
         Err(Failure::usage(problems.join("\n")).help("nothing was written"))
     }
 
-    /// The objects as YAML, behind a comment with the notes.
+    /// Returns the objects as YAML, after a comment with the notes.
     ///
     /// # Errors
-    /// When `hactl apply` would not read so many.
+    /// Fails if there are more documents than `hactl apply` reads.
     pub(super) fn text(&self) -> Result<String, Failure> {
         let count = self.objects.len();
         if count > MAX_DOCUMENTS {
@@ -158,7 +158,7 @@ fn camel_case(name: &str) -> String {
     letters.collect()
 }
 
-/// A text that stays in its comment: what YAML takes for the end of a line, or does not take at all, becomes `?`.
+/// Returns a text that is safe in a YAML comment: line ends and characters that YAML does not allow become `?`.
 fn commented(text: &str) -> String {
     let kept = |letter: char| {
         letter == '\t' || !(letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{feff}'))

@@ -1,16 +1,16 @@
-//! Names of groups and rules: what is not a name here is written anew, and told apart from every other.
+//! Names of groups and rules: invalid names are converted, and each result is unique.
 
 use ha_api_types::names::{MAX_NAME_LENGTH, problem};
 use std::collections::BTreeSet;
 
-/// Names that are in use, by kind of object.
+/// Used names of one kind of object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     used: BTreeSet<String>,
 }
 
 impl Names {
-    /// The name to use for one of ha-manager's, which may have upper-case letters and underscores.
+    /// Returns the name for one of ha-manager's names, which may contain upper-case letters and underscores.
     pub(super) fn of(&mut self, original: &str) -> String {
         if problem(original, MAX_NAME_LENGTH).is_none() && self.used.insert(original.to_owned()) {
             return original.to_owned();

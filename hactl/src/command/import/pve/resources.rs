@@ -1,4 +1,4 @@
-//! resources.cfg: guests, as objects of kind Resource.
+//! Import of resources.cfg: guests, as objects of kind Resource.
 
 use super::groups::Groups;
 use super::guests::Guests;
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 /// Guests by their number.
 pub(super) type Known = BTreeMap<String, KnownGuest>;
 
-/// What rules have to know of a guest.
+/// The data of a guest that rules need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KnownGuest {
-    /// `vm` or `ct`.
+    /// Type of the guest: `vm` or `ct`.
     pub(super) type_name: String,
-    /// Its group as it is called in ha-manager, if that is there.
+    /// Group of the guest, by its name in ha-manager; `None` if the guest has no existing group.
     pub(super) group: Option<String>,
 }
 

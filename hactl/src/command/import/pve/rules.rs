@@ -1,4 +1,4 @@
-//! rules.cfg: affinity to nodes and between guests, as objects of kind AffinityRule.
+//! Import of rules.cfg: affinity to nodes and between guests, as objects of kind AffinityRule.
 
 use super::imported::Imported;
 use super::names::Names;
@@ -8,7 +8,7 @@ use super::words;
 use ha_api_types::kind::Kind;
 use serde_json::{Map, Value, json};
 
-/// Which of the two kinds of rule a section is.
+/// Kind of a rule's section.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Affinity {
     Node,
@@ -44,7 +44,7 @@ pub(super) fn read(text: &str, path: &str, known: &Known, imported: &mut Importe
     Ok(())
 }
 
-/// What a rule says; `None` when nothing is left that it is about.
+/// Returns a rule's spec; `None` if no resources remain.
 fn rule(
     section: &Section,
     affinity: Affinity,
@@ -54,7 +54,7 @@ fn rule(
 ) -> Result<Option<Map<String, Value>>, Problem> {
     let mut inner: Map<String, Value> = Map::new();
     let mut outer: Map<String, Value> = Map::new();
-    // ha-manager knows only rules between guests that hold always.
+    // In ha-manager, all rules between guests are strict.
     if affinity == Affinity::Resource {
         inner.insert("strict".to_owned(), json!(true));
     }
@@ -101,7 +101,7 @@ fn rule(
     Ok(Some(spec))
 }
 
-/// The resources of a rule, each once: ha-manager takes them for a set.
+/// Returns the resources of a rule without duplicates: ha-manager treats them as a set.
 fn resources<'a>(
     section: &Section,
     property: &'a Property,
@@ -123,7 +123,7 @@ fn resources<'a>(
         }
         match known.get(resource) {
             None => imported.note(place, &format!("{resource} of rule {rule} is in no resources.cfg")),
-            // Without its type it would mean another guest.
+            // Without its type, the name would mean another guest.
             Some(guest) if !guest.type_name.eq_ignore_ascii_case(type_name) => {
                 let right = &guest.type_name;
                 let text = format!("{part} of rule {rule} is {right}:{resource} in resources.cfg: left out");

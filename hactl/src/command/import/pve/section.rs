@@ -1,11 +1,11 @@
-//! The format of ha-manager's files: sections of a type and a name, each with indented properties.
+//! The format of ha-manager's files: sections with a type, a name, and indented properties.
 
-/// What is wrong in a file, and where.
+/// An error in a file, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub(super) line: usize,
-    /// What is wrong, and what was expected.
+    /// Description of the error, and of the expected value.
     pub(super) text: String,
 }
 
@@ -15,40 +15,39 @@ impl Problem {
     }
 }
 
-/// One section.
+/// A section of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Section {
-    /// What stands before the colon, as `vm`, in lower case, which ha-manager does not tell from upper case.
+    /// Type before the colon, such as `vm`, in lower case because ha-manager ignores case.
     pub(super) type_name: String,
-    /// What stands after it, as `100`.
+    /// Name after the colon, such as `100`.
     pub(super) name: String,
-    /// The line of both.
+    /// Line number of type and name, from 1.
     pub(super) line: usize,
-    /// Its properties, in their order.
+    /// Properties in their order.
     pub(super) properties: Vec<Property>,
-    /// The lines with `#` before and in it, without the sign; of the last section also those after it.
+    /// Comments before and in the section, without `#`; for the last section, also those after it.
     pub(super) comments: Vec<String>,
 }
 
-/// One property of a section.
+/// A property of a section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Property {
-    /// Its name.
     pub(super) name: String,
-    /// Its value; empty when there is none.
+    /// Value of the property; empty if it has none.
     pub(super) value: String,
-    /// Its line.
+    /// Line number of the property, from 1.
     pub(super) line: usize,
 }
 
-/// A file's sections.
+/// Parses the sections of a file.
 ///
 /// # Errors
-/// The first line that is neither a section's first line nor a property of one, and what stands there twice.
+/// Fails at the first line that is neither the start of a section nor a property of one, and at a duplicate.
 pub(super) fn sections(text: &str) -> Result<Vec<Section>, Problem> {
     let mut sections: Vec<Section> = Vec::new();
     let mut comments = Vec::new();
-    // A section ends with an empty line: an indented line after that belongs to none.
+    // A section ends at an empty line; an indented line after that belongs to no section.
     let mut open = false;
     for (line, content) in text.lines().enumerate().map(|(index, content)| (index + 1, content)) {
         let trimmed = content.trim();
@@ -110,7 +109,7 @@ fn add(section: &mut Section, trimmed: &str, line: usize) -> Result<(), Problem>
 }
 
 impl Property {
-    /// Yes or no; the bare name is a yes.
+    /// Parses a boolean; a property without a value is `true`.
     pub(super) fn boolean(&self) -> Result<bool, Problem> {
         match self.value.to_ascii_lowercase().as_str() {
             "" | "1" | "on" | "yes" | "true" => Ok(true),
@@ -119,25 +118,25 @@ impl Property {
         }
     }
 
-    /// A whole number, 0 or more.
+    /// Parses a non-negative integer.
     pub(super) fn count(&self) -> Result<u32, Problem> {
         self.value.parse().map_err(|_| self.expected("a whole number, 0 or more"))
     }
 
-    /// A text in which `%` and two digits stand for a byte.
+    /// Returns the value with `%` and two digits decoded to a byte.
     pub(super) fn decoded(&self) -> String {
         percent_encoding::percent_decode_str(&self.value)
             .decode_utf8()
             .map_or_else(|_| self.value.clone(), std::borrow::Cow::into_owned)
     }
 
-    /// Says what was expected in place of the value.
+    /// Returns the error that another value was expected.
     pub(super) fn expected(&self, expected: &str) -> Problem {
         Problem::new(self.line, format!("{}: expected {expected}, found {:?}", self.name, self.value))
     }
 }
 
-/// The parts of a list, which are separated by commas, semicolons or spaces.
+/// Splits a list at commas, semicolons and white space.
 pub(super) fn list(text: &str) -> Vec<&str> {
     text.split([',', ';', ' ', '\t']).filter(|part| !part.is_empty()).collect()
 }

@@ -1,10 +1,10 @@
-//! Words that ha-manager's files and the objects have in common.
+//! Parsers of values that occur in several of ha-manager's files.
 
 use super::imported::Imported;
 use super::section::{Problem, Property, list};
 use serde_json::{Map, Value, json};
 
-/// Nodes with priorities, as `node2:1,node4`.
+/// Parses nodes with priorities, such as `node2:1,node4`.
 pub(super) fn nodes(property: &Property, path: &str, imported: &mut Imported) -> Result<Value, Problem> {
     let place = format!("{path}:{}", property.line);
     let mut nodes = Map::new();
@@ -28,7 +28,7 @@ pub(super) fn nodes(property: &Property, path: &str, imported: &mut Imported) ->
     Ok(Value::Object(nodes))
 }
 
-/// A resource of a list: its type and its name.
+/// Parses an item of a list of resources: its type and its name.
 pub(super) fn service<'a>(text: &'a str, property: &Property) -> Result<(&'a str, &'a str), Problem> {
     match text.split_once(':') {
         Some((type_name, name)) if !type_name.is_empty() && !name.is_empty() => Ok((type_name, name)),
