@@ -34,7 +34,7 @@ fn a_killed_agent_leaves_its_services_and_the_next_adopts_them() -> Result<()> {
         wait_until("the agent to be started again", CEILING, || {
             machine.program("ha-node-agent").is_some_and(|agent| agent != first)
         })?;
-        // Longer than W of the fast profile would need, if the node were declared dead.
+        // Longer than Th of the fast profile, after which the leader would close the node's epoch.
         scenario.undisturbed(WITNESS, Duration::from_secs(9))?;
         assert_eq!(scenario.checker.process(WITNESS, &home), Some(process), "the service was restarted");
         assert!(machine.is_on(), "the node was reset because its agent died");
