@@ -288,7 +288,7 @@ fn removed_they_leave_the_configuration(machine: &Bare) -> Result<()> {
     machine.wait_for_status("nothing to run", &["; 0 services may run"])?;
     let watchdogd = machine.process("ha-watchdogd")?;
     machine.run("apt-get remove --assume-yes -o Dpkg::Use-Pty=0 ha-node-agent 2>&1")?;
-    // The removal is a departure of the agent without a return, not a restart, so its node can be deleted.
+    // The agent has left permanently, not for a restart, so its node can be deleted.
     machine.run(&format!("hactl delete node/{NODE}"))?;
     machine.run(&format!("hactl wait node/{NODE} --for=delete --timeout 60s"))?;
     machine.run("apt-get remove --assume-yes -o Dpkg::Use-Pty=0 ha-controller hactl 2>&1")?;

@@ -16,8 +16,8 @@ use serde_json::json;
 
 #[test]
 fn a_killed_member_disturbs_nobody() -> Result<()> {
-    // With the fast profile, an election can take nearly as long as the time after which services stop: etcd may need two rounds
-    // of a second each on a slow host. With the conservative profile, that time is 8 s.
+    // etcd may need two rounds of a second each for an election on a slow host. With the fast profile, services stop after little
+    // more than that. With the conservative profile, they stop after 8 s.
     let mut plan = Plan::test(&scratch::folder("member-killed")?);
     "Conservative".clone_into(&mut plan.profile);
     let mut scenario = Scenario::start_with(plan)?;

@@ -26,7 +26,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    // `end` prints the error, which the agent copies to the service's log.
+    // `end` writes the error to standard error, which the agent copies to the service's log.
     end("ha-holder", run(&Arguments::parse()))
 }
 

@@ -45,7 +45,7 @@ pub struct Case {
 pub enum Fencing {
     /// By waiting for W, as if the machine could not be paused.
     Wait,
-    /// Not possible: waiting is not allowed as a proof, and there is no device.
+    /// Not possible: waiting for W is not accepted as proof, and the machine has no device.
     Impossible,
     /// By a fence device that uses the hypervisor.
     Device,

@@ -62,7 +62,7 @@ pub fn kill_agent_often(rig: &mut Rig, node: &str) -> Result<()> {
 
 /// Causes a kernel panic.
 pub fn panic(rig: &mut Rig, node: &str) -> Result<()> {
-    // The command never returns, so there is no wait for it. The pause allows the guest agent to report the start.
+    // The command never returns, so the test does not wait for it. The pause allows the guest agent to report the start.
     rig.guest(node)?.spawn("sleep 0.2; echo c >/proc/sysrq-trigger").map(|_| ())
 }
 

@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
         let late = format!("{what} on {} {after} ms after the deed; {bound} are allowed", holder.node);
         let waited = rig.stalls.waited_ms(&holder.node, self.begin_ns, at_ns);
         if waited > after - bound {
-            // The machine got no processor, so this delay is no evidence against the product.
+            // The machine got no processor, so this delay is not a defect of the product.
             self.outcome.void = Some(format!("{late}; that machine waited {waited} ms for a processor"));
         } else {
             self.fail(late);

@@ -55,6 +55,6 @@ pub fn reset(rig: &mut Rig, node: &str) -> Result<()> {
 }
 
 fn sleep(rig: &Rig, node: &str, state: &str) -> Result<()> {
-    // The response arrives after the wake-up, so there is no wait for it. The pause allows the guest agent to report the start.
+    // The response arrives after the wake-up, so the test does not wait for it. The pause allows the guest agent to report the start.
     rig.guest(node)?.spawn(&format!("sleep 0.2; echo {state} >/sys/power/state")).map(|_| ())
 }
