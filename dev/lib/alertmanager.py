@@ -1,7 +1,8 @@
-"""The example for Alertmanager, tried: a real one is given alerts, and what comes out of its mail and webhook is looked at.
+"""Tests the example for Alertmanager: sends alerts to a real Alertmanager, and checks the resulting mails and webhook calls.
 
-usage: alertmanager.py ALERTMANAGER AMTOOL CONFIG. Only addresses and files of the example are replaced; its times stay, so this takes
-half a minute. Exits with 1 and a sentence when something is not as it should be.
+usage: alertmanager.py ALERTMANAGER AMTOOL CONFIG
+Replaces only addresses and files of the example. Its times remain, so the test takes half a minute. Exits with 1 and a message if
+a check fails.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ USER = "hactl@example.org"
 
 
 class Failed(Exception):
-    """What is not as it should be, in a sentence."""
+    """A failed check, described in a sentence."""
 
 
 def expect(condition, sentence):
@@ -32,7 +33,7 @@ def expect(condition, sentence):
 
 
 def wait_for(what, seconds, condition):
-    """What the condition gives once it gives something."""
+    """Repeats `condition` until its result is true, and returns the result."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = condition()
@@ -43,7 +44,7 @@ def wait_for(what, seconds, condition):
 
 
 def adapted(config, replaced):
-    """The example with other addresses; each of them must be there, or it is not the example that is tried."""
+    """Returns the example with other addresses and files. Fails if the example lacks one of those to replace."""
     for known, new in replaced:
         expect(known in config, f"{known} is not in the example any more: change dev/lib/alertmanager.py")
         config = config.replace(known, new)
@@ -51,7 +52,7 @@ def adapted(config, replaced):
 
 
 def certificate(folder):
-    """A certificate for loopback, its own authority."""
+    """Creates a self-signed certificate for loopback."""
     paths = folder / "certificate.pem", folder / "key.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=mail",
@@ -63,7 +64,7 @@ def certificate(folder):
 
 @contextlib.contextmanager
 def running(command, environment, log):
-    """A program that ends with the block, and with us however we end."""
+    """Runs a program until the end of the block, or until this process ends."""
     with open(log, "wb") as file:
         process = subprocess.Popen(command, env=environment, stdout=file, stderr=file, preexec_fn=end_with_parent)
     try:
@@ -102,7 +103,7 @@ def check(alertmanager, amtool, example, folder):
     url = f"http://{HOST}:{free_port(HOST)}"
     command = [alertmanager, f"--config.file={config}", f"--storage.path={folder}/data", "--cluster.listen-address=",
                f"--web.listen-address={url.removeprefix('http://')}"]
-    # Whose certificates are trusted is not part of the example.
+    # The example does not define the trusted certificates.
     environment = {**os.environ, "SSL_CERT_FILE": str(cert), "NO_PROXY": HOST, "no_proxy": HOST}
     log = folder / "alertmanager.log"
     try:
@@ -125,7 +126,7 @@ def check(alertmanager, amtool, example, folder):
 
 
 def expect_routes(sinks):
-    # A route may give several mails for one group only if it fires anew, which takes longer than this.
+    # A route sends a second mail for a group only if it fires again, which takes longer than this test.
     def mail(alert):
         return [one for one in sinks.of("smtp") if alert in one["headers"].get("Subject", "")]
 
@@ -143,7 +144,7 @@ def expect_routes(sinks):
     expect(labels["alertname"] == "HactlNodeFenced" and labels["node"] == "node1", f"the pager was told {labels}")
     warning = wait_for("a mail of the warning", 60, lambda: mail("HactlReservationFailed"))[0]
     expect(warning["to"] == ["operators@example.org"], f"the warning went to {warning['to']}")
-    # By now what is critical and not inhibited would be there too.
+    # By now, any other critical alert that is not inhibited would have arrived too.
     names = {alert["labels"]["alertname"] for call in sinks.of("http") for alert in json.loads(call["text"])["alerts"]}
     expect(names == {"HactlNodeFenced"}, f"the pager was also called for {names}")
     expect(not mail("HactlNodeUnknown"), "a node that was fenced is also told as unknown")

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Debian packages: installed on the machine, or unpacked from a newer suite into the cache.
+# Debian packages: installing them on this machine, or unpacking them from another suite into the cache.
 
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# apt_install PACKAGE…: installs those that are missing, without starting any service of theirs.
+# apt_install PACKAGE…: installs the missing packages without starting their services.
 apt_install() {
   local missing=() package
   for package in "$@"; do
@@ -21,7 +21,7 @@ apt_install() {
     die "apt-get could not install: ${missing[*]}" "its own message is above"
 }
 
-# without_service_start COMMAND…: runs it while packages are forbidden to start services.
+# without_service_start COMMAND…: runs COMMAND while packages may not start services.
 without_service_start() {
   local policy=/usr/sbin/policy-rc.d ours="" status=0
   if [ ! -e "$policy" ]; then
@@ -34,9 +34,9 @@ without_service_start() {
   return "$status"
 }
 
-# apt_unpack SUITE FOLDER PACKAGE…: unpacks packages of another Debian suite below FOLDER. @PACKAGE: what a package of that name stands
-# for, such as the newest kernel.
-# The machine's own package lists and packages stay as they are; no root is needed.
+# apt_unpack SUITE FOLDER PACKAGE…: unpacks packages of another Debian suite into FOLDER. @PACKAGE means the first dependency of
+# PACKAGE, such as the newest kernel for a metapackage. This machine's package lists and packages do not change. Does not need
+# root.
 apt_unpack() {
   local suite=$1 folder=$2 base options work package packages=()
   shift 2

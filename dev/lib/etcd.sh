@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# etcd: the real one, new enough. Older ones have lease, stale-read and authorization defects.
+# Finds or downloads a real etcd. Older versions have defects of leases, stale reads and authorization.
 
 etcd_version_of() { "$1" --version 2>/dev/null | sed -n 's/^etcd Version: *//p'; }
 
-# 3.5.30 or newer in the 3.5 series, 3.6.11 or newer after it.
+# etcd_new_enough VERSION: succeeds for 3.5.30 or newer in the 3.5 series, and for 3.6.11 or newer after it.
 etcd_new_enough() {
   case $1 in
     "") return 1 ;;
@@ -12,7 +12,7 @@ etcd_new_enough() {
   esac
 }
 
-# find_etcd: sets ETCD and ETCDCTL (absolute paths). Order: $ETCD, PATH, the cache, Debian sid, an error.
+# find_etcd: sets ETCD and ETCDCTL to absolute paths. Search order: $ETCD, PATH, the cache, Debian sid; otherwise an error.
 find_etcd() {
   local version
   if [ -n "${ETCD:-}" ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tries the image IMAGE of the archive ARCHIVE: a store, a controller, a watchdog daemon and an agent in containers as the Helm chart
-# makes them guard a service, the agent is upgraded and the daemon taken away, and the watchdog (a stand-in) never expires.
+# Tests the image IMAGE of the archive ARCHIVE: etcd, a controller, a watchdog daemon and an agent run in containers like those of
+# the Helm chart and guard a service. Then the agent is upgraded and the daemon removed. The simulated watchdog must never expire.
 #   images-test.sh ARCHIVE IMAGE STAND-IN-PROGRAM
 . "$(dirname "$0")/setup.sh"
 find_etcd
@@ -18,7 +18,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# A sandbox may not raise limits as far as podman does by default.
+# A sandbox may not be allowed to raise limits as far as podman's defaults.
 run() {
   podman_in "$scratch/podman" run --pull=never --network "ns:/run/netns/$network" --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 \
     --read-only --volume "$scratch/tls:/hactl/tls:ro" "$@"
@@ -107,14 +107,14 @@ say "a service that must not run twice, under the armed watchdog"
 hactl_until wait resource/sleeper --for=condition=Ready --timeout 60s
 hactl get nodes -o yaml </dev/null | grep -q 'armed: true' || logs_and_die "the watchdog is not armed"
 
-# Whether it is given is the machine's business (control groups of version 1 may refuse); it must have been asked for.
+# The kernel may refuse the priority (control groups of version 1), but the daemon must have requested it.
 ! podman_in "$scratch/podman" logs watchdog 2>&1 | grep 'no real-time priority.*ENOSYS' || logs_and_die "musl has no real-time priority"
 
 say "an upgrade: another agent's container"
 podman_in "$scratch/podman" stop --time 60 agent >/dev/null 2>"$scratch/podman.log" || logs_and_die "the agent does not end: $(cat "$scratch/podman.log")"
 podman_in "$scratch/podman" logs agent 2>&1 | grep -q 'services go on' || logs_and_die "the agent did not freeze its services at its end"
 podman_in "$scratch/podman" rm agent >/dev/null
-# Longer than the watchdog's timeout: released, it does not expire.
+# Longer than the watchdog's timeout. A released watchdog does not expire.
 sleep 8
 not_expired "at the upgrade"
 start_agent

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# The container image: static programs, the image of them, and a cluster of containers that tries it.
+# The container image: static programs, the image, and a podman that can build and test it.
 
 IMAGE_PROGRAMS=(ha-controller ha-node-agent ha-exec-shim ha-watchdogd hactl)
 STATIC_TARGET=$(uname -m)-unknown-linux-musl
 
-# setup_images: what building and trying an image needs.
+# setup_images: installs the tools to build and test an image.
 setup_images() {
   local packages=()
   have podman || packages+=(podman)
@@ -15,16 +15,16 @@ setup_images() {
     die "Rust has no target $STATIC_TARGET" "rustup target add $STATIC_TARGET"
 }
 
-# build_static release|debug: the programs without any library of a machine.
+# build_static release|debug: builds the programs without shared libraries.
 build_static() {
   local flags=()
   [ "$1" = debug ] || flags+=(--release)
-  # The one library in C (ring's) calls nothing of a C library that musl's headers would have otherwise.
+  # The only library in C (part of ring) uses no functions for which musl's headers differ.
   (cd "$ROOT" && env "CC_${STATIC_TARGET//-/_}=${CC:-gcc}" cargo build --quiet "${flags[@]}" --target "$STATIC_TARGET" \
     --package ha-controller --package ha-node-agent --package hactl --bins)
 }
 
-# podman_in FOLDER …: podman with its storage in a folder. Without systemd it needs the plainest ways of everything.
+# podman_in FOLDER …: runs podman with its storage in FOLDER, with options that work without systemd.
 podman_in() {
   local folder=$1
   shift
@@ -32,14 +32,14 @@ podman_in() {
     --events-backend=file --storage-driver=vfs "$@"
 }
 
-# make_image release|debug TAG ARCHIVE: the image of what is built, as an archive for `podman load` and registries.
+# make_image release|debug TAG ARCHIVE: builds the image from the static programs, as an archive for `podman load` and registries.
 make_image() {
   local profile=$1 tag=$2 archive=$3 built=$(target_dir)/$STATIC_TARGET/$1 stage program
   stage=$(target_dir)/image
   rm -rf "$stage" "$archive"
   mkdir -p "$stage/context" "$(dirname "$archive")"
   for program in "${IMAGE_PROGRAMS[@]}"; do
-    # A static program has no interpreter; one that had would not start in an image without libraries.
+    # A static program has no interpreter. A program with one would not start in an image without libraries.
     ! readelf --program-headers "$built/$program" | grep -q INTERP || die "$program is not static" "look at how $STATIC_TARGET links"
     strip -o "$stage/context/$program" "$built/$program" || return 1
   done

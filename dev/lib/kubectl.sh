@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# kubectl: a client that the API is tested with. Nothing of the product needs it.
+# kubectl: a client for tests of the API. The product does not need it.
 
 kubectl_version_of() { "$1" version --client 2>/dev/null | sed -n 's/^Client Version:.*v\([0-9][0-9.]*\).*/\1/p'; }
 
-# find_kubectl: sets KUBECTL (an absolute path). Order: $KUBECTL, PATH, the cache, Debian sid, an error.
+# find_kubectl: sets KUBECTL to an absolute path. Search order: $KUBECTL, PATH, the cache, Debian sid; otherwise an error.
 find_kubectl() {
   local version
   if [ -n "${KUBECTL:-}" ]; then
@@ -16,7 +16,7 @@ find_kubectl() {
     KUBECTL=$CACHE/kubectl/usr/bin/kubectl
     if [ ! -x "$KUBECTL" ]; then
       say "fetching kubectl from Debian sid into $CACHE/kubectl (nothing is installed)"
-      # The package that holds the program was renamed once.
+      # Debian renamed the package that contains the program.
       apt_unpack sid "$CACHE/kubectl" kubectl || apt_unpack sid "$CACHE/kubectl" kubernetes-client || true
     fi
     version=$(kubectl_version_of "$KUBECTL" || true)

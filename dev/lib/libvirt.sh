@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# What the libvirt suite needs: libvirt, QEMU, and a guest, which is Debian's kernel for virtual machines and a shell that counts.
+# Requirements of the libvirt suite: libvirt, QEMU, and a guest. The guest is Debian's kernel for virtual machines and a shell
+# that counts.
 
-# Raised when the guest is to be made anew.
+# Version of the guest. Increase it to rebuild the guest.
 LIBVIRT_RECIPE=1
 
-# install_libvirt: the suite runs daemons of its own, so the packages' own must not start, now or at boot.
+# install_libvirt: installs the packages. The suite runs its own daemons, so those of the packages must not start, now or at boot.
 install_libvirt() {
   local packages=() service
   [ -x /usr/sbin/libvirtd ] || packages+=(libvirt-daemon-system libvirt-daemon)
@@ -21,7 +22,7 @@ install_libvirt() {
   fi
 }
 
-# setup_libvirt: sets HACTL_LIBVIRT_GUEST, the folder with `kernel` and `initrd`.
+# setup_libvirt: sets HACTL_LIBVIRT_GUEST, the directory with `kernel` and `initrd`.
 setup_libvirt() {
   is_root || die "the libvirt suite needs root: network namespaces, mounts" "run it with sudo"
   install_libvirt
@@ -32,7 +33,7 @@ setup_libvirt() {
   export HACTL_LIBVIRT_GUEST
 }
 
-# make_libvirt_guest SUITE FOLDER
+# make_libvirt_guest SUITE FOLDER: builds the guest.
 make_libvirt_guest() {
   local suite=$1 folder=$2 work=$2.making tree=$2.making/tree
   say "making the guest ($suite, once) in $folder"
@@ -43,7 +44,7 @@ make_libvirt_guest() {
   cp "$work"/packages/boot/vmlinuz-* "$work/kernel"
   mkdir -p "$tree"/{bin,proc,sys,dev,modules}
   find "$work/packages" -type f -name busybox -exec install -m 755 {} "$tree/bin/busybox" \;
-  # The power button, and who hears it.
+  # Drivers of the power button and of its events.
   find "$work/packages" \( -name button.ko -o -name evdev.ko \) -exec cp {} "$tree/modules/" \;
   cat >"$tree/init" <<'INIT'
 #!/bin/busybox sh
@@ -76,5 +77,5 @@ INIT
   mv "$work" "$folder"
 }
 
-# run_libvirt ARGUMENT…: the suite itself.
+# run_libvirt ARGUMENT…: runs the suite.
 run_libvirt() { "$(target_dir)/debug/ha-libvirt" "$@"; }

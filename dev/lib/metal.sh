@@ -1,16 +1,17 @@
 # shellcheck shell=bash
-# A machine for the metal suite: Debian's stock kernel and a small Debian with systemd, made once and kept in the cache.
+# Machine image of the metal suite: Debian's stock kernel and a small Debian with systemd, built once and kept in the cache.
 #
-# Nothing of this project is in it. What makes a machine a node (programs, units, certificates, addresses) is on a second disk, which
-# the suite makes for each machine of each run; the two are laid over each other at boot.
+# The image contains no part of this project. Programs, units, certificates and addresses of a node are on a second disk. The
+# suite creates that disk for each machine of each run. At boot it is overlaid on the image.
 
-# Raised when the image is to be made anew.
+# Version of the image. Increase it to rebuild the image.
 METAL_RECIPE=1
 METAL_PACKAGES=systemd,systemd-sysv,dbus,udev,kmod,iproute2,procps,qemu-guest-agent
-# What the kernel needs before it can mount its disks.
+# Modules that the kernel needs before it can mount its disks.
 METAL_BOOT_MODULES=(virtio_pci virtio_blk ext4 crc32c_generic overlay)
 
-# The programs are built on this machine, so the image's C library must not be older than its own.
+# metal_suite: prints the Debian suite. The programs are built on this machine, so the image's C library must not be older than
+# this machine's.
 metal_suite() {
   local id="" codename=""
   id=$(. /etc/os-release && printf '%s' "${ID:-}")
@@ -24,7 +25,7 @@ metal_suite() {
   fi
 }
 
-# setup_metal: QEMU and the image. Sets HACTL_METAL_IMAGE, the folder with `kernel`, `initrd` and `root.ext4`.
+# setup_metal: installs QEMU and builds the image. Sets HACTL_METAL_IMAGE, the directory with `kernel`, `initrd` and `root.ext4`.
 setup_metal() {
   is_root || die "the metal suite needs root: bridges, taps, /dev/kvm" "run it with sudo"
   local packages=() suite
@@ -34,7 +35,7 @@ setup_metal() {
   have cpio || packages+=(cpio)
   have strip || packages+=(binutils)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
-  # Not on every user's PATH, though installed.
+  # An ordinary user's PATH may lack /usr/sbin.
   [ -x /usr/sbin/diod ] || install_diod
   suite=$(metal_suite)
   HACTL_METAL_IMAGE=$CACHE/metal/$suite-$METAL_RECIPE
@@ -42,21 +43,22 @@ setup_metal() {
   export HACTL_METAL_IMAGE
 }
 
-# run_metal ARGUMENT…: the suite itself. Machines that wait for a processor prove nothing, so it goes before everything else where
-# the host lets it.
+# run_metal ARGUMENT…: runs the suite. Times are not valid if machines wait for a processor, so the suite gets real-time priority
+# if the host allows it.
 run_metal() {
   local first=()
   if chrt --rr 1 true 2>/dev/null; then first=(chrt --rr 1); fi
   "${first[@]}" "$(target_dir)/debug/ha-metal" "$@"
 }
 
-# The file server behind the fabric. The suite runs it, so the package's own service must not start, now or at boot.
+# install_diod: installs the file server of the fabric. The suite runs it, so the package's service must not start, now or at
+# boot.
 install_diod() {
   apt_install diod
   if [ -d /run/systemd/system ]; then systemctl disable --quiet diod >&2 || true; fi
 }
 
-# make_metal_image SUITE FOLDER
+# make_metal_image SUITE FOLDER: builds the image.
 make_metal_image() {
   local suite=$1 folder=$2 work=$2.making root version
   root=$work/root
@@ -77,14 +79,14 @@ make_metal_image() {
   mv "$work" "$folder"
 }
 
-# Unpacks the stock kernel instead of installing it: its own initial file system is not needed.
+# metal_kernel ROOT WORK: unpacks the stock kernel instead of installing it, because its initial file system is not needed.
 metal_kernel() {
   local root=$1 work=$2 package
   [ ! -e /etc/resolv.conf ] || cp -L /etc/resolv.conf "$root/etc/resolv.conf"
   package=$(chroot "$root" apt-cache depends linux-image-amd64 | sed -n 's/^ *Depends: \(linux-image-[0-9][^ ]*\)$/\1/p' | head -n 1)
   [ -n "$package" ] || return 1
   (cd "$work" && chroot "$root" sh -c "cd /tmp && apt-get -qq -o APT::Sandbox::User=root download $package" >&2) || return 1
-  # Beside the root, not into it: /lib there is a link, which unpacking would replace by a folder.
+  # Unpacked next to the root, not into it: /lib of the root is a link, which unpacking would replace with a directory.
   dpkg -x "$root"/tmp/"$package"_*.deb "$work/kernel.tree"
   rm -f "$root"/tmp/*.deb
   find "$work/kernel.tree" -type d -path '*/lib/modules' -exec cp -a {} "$root/usr/lib/" \;
@@ -94,8 +96,9 @@ metal_kernel() {
   chroot "$root" depmod -a "${package#linux-image-}"
 }
 
-# A few modules and a script that mounts the two disks. With `hactl.probe` on the kernel's command line it switches off
-# instead: that is how the suite finds out whether a way of running machines works.
+# metal_initrd ROOT WORK VERSION: builds an initial file system with a few modules and a script that mounts the two disks. With
+# `hactl.probe` on the kernel's command line, the script powers off instead. The suite uses that to test whether an accelerator
+# works.
 metal_initrd() {
   local root=$1 work=$2 version=$3 tree=$2/initrd.tree module file
   mkdir -p "$tree/bin" "$tree/modules" "$tree/proc" "$tree/sys" "$tree/dev" "$tree/base" "$tree/own" "$tree/root"
@@ -128,8 +131,8 @@ INIT
   rm -rf "$tree" "$work/busybox"
 }
 
-# What every machine has in common and no node is about. Software emulation makes every process dear, so the machines boot only what
-# the nodes need: no udev (the kernel names the devices, the modules are listed), no login, no housekeeping.
+# metal_settings ROOT: writes the settings that all machines share. Emulation makes every process slow, so machines start only
+# what the nodes need: no udev (the kernel names the devices, the modules are listed), no logins and no maintenance jobs.
 metal_settings() {
   local root=$1 unit
   rm -f "$root/etc/machine-id" "$root/etc/resolv.conf"
@@ -142,7 +145,7 @@ metal_settings() {
     modprobe@.service kmod-static-nodes.service serial-getty@.service getty.target; do
     ln -sf /dev/null "$root/etc/systemd/system/$unit"
   done
-  # No unit that waits for "the file systems are newer than the last boot".
+  # Prevents units that run if the file systems are newer than the last boot.
   touch "$root/etc/.updated" "$root/var/.updated"
   printf '%s\n' virtio_net virtio_console virtio_rng 9pnet_virtio 9p >"$root/etc/modules-load.d/metal.conf"
   cat >"$root/etc/systemd/system/metal-guest.service" <<'UNIT'

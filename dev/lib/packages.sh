@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Debian packages: what making them needs, and making them.
+# Debian packages: the tools to build them, and the build.
 
 PACKAGES=(hactl ha-controller ha-node-agent)
 
-# setup_packages: what packages are made and looked at with. Sets CARGO_DEB.
+# setup_packages: installs the tools to build and check packages. Sets CARGO_DEB.
 setup_packages() {
   local packages=()
   have dpkg-shlibdeps || packages+=(dpkg-dev)
@@ -13,7 +13,8 @@ setup_packages() {
   find_cargo_deb
 }
 
-# find_cargo_deb: sets CARGO_DEB. Built once into the cache when PATH has none; unoptimised, since it runs for seconds.
+# find_cargo_deb: sets CARGO_DEB. Builds the tool once into the cache if PATH lacks it, unoptimized because it runs only for
+# seconds.
 find_cargo_deb() {
   if have cargo-deb; then
     CARGO_DEB=$(command -v cargo-deb)
@@ -26,14 +27,14 @@ find_cargo_deb() {
 
 workspace_version() { sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml"; }
 
-# build_for_packages release|debug: the programs, and those that write their manual pages.
+# build_for_packages release|debug: builds the programs and the examples that write their manual pages.
 build_for_packages() {
   local flags=()
   [ "$1" = debug ] || flags+=(--release)
   (cd "$ROOT" && cargo build --quiet "${flags[@]}" --workspace --bins --examples)
 }
 
-# make_packages release|debug VERSION FOLDER: the packages of what is built; others in the folder go.
+# make_packages release|debug VERSION FOLDER: creates the packages from the existing build. Removes all other files from FOLDER.
 make_packages() {
   local profile=$1 version=$2 folder=$3 built stage package flags=(--profile release)
   built=$(target_dir)/$profile
@@ -45,7 +46,7 @@ make_packages() {
     "$built/examples/ha-node-agent-manual" "$stage/man8" || return 1
   for package in "${PACKAGES[@]}"; do debian_changelog "$package" "$version" >"$stage/$package.changelog.Debian"; done
   gzip -9n "$stage"/man?/* "$stage"/*.changelog.Debian || return 1
-  # As tests build them, nobody keeps them: quickly compressed.
+  # Packages of tests are temporary, so they are compressed quickly.
   [ "$profile" = release ] || flags=(--profile dev --fast)
   for package in "${PACKAGES[@]}"; do
     (cd "$ROOT" && "$CARGO_DEB" --quiet --no-build --no-dbgsym --strip "${flags[@]}" --package "$package" --deb-version "$version" --output "$folder") >/dev/null ||
@@ -53,12 +54,12 @@ make_packages() {
   done
 }
 
-# debian_changelog PACKAGE VERSION: what changed is told by CHANGELOG.md, which is not Debian's format.
+# debian_changelog PACKAGE VERSION: prints a changelog in Debian's format that refers to CHANGELOG.md.
 debian_changelog() {
   local at=${SOURCE_DATE_EPOCH:-$(git -C "$ROOT" log -1 --format=%ct 2>/dev/null || date +%s)}
   printf '%s (%s) unstable; urgency=medium\n\n  * See https://github.com/hactl/hactl/blob/main/CHANGELOG.md\n\n' "$1" "$2"
   printf ' -- The hactl maintainers <maintainers@hactl.io>  %s\n' "$(date -u -R -d "@$at")"
 }
 
-# check_packages FOLDER: fails on what lintian calls an error or a warning.
+# check_packages FOLDER: fails if lintian reports an error or a warning.
 check_packages() { lintian --fail-on error,warning --display-level '>=warning' --allow-root "$1"/*.deb >&2; }

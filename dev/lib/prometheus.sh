@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# What checks metrics, alert rules and the example of an Alertmanager's configuration: promtool, amtool and Alertmanager.
+# Tools that check metrics, alert rules and the example configuration of Alertmanager: promtool, amtool and Alertmanager.
 
-# install_prometheus: nothing of it runs but in tests, so the packages' own services must not start, now or at boot.
+# install_prometheus: installs the tools. They run only in tests, so the packages' services must not start, now or at boot.
 install_prometheus() {
   local packages=() service
   have promtool || packages+=(prometheus)

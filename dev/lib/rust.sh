@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The Rust side: toolchain and the tools that only the tests need.
+# Rust: the toolchain, and tools that only the tests need.
 
 RUST_MINIMUM=1.90
 
@@ -10,7 +10,7 @@ check_rust() {
   at_least "$version" "$RUST_MINIMUM" || die "rustc is $version; $RUST_MINIMUM or newer is needed" "rustup update stable"
 }
 
-# Only etcd's client needs it.
+# check_protoc: fails if protoc is missing. Only etcd's client needs it.
 check_protoc() { have protoc || die "protoc is missing" "install protobuf-compiler and libprotobuf-dev"; }
 
 check_rust_lints() {
@@ -18,7 +18,8 @@ check_rust_lints() {
   cargo clippy --version >/dev/null 2>&1 || die "cargo clippy is missing" "rustup component add clippy"
 }
 
-# find_cargo_deny: sets CARGO_DENY. Built once into the cache when PATH has none; unoptimised, since it runs for seconds.
+# find_cargo_deny: sets CARGO_DENY. Builds the tool once into the cache if PATH lacks it, unoptimized because it runs only for
+# seconds.
 find_cargo_deny() {
   if have cargo-deny; then
     CARGO_DENY=$(command -v cargo-deny)
@@ -29,7 +30,7 @@ find_cargo_deny() {
   export CARGO_DENY
 }
 
-# build_tool NAME: into the cache.
+# build_tool NAME: builds a tool into the cache.
 build_tool() {
   say "building $1 into $CACHE/tools (once, some minutes)"
   CARGO_TARGET_DIR=$CACHE/tools/target cargo install --locked --debug --quiet --root "$CACHE/tools" "$1" >&2 ||

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# The sandbox's folder and program.
+# Directory and program of the sandbox.
 
 SANDBOX=${HACTL_SANDBOX:-$CACHE/sandbox}
 
-# sandbox COMMAND…: runs ha-sandbox on that folder.
+# sandbox COMMAND…: runs ha-sandbox with that directory.
 sandbox() {
   local program command=$1
   shift

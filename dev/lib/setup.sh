@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts need from the machine, in steps: for the simulator, for the sandbox, and for the tests on top.
+# Requirements of the scripts, in steps: for the simulator, for the sandbox, and for the tests.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 for part in common apt charts dashboards etcd images kubectl libvirt metal packages prometheus rust sinks; do
@@ -8,7 +8,8 @@ for part in common apt charts dashboards etcd images kubectl libvirt metal packa
 done
 unset part
 
-# setup_simulator [PROGRAM PACKAGE]…: what building the simulator needs, and these programs besides. No store, no network.
+# setup_simulator [PROGRAM PACKAGE]…: installs the requirements of the simulator and these programs. Needs no etcd and no network
+# namespaces.
 setup_simulator() {
   local packages=()
   have cc || packages+=(gcc libc6-dev)
@@ -20,14 +21,14 @@ setup_simulator() {
   check_rust
 }
 
-# setup: everything that building and the sandbox need. Sets ETCD and ETCDCTL.
+# setup: installs the requirements of the build and the sandbox. Sets ETCD and ETCDCTL.
 setup() {
   local packages=()
   have cc || packages+=(gcc libc6-dev)
   have protoc || packages+=(protobuf-compiler)
   [ -e /usr/include/google/protobuf/timestamp.proto ] || packages+=(libprotobuf-dev)
   have ip || packages+=(iproute2)
-  # Not on every user's PATH, though installed.
+  # An ordinary user's PATH may lack /usr/sbin.
   [ -x /usr/sbin/nft ] || have nft || packages+=(nftables)
   have unshare && have nsenter || packages+=(util-linux)
   have redis-server || install_redis
@@ -38,43 +39,44 @@ setup() {
   find_etcd
 }
 
-# The example's service is Redis. It is run by hactl, so the package's own service must not start, now or at boot.
+# install_redis: installs the example's service. hactl runs it, so the package's service must not start, now or at boot.
 install_redis() {
   apt_install redis-server
   if [ -d /run/systemd/system ]; then systemctl disable --quiet redis-server >&2 || true; fi
 }
 
-# A database that hactl runs by its resource agent, for which the package's own service must not start, now or at boot.
+# install_postgresql: installs a database that hactl runs by its resource agent. The package's service must not start, now or at
+# boot.
 install_postgresql() {
   apt_install postgresql
   if [ -d /run/systemd/system ]; then systemctl disable --quiet postgresql >&2 || true; fi
 }
 
-# Its programs are not on PATH: each version has a folder.
+# has_postgresql: succeeds if a version is installed. Its programs are not on PATH: each version has its own directory.
 has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null; }
 
-# An image of a container can be made of it alone.
+# busybox_is_static: succeeds if a container image can consist of busybox alone.
 busybox_is_static() { [ -x /usr/bin/busybox ] && ! ldd /usr/bin/busybox >/dev/null 2>&1; }
 
-# setup_tests: what the tests need besides. Sets KUBECTL, CARGO_DENY, CARGO_DEB and SINKS_PYTHON.
+# setup_tests: installs the additional requirements of the tests. Sets KUBECTL, CARGO_DENY, CARGO_DEB and SINKS_PYTHON.
 setup_tests() {
   setup
   local packages=()
   have openssl || packages+=(openssl)
-  # A management controller that speaks IPMI, and the fence agent for it.
+  # A management controller for IPMI, and its fence agent.
   [ -x /usr/sbin/fence_ipmilan ] || packages+=(fence-agents)
   have ipmitool || packages+=(ipmitool)
   have ipmi_sim || packages+=(openipmi)
-  # OCF resource agents: without the cluster stack that they recommend.
+  # OCF resource agents, without the cluster stack that the package recommends.
   [ -x /usr/lib/ocf/resource.d/heartbeat/IPaddr2 ] || packages+=(resource-agents)
-  # What Filesystem asks for, and a database.
+  # Programs that the agent Filesystem requires, and a database.
   have fuser || packages+=(psmisc)
   [ -x /usr/sbin/modprobe ] || packages+=(kmod)
   has_postgresql || install_postgresql
-  # Driver systemd: system containers, which boot what this machine has.
+  # Driver systemd: system containers, which boot this machine's systemd.
   [ -x /lib/systemd/systemd ] || packages+=(systemd)
   have dbus-daemon || packages+=(dbus)
-  # Driver podman: a real one, with a runtime for either layout of control groups, and what its image is made of.
+  # Driver podman: podman itself, a runtime for both versions of control groups, and busybox for its image.
   have podman || packages+=(podman)
   [ -x /usr/sbin/runc ] || have runc || packages+=(runc)
   busybox_is_static || packages+=(busybox-static)

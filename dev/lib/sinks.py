@@ -1,8 +1,8 @@
-"""A mail server (aiosmtpd) and a web server that keep what they get; by itself, one JSON line for each thing in a file.
+"""A mail server (aiosmtpd) and a web server that record all requests. As a program, they append a JSON line for each to a file.
 
 usage: sinks.py --record FILE --host ADDRESS [--http-port N] [--smtp-port N] [--certificate FILE --key FILE --user NAME --password TEXT]
-With a certificate mail is taken over STARTTLS from that user alone. Prints {"http": PORT, "smtp": PORT} once both listen. Ends with
-whoever started it.
+With a certificate, the mail server requires STARTTLS and accepts mail only from that user. Prints {"http": PORT, "smtp": PORT}
+once both servers listen. Ends with its parent process.
 """
 
 import argparse
@@ -25,12 +25,12 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent():
-    """Whoever is killed leaves nobody behind. Also for `preexec_fn`."""
+    """Makes the kernel kill this process when its parent ends. Also usable as `preexec_fn`."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Sinks:
-    """What came in, in order."""
+    """The received requests, in order."""
 
     def __init__(self, record=None):
         self.got = []
@@ -50,7 +50,7 @@ class Sinks:
             return [what for what in self.got if what["sink"] == kind]
 
     async def handle_DATA(self, server, session, envelope):
-        """A mail was taken, as aiosmtpd calls it."""
+        """Records a received mail; called by aiosmtpd."""
         message = email.message_from_bytes(envelope.content, policy=email.policy.default)
         body = message.get_body(("plain", "html"))
         self.keep({
@@ -105,7 +105,7 @@ class Sinks:
                 "require_starttls": True,
                 "authenticator": authenticate,
                 "auth_required": True,
-                # Its questions are not those that servers in the field ask, and that some clients wait for.
+                # Some clients wait for the prompts of common servers, which differ from those of this mechanism.
                 "auth_exclude_mechanism": ["LOGIN"],
             }
         controller = Controller(self, hostname=host, port=port, **options)
@@ -114,7 +114,7 @@ class Sinks:
 
 
 def free_port(host):
-    """aiosmtpd looks whether it listens, at the port that it was told."""
+    """Returns a free port. aiosmtpd needs one, because it checks its start at the configured port."""
     import socket
 
     with socket.create_server((host, 0)) as found:

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# A mail server and a web server that keep what they get: what notifications and alerts are tested with.
+# A mail server and a web server that record all requests, for tests of notifications and alerts.
 
-# setup_sinks: sets SINKS_PYTHON, a Python with aiosmtpd, kept in the cache and pinned by hash.
+# setup_sinks: sets SINKS_PYTHON, a Python with aiosmtpd in the cache, pinned by hash.
 setup_sinks() {
   local folder=$CACHE/tools/sinks-python wanted=$LIB/sinks-requirements.txt
-  # Debian's python3 alone makes no environments.
+  # Debian's python3 package alone cannot create virtual environments.
   python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || apt_install python3-venv
   SINKS_PYTHON=$folder/bin/python
   if ! cmp -s "$wanted" "$folder/requirements.txt"; then
@@ -13,7 +13,7 @@ setup_sinks() {
     python3 -m venv "$folder"
     "$SINKS_PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement "$wanted" >&2 ||
       die "the Python packages of dev/lib/sinks-requirements.txt could not be installed" "pip's messages are above"
-    # Last, so that what was broken off is begun anew.
+    # Copied last, so that an interrupted installation is repeated.
     cp "$wanted" "$folder/requirements.txt"
   fi
   export SINKS_PYTHON

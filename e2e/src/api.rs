@@ -1,4 +1,4 @@
-//! A client of the HTTP API for tests: JSON in, JSON out, with the administrator's certificate.
+//! Client of the HTTP API for tests. It sends and receives JSON and uses the administrator's certificate.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use reqwest::{Certificate, Client, Identity, Method, StatusCode};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
-/// Talks to one controller.
+/// A client of one controller.
 pub struct Api {
     base: String,
     client: Client,
@@ -17,12 +17,12 @@ pub struct Api {
 }
 
 impl Api {
-    /// A client for the controller at `base`, with the certificates in a folder.
+    /// Returns a client of the controller at `base`. It reads its certificates from the directory `certificates`.
     ///
     /// # Errors
-    /// When the certificates cannot be read.
+    /// Fails if a certificate cannot be read.
     pub fn new(base: &str, certificates: &Path) -> Result<Self> {
-        // A second caller finds it installed, which is as well.
+        // A later call fails because the provider is already installed. That is harmless.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let read = |name: &str| {
             let path = certificates.join(name);
@@ -39,14 +39,14 @@ impl Api {
         Ok(Self { base: base.trim_end_matches('/').to_owned(), client, runtime })
     }
 
-    /// Sends one request; gives status and body, whatever the status is. A body that is no JSON comes as a string.
+    /// Sends one request and returns status and body, also for an error status. A body that is not JSON is returned as a string.
     ///
     /// # Errors
-    /// When no answer comes.
+    /// Fails if the server does not respond.
     pub fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<(StatusCode, Value)> {
         let url = format!("{}{path}", self.base);
         self.runtime.block_on(async {
-            // A content type that is set already stays when the body is added.
+            // `json` keeps a content type that is already set, so the header comes first.
             let merging = method == Method::PATCH;
             let mut request = self.client.request(method, &url);
             if merging {
@@ -63,10 +63,10 @@ impl Api {
         })
     }
 
-    /// Gets an object or a list.
+    /// Returns the object or list at `path`.
     ///
     /// # Errors
-    /// When no answer comes, or it is an error.
+    /// Fails if the server does not respond or returns an error.
     pub fn get(&self, path: &str) -> Result<Value> {
         match self.request(Method::GET, path, None)? {
             (status, value) if status.is_success() => Ok(value),
@@ -74,10 +74,10 @@ impl Api {
         }
     }
 
-    /// Merges an object into the one that is there, or creates it.
+    /// Patches the spec of an object, or creates the object if it does not exist.
     ///
     /// # Errors
-    /// When no answer comes, or it is an error.
+    /// Fails if the server does not respond or returns an error.
     pub fn apply(&self, plural: &str, object: &Value) -> Result<Value> {
         let all = format!("/apis/hactl.io/v1/{plural}");
         let one = format!("{all}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
@@ -92,10 +92,10 @@ impl Api {
         }
     }
 
-    /// Merges a patch into an object.
+    /// Applies a merge patch to an object.
     ///
     /// # Errors
-    /// When no answer comes, or it is an error.
+    /// Fails if the server does not respond or returns an error.
     pub fn patch(&self, plural: &str, name: &str, patch: &Value) -> Result<Value> {
         let path = format!("/apis/hactl.io/v1/{plural}/{name}");
         match self.request(Method::PATCH, &path, Some(patch))? {
@@ -107,7 +107,7 @@ impl Api {
     /// Deletes an object.
     ///
     /// # Errors
-    /// When no answer comes, or it is an error.
+    /// Fails if the server does not respond or returns an error.
     pub fn delete(&self, plural: &str, name: &str) -> Result<Value> {
         let path = format!("/apis/hactl.io/v1/{plural}/{name}");
         match self.request(Method::DELETE, &path, None)? {
@@ -116,10 +116,10 @@ impl Api {
         }
     }
 
-    /// Gets one of our objects; `None` when there is none.
+    /// Returns an object of the group hactl.io; `None` if it does not exist.
     ///
     /// # Errors
-    /// When no answer comes, or it is another error.
+    /// Fails if the server does not respond or returns an error other than "not found".
     pub fn object(&self, plural: &str, name: &str) -> Result<Option<Value>> {
         let path = format!("/apis/hactl.io/v1/{plural}/{name}");
         match self.request(Method::GET, &path, None)? {
@@ -129,7 +129,7 @@ impl Api {
         }
     }
 
-    /// Whether the controller says that it is ready to serve.
+    /// Returns `true` if the controller reports that it is ready to serve requests.
     pub fn is_ready(&self) -> bool {
         self.request(Method::GET, "/readyz", None).is_ok_and(|(status, _)| status.is_success())
     }

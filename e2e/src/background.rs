@@ -1,28 +1,28 @@
-//! Work that goes on in the background until its owner ends it or is dropped.
+//! Background threads that run until their owner ends or drops them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// A thread that is asked to end, and waited for.
+/// A thread that ends when it is asked to; the owner waits for that end.
 pub struct Background<T = ()> {
     stop: Stop,
     thread: Option<JoinHandle<T>>,
 }
 
-/// Tells the work in the background when to end.
+/// A flag that asks a background thread to end.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Whether it is to end; work looks often.
+    /// Returns `true` if the thread was asked to end. The thread has to check this often.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Begins.
+    /// Starts a thread that runs `work`.
     pub fn start(work: impl FnOnce(&Stop) -> T + Send + 'static) -> Self {
         let stop = Stop::default();
         let thread = thread::spawn({
@@ -34,7 +34,7 @@ impl<T: Send + 'static> Background<T> {
 }
 
 impl<T> Background<T> {
-    /// Ends it, and gives what it came to; `None` when it panicked, or had been ended before.
+    /// Ends the thread and returns its result; `None` if it panicked or was ended before.
     pub fn end(&mut self) -> Option<T> {
         self.stop.0.store(true, Ordering::Relaxed);
         self.thread.take()?.join().ok()
@@ -59,7 +59,7 @@ mod tests {
             let mut count = 0_u32;
             while !stop.is_asked() {
                 count += 1;
-                // The test may have stopped listening.
+                // The test may have dropped the receiver.
                 let _ = sender.send(count);
             }
             count

@@ -1,21 +1,21 @@
-//! Where the programs are that a cluster is made of.
+//! Paths of the programs that make up a cluster.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// A program built from this workspace: beside the running one, or in `HACTL_BINARIES`.
+/// Returns the path of a program of this workspace: next to the running program, or in `HACTL_BINARIES`.
 ///
 /// # Errors
-/// When it has not been built.
+/// Fails if the program has not been built.
 pub fn own(name: &str) -> Result<PathBuf> {
     let mut folders = Vec::new();
     if let Some(folder) = env::var_os("HACTL_BINARIES") {
         folders.push(PathBuf::from(folder));
     }
     let current = env::current_exe().context("this program's own path is unknown")?;
-    // Tests run from the folder `deps` below the one that holds the programs.
+    // Tests run from the directory `deps`, one level below the programs.
     folders.extend(current.ancestors().skip(1).take(2).map(Path::to_owned));
     for folder in &folders {
         let path = folder.join(name);
@@ -26,42 +26,43 @@ pub fn own(name: &str) -> Result<PathBuf> {
     bail!("{name} has not been built: looked in {folders:?}; run `cargo build --workspace --bins`")
 }
 
-/// etcd: `$ETCD`, what `dev/setup` fetched, or the one on PATH.
+/// Returns the path of etcd: `$ETCD`, the copy that `dev/setup` downloaded, or the one on PATH.
 ///
 /// # Errors
-/// When there is none.
+/// Fails if no etcd is found.
 pub fn etcd() -> Result<PathBuf> {
     fetched("ETCD", "etcd/usr/bin/etcd", "etcd")
 }
 
-/// etcdctl: `$ETCDCTL`, what `dev/setup` fetched, or the one on PATH.
+/// Returns the path of etcdctl: `$ETCDCTL`, the copy that `dev/setup` downloaded, or the one on PATH.
 ///
 /// # Errors
-/// When there is none.
+/// Fails if no etcdctl is found.
 pub fn etcdctl() -> Result<PathBuf> {
     fetched("ETCDCTL", "etcd/usr/bin/etcdctl", "etcdctl")
 }
 
-/// kubectl: `$KUBECTL`, what `dev/setup --test` fetched, or the one on PATH.
+/// Returns the path of kubectl: `$KUBECTL`, the copy that `dev/setup --test` downloaded, or the one on PATH.
 ///
 /// # Errors
-/// When there is none.
+/// Fails if no kubectl is found.
 pub fn kubectl() -> Result<PathBuf> {
     fetched("KUBECTL", "kubectl/usr/bin/kubectl", "kubectl")
 }
 
-/// The Python of `dev/lib/sinks.py`: `$SINKS_PYTHON`, or what `dev/setup --test` made.
+/// Returns the path of the Python for `dev/lib/sinks.py`: `$SINKS_PYTHON`, or the environment that `dev/setup --test` created.
 ///
 /// # Errors
-/// When there is none.
+/// Fails if neither exists.
 pub fn sinks_python() -> Result<PathBuf> {
     fetched("SINKS_PYTHON", "tools/sinks-python/bin/python", "a Python with aiosmtpd")
 }
 
-/// The folder with the kernel and the file system of the libvirt suite's guest: `$HACTL_LIBVIRT_GUEST`, as `dev/libvirt` sets it.
+/// Returns the directory with the kernel and file system of the libvirt suite's guest: `$HACTL_LIBVIRT_GUEST`, which
+/// `dev/libvirt` sets.
 ///
 /// # Errors
-/// When it has not been made.
+/// Fails if the guest has not been built.
 pub fn libvirt_guest() -> Result<PathBuf> {
     let folder = env::var_os("HACTL_LIBVIRT_GUEST").map(PathBuf::from);
     folder
@@ -69,10 +70,10 @@ pub fn libvirt_guest() -> Result<PathBuf> {
         .context("the libvirt suite's guest is missing; run it by ./dev/libvirt")
 }
 
-/// The folder with the metal suite's image: `$HACTL_METAL_IMAGE`, as `dev/metal` sets it.
+/// Returns the directory with the metal suite's image: `$HACTL_METAL_IMAGE`, which `dev/metal` sets.
 ///
 /// # Errors
-/// When it has not been made.
+/// Fails if the image has not been built.
 pub fn metal_image() -> Result<PathBuf> {
     let folder = env::var_os("HACTL_METAL_IMAGE").map(PathBuf::from);
     folder
@@ -80,7 +81,7 @@ pub fn metal_image() -> Result<PathBuf> {
         .context("the machines' image has not been made; ./dev/metal and ./dev/test metal make it")
 }
 
-/// The root of the working tree that this was built from.
+/// Returns the root of the working tree from which this crate was built.
 pub fn repository() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     folder.parent().unwrap_or(folder).to_owned()

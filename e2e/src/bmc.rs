@@ -1,4 +1,5 @@
-//! A machine's baseboard management controller: OpenIPMI's simulator speaks IPMI 2.0 for it, and its chassis is the power supply.
+//! A machine's baseboard management controller: OpenIPMI's simulator serves IPMI 2.0, and its chassis commands use the power
+//! supply.
 
 use std::fs::{self, File, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -17,10 +18,11 @@ use crate::wait::wait_until;
 
 const USER: &str = "admin";
 const PASSWORD: &str = "secret";
-/// The simulator is silent when it is asked which ciphers it has, and ipmitool would wait for ten seconds each time.
+/// Cipher suite, given explicitly: the simulator does not answer a query for its suites, and ipmitool would wait ten seconds each
+/// time.
 const CIPHER: &str = "3";
 
-/// Answers until it is dropped, also when the program ends otherwise.
+/// A simulated management controller. It runs until this value is dropped or the program ends.
 pub struct Bmc {
     child: Child,
     address: SocketAddr,
@@ -28,13 +30,13 @@ pub struct Bmc {
 }
 
 impl Bmc {
-    /// The controller of `machine`, reached at `address`; what it needs is written to `folder`.
+    /// Starts the controller of `machine` at `address`. Its configuration and log are written to `folder`.
     ///
     /// # Errors
-    /// When the simulator (package openipmi) cannot be started, or does not answer.
+    /// Fails if the simulator (package openipmi) cannot be started or does not respond.
     pub fn start(folder: &Path, address: Ipv4Addr, supply: &PowerSupply, machine: &str) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        // Nobody else binds there between: the address is the run's own.
+        // No other process binds this address in between, because it belongs to this run.
         let address = UdpSocket::bind((address, 0))?.local_addr()?;
         let chassis = write(folder, "chassis", &chassis(supply, machine)?)?;
         fs::set_permissions(&chassis, Permissions::from_mode(0o755))?;
@@ -55,7 +57,7 @@ impl Bmc {
         Ok(bmc)
     }
 
-    /// Whether ipmitool sees the machine's power on.
+    /// Returns `true` if ipmitool reports the machine's power as on.
     fn is_on(&self) -> bool {
         let (ip, port) = (self.address.ip().to_string(), self.address.port().to_string());
         let arguments = ["-I", "lanplus", "-H", &ip, "-p", &port, "-U", USER, "-P", PASSWORD, "-C", CIPHER];
@@ -63,7 +65,7 @@ impl Bmc {
             .is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == "Chassis Power is on")
     }
 
-    /// The fence device of Node.spec for it: ClusterLabs' own agent for IPMI.
+    /// Returns the entry of `Node.spec.fencing.devices` for this controller. It uses ClusterLabs' agent for IPMI.
     pub fn device(&self) -> Value {
         json!({"name": "bmc", "kind": "Power", "action": "Off", "timeoutSeconds": 60,
             "parts": [{"agent": "fence_ipmilan", "attributesFile": self.secret,
@@ -74,13 +76,13 @@ impl Bmc {
 
 impl Drop for Bmc {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The simulator may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// One controller at the usual address of the bus, with nothing on it.
+/// Commands that create one controller at the usual address of the bus, without sensors.
 const COMMANDS: &str = "mc_setbmc 0x20
 mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02
 mc_enable 0x20
@@ -105,7 +107,7 @@ set_working_mc 0x20
     )
 }
 
-/// What the simulator runs as `chassis 0x20 get power` and `chassis 0x20 set power 0`.
+/// Returns the script that the simulator runs as `chassis 0x20 get power` and `chassis 0x20 set power 0`.
 fn chassis(supply: &PowerSupply, machine: &str) -> Result<String> {
     Ok(format!(
         r#"#!/bin/sh

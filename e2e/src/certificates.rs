@@ -1,4 +1,4 @@
-//! A certificate authority for one cluster, and a certificate for each machine and each user.
+//! Certificate authority of one cluster, with a certificate for each machine and each user.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -12,17 +12,17 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
-/// Makes certificates and writes them into a folder as `NAME.pem` and `NAME.key`, the authority's as `ca.pem`.
+/// Issues certificates into a directory as `NAME.pem` and `NAME.key`; the authority's own is `ca.pem`.
 pub struct Authority {
     folder: PathBuf,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// Makes the authority and writes its certificate; its key stays in memory.
+    /// Creates the authority and writes its certificate. The authority's key stays in memory.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Fails if the directory is not writable.
     pub fn create(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let mut parameters = CertificateParams::default();
@@ -34,12 +34,12 @@ impl Authority {
         Ok(Self { folder: folder.to_owned(), issuer })
     }
 
-    /// Makes a certificate for `name` (its common name), good for a server at `addresses` and for a client.
+    /// Issues a certificate with the common name `name`, valid for a server at `addresses` and for a client.
     ///
-    /// etcd's own gateway is a client with the server's certificate, so every certificate is good for both.
+    /// etcd's gateway connects as a client with the server's certificate, so every certificate has both uses.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Fails if the directory is not writable.
     pub fn issue(&self, name: &str, organisation: &str, addresses: &[IpAddr]) -> Result<()> {
         let mut parameters = CertificateParams::new(vec![name.to_owned(), "localhost".to_owned()])?;
         parameters.distinguished_name.push(DnType::CommonName, name);

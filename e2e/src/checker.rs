@@ -1,8 +1,8 @@
-//! The outside checker: looks at every machine, forty times a second, and proves "never two".
+//! The outside checker: samples all processes forty times a second and reports every service that runs on two machines at once.
 //!
-//! It knows nothing of the product. A service instance is a living process that executes one of the given programs with
-//! `HA_RESOURCE` in its environment; its place is the pid namespace that the kernel says it is in. Two places for one
-//! service at one instant is a violation. The witness ([`Witness`]) is a second, independent observer.
+//! It uses no code of the product. An instance is a living process that executes one of the given programs and has `HA_RESOURCE`
+//! in its environment. The kernel's pid namespace of the process identifies the machine. One service on two machines at one
+//! instant is a violation. The witness ([`Witness`]) is a second, independent observer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,15 +20,15 @@ use crate::wait::monotonic_ns;
 
 /// Time from one sample to the next.
 const PERIOD: Duration = Duration::from_millis(25);
-/// With fewer samples a second on average than this, the checker has not seen enough to prove anything.
+/// Minimum average rate of samples, in hertz. Below it, the checker has too little evidence for a verdict.
 const RATE_FLOOR_HZ: f64 = 20.0;
 
-/// The pid namespaces that have been machines of the cluster, and their names. Shared, because a power cycle adds one.
+/// Pid namespaces of the cluster's machines, with the machines' names. The map is shared, because each power cycle adds an entry.
 #[derive(Debug, Clone, Default)]
 pub struct Places(Arc<Mutex<BTreeMap<u64, String>>>);
 
 impl Places {
-    /// Makes a namespace known as a machine.
+    /// Registers a pid namespace as the one of a machine.
     pub fn add(&self, namespace: u64, machine: &str) {
         locked(&self.0).insert(namespace, machine.to_owned());
     }
@@ -38,7 +38,7 @@ impl Places {
     }
 }
 
-/// Samples in the background until it is finished or dropped.
+/// An observer that samples in the background until it is finished or dropped.
 pub struct Checker {
     shared: Arc<Mutex<Observed>>,
     background: Background,
@@ -54,7 +54,7 @@ struct Observed {
 }
 
 impl Checker {
-    /// Begins to sample processes that execute one of `programs` (file names).
+    /// Starts to sample processes that execute one of `programs` (file names).
     pub fn start(places: Places, programs: &[&str]) -> Self {
         let shared = Arc::new(Mutex::new(Observed::default()));
         let programs: BTreeSet<String> = programs.iter().map(|program| (*program).to_owned()).collect();
@@ -66,7 +66,7 @@ impl Checker {
                     sample(&places.all(), &programs, &shared);
                     due += PERIOD;
                     let now = Instant::now();
-                    // After a stall it does not hurry to catch up: samples in a bunch prove nothing.
+                    // After a stall the checker does not catch up: samples in quick succession add no evidence.
                     due = due.max(now);
                     thread::sleep(due - now);
                 }
@@ -75,28 +75,28 @@ impl Checker {
         Self { shared, background, begin: Instant::now() }
     }
 
-    /// What has been seen so far.
+    /// Returns the observations so far.
     pub fn timeline(&self) -> Timeline {
         locked(&self.shared).timeline.clone()
     }
 
-    /// Where a service runs now.
+    /// Returns the machines on which a service runs now.
     pub fn places(&self, service: &str) -> BTreeSet<String> {
         locked(&self.shared).timeline.places(service)
     }
 
-    /// A process of a service on a machine, as last seen.
+    /// Returns a process of a service on a machine, as of the last sample.
     pub fn process(&self, service: &str, machine: &str) -> Option<ProcessId> {
         locked(&self.shared).instances.get(service)?.get(machine).copied()
     }
 
-    /// Ends sampling and gives the whole timeline.
+    /// Stops sampling and returns the whole timeline.
     ///
     /// # Errors
-    /// When a service was ever seen in two places at once, or too few samples were taken to say.
+    /// Fails if a service ever ran on two machines at once, or if there are too few samples for a verdict.
     pub fn finish(mut self) -> Result<Timeline> {
         let seconds = self.begin.elapsed().as_secs_f64();
-        // A panic in there leaves too few samples.
+        // A panic of the thread shows as too few samples.
         self.background.end();
         let observed = locked(&self.shared);
         if !observed.violations.is_empty() {
@@ -112,7 +112,7 @@ impl Checker {
     }
 }
 
-/// The living instances: service, then machine, then one process there.
+/// Living instances: service, then machine, then one process on that machine.
 type Instances = BTreeMap<String, BTreeMap<String, ProcessId>>;
 
 fn sample(places: &BTreeMap<u64, String>, programs: &BTreeSet<String>, shared: &Mutex<Observed>) {
@@ -123,8 +123,8 @@ fn sample(places: &BTreeMap<u64, String>, programs: &BTreeSet<String>, shared: &
         let found: Vec<_> = machines.iter().collect();
         for (index, (first, one)) in found.iter().enumerate() {
             for (second, other) in &found[index + 1..] {
-                // A scan takes a while, so the first may have ended before the second began. Alive, alive, and the
-                // first still alive: only then were they alive together.
+                // A scan takes time, so the first process may have ended before the second started. Both lived at the same time
+                // only if the first is still alive after the second was seen alive.
                 if one.is_alive() && other.is_alive() && one.is_alive() {
                     violations.push(format!(
                         "{service} on {first} (process {}) and on {second} (process {}) at {at_ns} ns",
@@ -161,39 +161,39 @@ fn instances(places: &BTreeMap<u64, String>, programs: &BTreeSet<String>) -> Ins
     instances
 }
 
-/// The record that the program `ha-witness` keeps in the shared folder while it runs as a service.
+/// The file that the program `ha-witness` writes in the shared directory while it runs as a service.
 ///
-/// It holds an exclusive lock and appends a line every few milliseconds, so two of them at once show as a refused lock and as
-/// lines that interleave, also when the checker was between two samples.
+/// The witness holds an exclusive lock and appends a line every few milliseconds. Two witnesses at once therefore show as a
+/// refused lock and as interleaved lines, even between two samples of the checker.
 #[derive(Debug, Clone)]
 pub struct Witness {
     path: PathBuf,
 }
 
-/// One line of a witness: this process on this node was running at this instant.
+/// One line of a witness: this process was running on this node at this instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beat {
-    /// What the service was told as `HA_NODE`.
+    /// Value of `HA_NODE` that the service received.
     pub node: String,
-    /// The number inside its pid namespace.
+    /// Process id inside the node's pid namespace.
     pub pid: i32,
-    /// On `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Time on `CLOCK_MONOTONIC`, in nanoseconds.
     pub at_ns: u64,
 }
 
 impl Witness {
-    /// The witness that writes to `path`.
+    /// Returns the witness whose file is `path`.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// Its lines in order.
+    /// Returns the lines of the file in order.
     ///
     /// # Errors
-    /// When there is no file, or a line cannot be read.
+    /// Fails if the file does not exist or a line is malformed.
     pub fn beats(&self) -> Result<Vec<Beat>> {
         let text = fs::read_to_string(&self.path).with_context(|| self.path.display().to_string())?;
-        // The last line may be in the making.
+        // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole
             .lines()
@@ -201,15 +201,15 @@ impl Witness {
             .collect()
     }
 
-    /// When the first line after `after_ns` was written, and on which node.
+    /// Returns the first line that was written after `after_ns`.
     pub fn first_after(&self, after_ns: u64) -> Option<Beat> {
         self.beats().ok()?.into_iter().find(|beat| beat.at_ns > after_ns)
     }
 
-    /// Fails when two instances wrote at the same time or one found the lock taken.
+    /// Checks that no two witnesses ran at the same time.
     ///
     /// # Errors
-    /// Naming the two.
+    /// Names the two witnesses whose lines interleave, or the witness that found the lock taken.
     pub fn check(&self) -> Result<()> {
         let refused = self.path.with_extension("violations");
         if let Ok(text) = fs::read_to_string(&refused) {
@@ -232,10 +232,10 @@ fn parse(line: &str) -> Option<Beat> {
     fields.next().is_none().then_some(beat)
 }
 
-/// Two writers of which one comes back after the other has written.
+/// Returns two lines of different writers if one writer continues after the other has written.
 ///
-/// A number can be used again after a reboot of the node, so a writer is one uninterrupted number on a node, and one that comes
-/// back with a gap of less than a second has not been away.
+/// A node can reuse a process id after a reboot. A node and id that return after a second or more therefore count as a new
+/// writer.
 fn interleaved(beats: &[Beat]) -> Option<(Beat, Beat)> {
     let mut last: BTreeMap<(&str, i32), usize> = BTreeMap::new();
     for (index, beat) in beats.iter().enumerate() {
@@ -251,7 +251,7 @@ fn interleaved(beats: &[Beat]) -> Option<(Beat, Beat)> {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is inside is only ever replaced as a whole, so a panic elsewhere leaves it usable.
+    // The content is only replaced as a whole, so a panic elsewhere leaves it consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -269,13 +269,13 @@ mod tests {
         check("node1 7 10\nnode1 7 30\nnode2 9 50\nnode2 9 70", false);
         check("node1 7 10\nnode2 9 20\nnode1 7 30", true);
         check("node1 7 10\nnode1 8 20\nnode1 7 30", true);
-        // The same number after a reboot, much later.
+        // The same process id after a reboot, much later.
         check("node1 7 10\nnode2 9 20\nnode1 7 9000000000", false);
     }
 
     #[test]
     fn a_running_program_is_seen_where_it_is() {
-        // A name of its own: other tests of this process start programs, too.
+        // The name of the service is unique: other tests of this process also start programs.
         let mut child =
             std::process::Command::new("sleep").arg("60").env("HA_RESOURCE", "checked").spawn().unwrap();
         let places = Places::default();

@@ -1,4 +1,4 @@
-//! A cluster that runs: starting it, opening one that runs, and leaving nothing behind.
+//! A running cluster: its start, its reopening by a later command, and its removal.
 
 mod access;
 mod clients;
@@ -28,13 +28,13 @@ use crate::process::ProcessId;
 use crate::registry::{self, Lifetime, Record};
 use crate::wait::wait_until;
 
-/// How long a part may take to come up. Two busy cores and an unoptimised build are slow.
+/// Longest time for a part to start. Two busy cores and an unoptimized build are slow.
 const CEILING: Duration = Duration::from_secs(90);
 
-/// How long whole machines may take to boot and register: emulated ones on a busy host are slower still.
+/// Longest time for whole machines to boot and register. Emulated machines on a busy host are slower still.
 const WHOLE_MACHINE_CEILING: Duration = Duration::from_secs(300);
 
-/// What a later command has to know of a running cluster; kept in its folder.
+/// Facts about a running cluster that a later command needs, stored in the cluster's directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct State {
     plan: Plan,
@@ -42,21 +42,21 @@ struct State {
     machines: Vec<Machine>,
 }
 
-/// A running cluster. With [`Lifetime::Owner`] it ends when this is dropped.
+/// A running cluster. With [`Lifetime::Owner`] it ends when this value is dropped.
 pub struct Cluster {
     state: State,
     record: Record,
     places: Places,
     children: Vec<Child>,
-    /// Whether it ends when this is dropped.
+    /// `true` if the cluster ends when this value is dropped.
     ends_here: bool,
 }
 
 impl Cluster {
-    /// Starts everything and waits until every node is open for services. Removes first what dead runs left behind.
+    /// Starts all machines and waits until the leader has admitted every node. First removes the remains of earlier runs.
     ///
     /// # Errors
-    /// When a part does not come up; what was started is removed, and the logs stay in the plan's folder.
+    /// Fails if a part does not start. Everything started is removed then, and the logs stay in the plan's directory.
     pub fn start(plan: Plan) -> Result<Self> {
         let mut cluster = Self::lay_out(plan)?;
         let folder = cluster.folder().to_owned();
@@ -67,7 +67,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Makes network, certificates and folders; nothing runs yet.
+    /// Creates the network, the certificates and the directories. Starts no process.
     fn lay_out(plan: Plan) -> Result<Self> {
         registry::sweep(remove)?;
         if let Some(record) = registry::find(&plan.folder)? {
@@ -90,7 +90,7 @@ impl Cluster {
             record,
             places: Places::default(),
             children: Vec::new(),
-            // Until it is up as a whole; what comes up in part is removed.
+            // Until the whole cluster is up, a failure removes the parts that started.
             ends_here: true,
         };
         cluster.state.network.create()?;
@@ -104,7 +104,7 @@ impl Cluster {
                 Role::Etcd => Some("etcd"),
                 Role::Controller => Some("hactl:controller"),
                 Role::Node => Some("hactl:node"),
-                // It is asked for files by whoever reaches it: what keeps a machine away is the fabric alone.
+                // The storage accepts every client that reaches it, so only the fabric can lock a machine out.
                 Role::Storage => None,
             };
             if let Some(organisation) = organisation {
@@ -124,7 +124,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Joins a machine to the networks that it is on.
+    /// Connects a machine to its networks.
     fn attach(&self, machine: &Machine, is_whole: bool) -> Result<()> {
         let network = &self.state.network;
         match machine.role {
@@ -140,7 +140,7 @@ impl Cluster {
         }
     }
 
-    /// Gives each node's journal a small disk of its own, if the plan says so.
+    /// Mounts a small disk for each node's journal, if the plan asks for it.
     fn mount_disks(&self) -> Result<()> {
         let Some(kilobytes) = self.state.plan.disk_kilobytes else { return Ok(()) };
         for machine in self.state.machines.iter().filter(|machine| machine.role == Role::Node) {
@@ -173,7 +173,7 @@ impl Cluster {
         self.wait_for_nodes()
     }
 
-    /// The cluster's settings and its nodes, as an operator would apply them before the nodes come up.
+    /// Applies the cluster's settings and its nodes, as an operator would before the nodes start.
     fn configure(&self) -> Result<()> {
         let api = self.api("controller1")?;
         api.apply(
@@ -182,7 +182,7 @@ impl Cluster {
                 "spec": {"timing": {"profile": self.state.plan.profile}, "fencing": {"allowStandIn": true}}}),
         )?;
         for name in self.names(Role::Node) {
-            // Whatever this machine is, its namespaces cannot be paused one by one, so W counts for them.
+            // The namespaces of this host cannot be paused one by one, so W is valid proof even if the host is virtual.
             api.apply(
                 "nodes",
                 &json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name},
@@ -192,10 +192,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until every node that is on has an open fence.
+    /// Waits until the epoch of every powered-on node is open.
     ///
     /// # Errors
-    /// When one has none for long.
+    /// Fails if the epoch of a node is not open in time.
     pub fn wait_for_nodes(&self) -> Result<()> {
         for machine in
             self.state.machines.iter().filter(|machine| machine.role == Role::Node && machine.is_on())
@@ -209,10 +209,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// The cluster that runs in a folder.
+    /// Returns the cluster that runs in a directory.
     ///
     /// # Errors
-    /// When none does.
+    /// Fails if no cluster runs in the directory.
     pub fn open(folder: &Path) -> Result<Self> {
         let Some(record) = registry::find(folder)? else {
             bail!("no cluster runs in {}; ./dev/up starts one", folder.display());
@@ -229,10 +229,10 @@ impl Cluster {
         Ok(Self { state, record, places, children: Vec::new(), ends_here: false })
     }
 
-    /// Ends the cluster and removes everything of it from this machine, its folder too.
+    /// Ends the cluster and removes all of it from this machine, including its directory.
     ///
     /// # Errors
-    /// When something could not be removed.
+    /// Fails if a part cannot be removed.
     pub fn remove(mut self) -> Result<()> {
         self.end()?;
         self.ends_here = false;
@@ -240,37 +240,37 @@ impl Cluster {
         fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())
     }
 
-    /// The run's identifier, which is in the names of everything that it made.
+    /// Returns the identifier of the run, which is part of the name of everything that the run created.
     pub fn run(&self) -> &str {
         &self.record.run
     }
 
-    /// The run's folder.
+    /// Returns the directory of the run.
     pub fn folder(&self) -> &Path {
         &self.state.plan.folder
     }
 
-    /// The folder of the run's sockets; it ends with the run.
+    /// Returns the directory of the run's sockets, which is removed with the run.
     pub fn volatile(&self) -> PathBuf {
         self.record.volatile()
     }
 
-    /// The shared folder as the host sees it.
+    /// Returns the shared directory as the host sees it.
     pub fn shared(&self) -> PathBuf {
         self.state.plan.shared()
     }
 
-    /// The record of the witness that writes to this file of the shared folder.
+    /// Returns the witness that writes to `file` in the shared directory.
     pub fn witness(&self, file: &str) -> Witness {
         Witness::new(&self.shared().join(file))
     }
 
-    /// The layout of the store's keys.
+    /// Returns the layout of the cluster's keys in etcd.
     pub fn keys(&self) -> Keys {
         Keys::new("default")
     }
 
-    /// The names of all machines of a kind.
+    /// Returns the names of all machines with a role.
     pub fn names(&self, role: Role) -> Vec<String> {
         self.state
             .machines
@@ -280,10 +280,10 @@ impl Cluster {
             .collect()
     }
 
-    /// One machine.
+    /// Returns a machine by name.
     ///
     /// # Errors
-    /// When there is none of that name; the error lists those that are.
+    /// Fails if no machine has that name. The error lists the existing names.
     pub fn machine(&self, name: &str) -> Result<&Machine> {
         self.state.machines.iter().find(|machine| machine.name == name).with_context(|| {
             let names: Vec<&str> = self.state.machines.iter().map(|machine| machine.name.as_str()).collect();
@@ -291,12 +291,12 @@ impl Cluster {
         })
     }
 
-    /// The address at which machines reach what is outside all of them.
+    /// Returns the address at which machines reach services outside the cluster.
     pub fn host_address(&self) -> Ipv4Addr {
         self.state.network.address(1)
     }
 
-    /// The name of a machine's network namespace.
+    /// Returns the name of a machine's network namespace.
     pub fn namespace(&self, name: &str) -> String {
         self.state.network.namespace(name)
     }
@@ -306,12 +306,12 @@ impl Cluster {
         self.state.machines.iter_mut().find(|machine| machine.name == name).context("a machine vanished")
     }
 
-    /// Begins to check from outside; see [`Checker`].
+    /// Starts a checker of this cluster; see [`Checker`].
     pub fn checker(&self, programs: &[&str]) -> Checker {
         Checker::start(self.places.clone(), programs)
     }
 
-    /// Ends every process of the run, removes its network, and forgets it. Its folder stays.
+    /// Ends every process of the run, removes its network and deletes its record. The directory stays.
     fn end(&mut self) -> Result<()> {
         self.adopt()?;
         let outcome = remove(&self.record);
@@ -320,7 +320,7 @@ impl Cluster {
         self.record.remove()
     }
 
-    /// Takes in the processes that others, who opened this cluster too, have started since.
+    /// Adds the processes that other commands have started in this cluster since it was opened.
     fn adopt(&mut self) -> Result<()> {
         if let Some(recorded) = registry::find(self.folder())? {
             self.record.processes.extend(recorded.processes);
@@ -341,18 +341,18 @@ impl Cluster {
         fs::rename(&next, &path).with_context(|| path.display().to_string())
     }
 
-    /// Collects the exit status of children that ended, so that no zombies stay.
+    /// Collects the exit status of ended children, so that no zombies stay.
     fn reap(&mut self) {
         self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 }
 
 impl Drop for Cluster {
-    /// Ends a cluster that is to end with its owner. Its folder stays: whoever does not call [`Cluster::remove`] has failed
-    /// and wants the logs.
+    /// Ends a cluster whose lifetime is that of its owner. The directory stays: an owner that does not call [`Cluster::remove`]
+    /// has failed, and its logs are needed.
     fn drop(&mut self) {
         if self.ends_here {
-            // What cannot be removed now is removed by the next start's sweep.
+            // The next start removes the remains.
             let _ = self.end();
         }
     }

@@ -1,4 +1,4 @@
-//! Running a program to its end, with its own words in the error.
+//! Running a program to its end, with the program's output in the error.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -7,10 +7,10 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Runs `program` and returns what it printed.
+/// Runs `program` and returns its standard output.
 ///
 /// # Errors
-/// When it cannot be started or fails; the error holds the command line and what it said.
+/// Fails if the program cannot be started or fails. The error contains the command line and the output.
 pub fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> Result<String> {
     let output = output(program.as_ref(), arguments)?;
     if !output.status.success() {
@@ -25,10 +25,10 @@ pub fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> Resu
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs `program` and returns everything, also when it failed.
+/// Runs `program` and returns its status and output, even if it failed.
 ///
 /// # Errors
-/// When it cannot be started.
+/// Fails if the program cannot be started.
 pub fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> Result<Output> {
     Command::new(program.as_ref())
         .args(arguments)
@@ -37,10 +37,10 @@ pub fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> R
         .with_context(|| format!("`{}` could not be started", shown(program.as_ref(), arguments)))
 }
 
-/// As [`output`], with something to read.
+/// Does the same as [`output`], with `input` on the program's standard input.
 ///
 /// # Errors
-/// When it cannot be started, or ends before it has read all.
+/// Fails if the program cannot be started, or ends before it has read all input.
 pub fn output_of_input<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     arguments: &[S],
@@ -59,8 +59,8 @@ pub fn output_of_input<S: AsRef<OsStr>>(
     Ok(child.wait_with_output()?)
 }
 
-/// The first of some absolute places that exists, else the bare name for PATH: administrators' tools are often
-/// installed where an ordinary PATH does not look.
+/// Returns the first existing path of a tool, else its bare name for a search of PATH. Many administration tools are installed in
+/// directories that an ordinary PATH lacks.
 pub fn tool(name: &str) -> String {
     ["/usr/sbin", "/sbin", "/usr/bin", "/bin"]
         .iter()

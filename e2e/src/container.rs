@@ -1,4 +1,4 @@
-//! Nodes that are system containers: their daemons are units of a real systemd, the very ones of `manifests/`, with the options of a node
+//! Nodes that are system containers. A real systemd runs their daemons from the units of `manifests/`, with the options of a node
 //! that is a process tree.
 
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ use crate::process::{self, ProcessId};
 use crate::scratch::build_folder;
 use crate::wait::{wait_for, wait_for_ok};
 
-/// The program of such a machine.
+/// Name of the only program of such a machine.
 pub const PROGRAM: &str = "systemd";
-/// How long systemd may take to be there; not to have started anything.
+/// Longest time for systemd to start its own process, or to finish the boot.
 const CEILING: Duration = Duration::from_secs(60);
-/// Units of a machine that a container has no use for.
+/// Units of the host that a container does not need.
 const MASKED: [&str; 9] = [
     "systemd-modules-load.service",
     "systemd-logind.service",
@@ -34,10 +34,11 @@ const MASKED: [&str; 9] = [
     "tmp.mount",
 ];
 
-/// Makes a node's machine one whose only program is systemd. `shared` is shown where all nodes see it.
+/// Returns a copy of a node's machine whose only program is systemd. The build directory, `plan_folder` and the machine's own
+/// directories are visible inside.
 ///
 /// # Errors
-/// When the build folder is unknown.
+/// Fails if the build directory is unknown.
 pub fn contained(machine: &Machine, run: &str, plan_folder: &Path) -> Result<Machine> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut command = vec![tool("unshare"), "--mount".to_owned(), "sh".to_owned()];
@@ -54,10 +55,10 @@ pub fn contained(machine: &Machine, run: &str, plan_folder: &Path) -> Result<Mac
     Ok(Machine { programs: vec![systemd], ..machine.clone() })
 }
 
-/// Writes what lies over the host's files: the units of the daemons and those of the tests.
+/// Writes the files that overlay the host's: the units of the daemons and those of the tests.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// Fails if a file cannot be written.
 pub fn furnish(machine: &Machine, daemons: &[Program], units: &[(String, String)]) -> Result<()> {
     fs::create_dir_all(&machine.folder)?;
     fs::write(script(machine), include_str!("container.sh"))?;
@@ -83,7 +84,7 @@ pub fn furnish(machine: &Machine, daemons: &[Program], units: &[(String, String)
     Ok(())
 }
 
-/// How a daemon of a test differs from the one that is installed.
+/// Returns a systemd drop-in with the differences between a daemon of a test and an installed one.
 fn options(machine: &Machine, daemon: &Program) -> String {
     let words: Vec<String> = daemon
         .command
@@ -106,10 +107,10 @@ fn script(machine: &Machine) -> PathBuf {
     machine.folder.join("container.sh")
 }
 
-/// Process 1 of a container that is on, by its number outside.
+/// Returns process 1 of a running container, with its process id on the host.
 ///
 /// # Errors
-/// When it is not there for long.
+/// Fails if the process does not appear in time.
 pub fn process_one(machine: &Machine) -> Result<ProcessId> {
     wait_for(&format!("systemd on {}", machine.name), CEILING, || {
         let holder = machine.program(PROGRAM)?;
@@ -123,21 +124,21 @@ pub fn process_one(machine: &Machine) -> Result<ProcessId> {
 /// Runs a command in a container.
 ///
 /// # Errors
-/// When it fails, with what it said.
+/// Fails if the command fails. The error contains its output.
 pub fn inside(machine: &Machine, command: &[&str]) -> Result<String> {
     let pid = process_one(machine)?.pid.to_string();
     let entered = ["--target", &pid, "--all", "--root", "--wd"];
     run(tool("nsenter"), &[&entered, command].concat())
 }
 
-/// Waits until systemd has started what it starts by itself, whatever came of it. Before, it may not even listen: process 1 is
-/// there before its socket is.
+/// Waits until systemd has finished the boot, even if units failed. Process 1 exists before its socket does, so earlier calls can
+/// fail.
 ///
 /// # Errors
-/// When it does not get there.
+/// Fails if the boot does not finish in time.
 pub fn wait_until_booted(machine: &Machine) -> Result<()> {
     wait_for_ok(&format!("systemd of {} to have started everything", machine.name), CEILING, || {
-        // It ends with 1 where a unit failed, and where nobody answers.
+        // The command exits with 1 both if a unit failed and if systemd does not respond.
         let said = inside(machine, &["sh", "-c", "systemctl is-system-running --wait; true"])?;
         ensure!(["running", "degraded"].contains(&said.trim()), "it says {said:?}");
         Ok(())
@@ -147,7 +148,7 @@ pub fn wait_until_booted(machine: &Machine) -> Result<()> {
 /// Removes the control groups of a run's containers.
 ///
 /// # Errors
-/// When one cannot be removed.
+/// Fails if a control group cannot be removed.
 pub fn remove_groups(run_name: &str) -> Result<()> {
     let script = "mount -t cgroup2 groups /mnt && cd /mnt && [ ! -d \"$0\" ] || find \"$0\" -depth -type d -exec rmdir {} +";
     let group = format!("hactl-{run_name}");

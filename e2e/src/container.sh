@@ -1,12 +1,12 @@
-# Makes a machine a system container: systemd as process 1 of a pid namespace of its own, on this host's own files, which it cannot change.
+# Turns a machine into a system container: systemd as process 1 of a separate pid namespace, on an overlay of the host's files.
 #   container.sh outside FOLDER VOLATILE GROUP [SOURCE TARGET]…
-# FOLDER/root is laid over the files; each SOURCE is shown at TARGET. Each run is a boot, with a boot id of its own.
+# Overlays the host's files with FOLDER/root, and shows each SOURCE at TARGET. Each run is a boot with a new boot id.
 set -eu
 stage=$1 folder=$2 volatile=$3 group=$4
 
 if [ "$stage" = outside ]; then
   shift
-  # Its control groups are below one of its own: the root of the hierarchy is that of every container without one.
+  # The machine's control groups are below its own group, because all containers without a control-group namespace share the root.
   groups=$volatile/groups
   mkdir -p "$groups"
   mount --make-rprivate /
@@ -24,7 +24,7 @@ mkdir -p "$disk" "$root"
 mount -t tmpfs -o mode=755 disk "$disk"
 mkdir "$disk/upper" "$disk/work"
 mount -t overlay -o "lowerdir=/,upperdir=$disk/upper,workdir=$disk/work" root "$root"
-# Nothing of the host is enabled here.
+# Removes the host's units and settings, so that none of them is active in the container.
 rm -rf "$root/etc/systemd/system" "$root/etc/init.d" "$root/etc/fstab" "$root/etc/machine-id"
 cp -a "$folder/root/." "$root/"
 mount -t proc proc "$root/proc"
@@ -50,7 +50,7 @@ while [ $# -ge 2 ]; do
 done
 mkdir "$root/outside"
 cd "$root"
-# Not by chroot: in one the kernel refuses user namespaces, which units may ask for.
+# Not chroot: inside a chroot, the kernel refuses user namespaces, which units may require.
 pivot_root . outside
 umount -l /outside
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=lxc /lib/systemd/systemd --system

@@ -1,4 +1,4 @@
-//! Grafana's dashboards of `manifests/grafana`: read, asked of a Prometheus as Grafana asks, checked, and drawn.
+//! Grafana's dashboards of `manifests/grafana`: reading, querying a Prometheus like Grafana does, checking, and drawing.
 
 pub mod answers;
 pub mod forward;

@@ -1,4 +1,4 @@
-//! Looking at the store from outside, with etcd's own command line.
+//! Access to etcd from outside the product, with etcd's own command-line client.
 
 mod upkeep;
 
@@ -17,52 +17,52 @@ use crate::binaries;
 use crate::command::{output, run};
 use crate::wait::monotonic_ns;
 
-/// etcdctl with the flags that reach one cluster.
+/// etcdctl with the flags for one cluster.
 #[derive(Debug, Clone)]
 pub struct Etcdctl {
-    /// Members, separated by commas.
+    /// URLs of the members, separated by commas.
     pub endpoints: String,
-    /// The folder with `ca.pem`, `admin.pem` and `admin.key`.
+    /// Directory with `ca.pem`, `admin.pem` and `admin.key`.
     pub certificates: PathBuf,
 }
 
-/// One key of the store.
+/// A key of etcd without its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Its value; a value that is no JSON is given as a string.
+    /// Value. A value that is not JSON is given as a string.
     pub value: Value,
-    /// The revision of its last change.
+    /// Revision of the last change.
     pub revision: u64,
-    /// The revision at which it was created.
+    /// Revision of the creation.
     pub created: u64,
-    /// The lease that it is attached to; 0: none.
+    /// Lease to which the key is attached; 0 if none.
     pub lease: i64,
 }
 
-/// A change of a key, as a watch saw it.
+/// A change of a key, as reported by a watch.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// When it arrived here, on `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Arrival time of the change on `CLOCK_MONOTONIC`, in nanoseconds.
     pub seen_ns: u64,
-    /// The whole key.
+    /// Full name of the key.
     pub key: String,
-    /// The entry afterwards; `None` when it was deleted.
+    /// Entry after the change; `None` if the key was deleted.
     pub entry: Option<Entry>,
 }
 
 impl Etcdctl {
-    /// Runs etcdctl to its end.
+    /// Runs etcdctl and returns its output.
     ///
     /// # Errors
-    /// When it fails; the error holds what it said.
+    /// Fails if etcdctl fails. The error contains its output.
     pub fn run(&self, arguments: &[&str]) -> Result<String> {
         run(binaries::etcdctl()?, &self.arguments(arguments))
     }
 
-    /// Everything below a prefix.
+    /// Returns all entries whose key has a prefix.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Fails if etcd does not respond.
     pub fn list(&self, prefix: &str) -> Result<BTreeMap<String, Entry>> {
         let text = self.run(&["get", "--prefix", prefix, "--write-out", "json"])?;
         let answer: RangeAnswer =
@@ -70,39 +70,39 @@ impl Etcdctl {
         Ok(answer.kvs.into_iter().filter_map(|raw| Some((raw.name()?, raw.entry()))).collect())
     }
 
-    /// One key.
+    /// Returns the entry of a key; `None` if the key does not exist.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Fails if etcd does not respond.
     pub fn get(&self, key: &str) -> Result<Option<Entry>> {
         Ok(self.list(key)?.remove(key))
     }
 
-    /// Whether all given members can commit.
+    /// Returns `true` if all members of `endpoints` can commit.
     pub fn is_healthy(&self) -> bool {
         binaries::etcdctl()
             .and_then(|program| output(program, &self.arguments(&["endpoint", "health"])))
             .is_ok_and(|output| output.status.success())
     }
 
-    /// The endpoint of the member that leads.
+    /// Returns the endpoint of the member that is the leader.
     ///
     /// # Errors
-    /// When no member says that it leads.
+    /// Fails if no member reports that it is the leader.
     pub fn leader(&self) -> Result<String> {
         Ok(leading(&self.members()?)?.endpoint.clone())
     }
 
-    /// What every member says of itself.
+    /// Returns the status of every member.
     fn members(&self) -> Result<Vec<MemberStatus>> {
         let text = self.run(&["endpoint", "status", "--write-out", "json"])?;
         serde_json::from_str(&text).context("etcdctl printed something else than expected")
     }
 
-    /// Follows everything below a prefix, until the watch is dropped.
+    /// Reports all changes of keys with a prefix, until the watch is dropped.
     ///
     /// # Errors
-    /// When etcdctl cannot be started.
+    /// Fails if etcdctl cannot be started.
     pub fn watch(&self, prefix: &str) -> Result<Watch> {
         let mut child = Command::new(binaries::etcdctl()?)
             .args(self.arguments(&["watch", "--prefix", prefix, "--write-out", "json"]))
@@ -144,22 +144,22 @@ impl Etcdctl {
     }
 }
 
-/// A watch that goes on in the background.
+/// A watch that runs in the background.
 pub struct Watch {
     child: Child,
-    /// The changes in order.
+    /// Changes in the order of their revisions.
     pub changes: Receiver<Change>,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is gone afterwards.
+        // etcdctl may have exited already. In either case it no longer runs afterwards.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// How etcdctl names a deletion in JSON: the number of its enum.
+/// Number of a deletion in etcdctl's JSON output.
 const DELETE: u64 = 1;
 
 #[derive(Deserialize)]
@@ -218,7 +218,7 @@ struct MemberStatus {
 #[derive(Deserialize)]
 struct Status {
     header: Header,
-    /// Left out, hence 0, by a member that knows of no leader.
+    /// Member id of the leader. The field is missing, so 0, if the member knows no leader.
     #[serde(default)]
     leader: u64,
     #[serde(rename = "raftTerm", default)]
@@ -232,17 +232,17 @@ struct Header {
     revision: u64,
 }
 
-/// The member that leads.
+/// Returns the status of the leader.
 fn leading(members: &[MemberStatus]) -> Result<&MemberStatus> {
     members
         .iter()
         .filter(|member| member.status.leader == member.status.header.member_id)
-        // One that was deposed and does not know it yet has an older term.
+        // A deposed leader that does not know it yet has an older term.
         .max_by_key(|member| member.status.term)
         .context("no member of the store leads")
 }
 
-/// Decodes standard base64, which is how etcdctl prints bytes in JSON.
+/// Decodes standard base64, the format of bytes in etcdctl's JSON output.
 fn base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut count) = (0_u32, 0_u32);

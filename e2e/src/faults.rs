@@ -1,7 +1,7 @@
 //! The fault suite: seeded faults of every kind against a cluster of real parts, for minutes to hours.
 //!
-//! What must hold: never two copies (the outside checker and the services' own records), every acknowledged write is there in
-//! the end, and when the faults stop everything comes back by itself.
+//! No service may ever run twice at once, according to the outside checker and the services' own records. Every acknowledged
+//! write must exist at the end. When the faults stop, the cluster must recover automatically.
 
 pub mod campaign;
 pub mod injector;

@@ -1,5 +1,5 @@
-//! The form that ClusterLabs' fence agents have, for agents of our own: attributes come as lines on standard input, the answer
-//! is the exit status.
+//! Interface of ClusterLabs' fence agents, for this project's own agents. Attributes arrive as lines on standard input; the exit
+//! status is the result.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,44 +10,44 @@ use anyhow::{Context, Result, bail};
 
 use crate::program;
 
-/// What `status` and `monitor` exit with when the machine is off.
+/// Exit status of `status` and `monitor` for a machine that is off.
 const OFF: u8 = 2;
-/// What every agent can be asked for.
+/// Actions that every agent supports.
 const ACTIONS: [&str; 6] = ["on", "off", "reboot", "status", "monitor", "metadata"];
 
-/// What an agent says of itself.
+/// Description of a fence agent.
 #[derive(Debug, Clone, Copy)]
 pub struct Agent {
-    /// Its program's name.
+    /// Name of the program.
     pub name: &'static str,
-    /// What it is for.
+    /// Purpose of the agent, for its metadata.
     pub description: &'static str,
-    /// The attributes that it needs beside the action.
+    /// Attributes that the agent requires in addition to the action.
     pub parameters: &'static [&'static str],
 }
 
-/// The power of the machine that an agent was asked about.
+/// Control of one machine's power.
 pub trait Power {
-    /// Whether it is on.
+    /// Returns `true` if the machine is on.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// Fails if the state is unknown.
     fn is_on(&self) -> Result<bool>;
 
-    /// Switches it off, and makes sure that it is.
+    /// Switches the machine off and verifies the result.
     ///
     /// # Errors
-    /// When it is not off.
+    /// Fails if the machine is not off afterwards.
     fn off(&self) -> Result<()>;
 
-    /// Switches it on, and makes sure that it is.
+    /// Switches the machine on and verifies the result.
     ///
     /// # Errors
-    /// When it is not on.
+    /// Fails if the machine is not on afterwards.
     fn on(&self) -> Result<()>;
 }
 
-/// The attributes that an agent was given.
+/// Attributes that an agent received.
 #[derive(Debug, Clone, Default)]
 pub struct Attributes(BTreeMap<String, String>);
 
@@ -62,22 +62,22 @@ impl Attributes {
         Ok(Self(attributes))
     }
 
-    /// An attribute that may be missing.
+    /// Returns the value of an attribute; `None` if it is missing.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// An attribute that must be there.
+    /// Returns the value of a required attribute.
     ///
     /// # Errors
-    /// When it is missing.
+    /// Fails if the attribute is missing.
     pub fn needed(&self, name: &str) -> Result<&str> {
         self.get(name).with_context(|| format!("attribute {name} is missing"))
     }
 }
 
 impl Agent {
-    /// The whole program: does what standard input asks for, to the power that `find` gives for its attributes.
+    /// Runs the whole program: executes the action from standard input on the machine that `find` returns for the attributes.
     pub fn main<P: Power>(&self, find: impl FnOnce(&Attributes) -> Result<P>) -> ExitCode {
         let outcome = Attributes::read(std::io::stdin().lock()).and_then(|given| self.act(&given, find));
         program::end(self.name, outcome)
@@ -157,7 +157,7 @@ mod tests {
 
     const AGENT: Agent = Agent { name: "fence_switch", description: "A switch", parameters: &["plug"] };
 
-    /// What a machine that is on or off exits with when it is asked, and whether it is on afterwards.
+    /// Checks the exit status of an action, and whether the machine is on afterwards. `on` is the state before.
     fn check(input: &str, on: bool, expected: Result<(ExitCode, bool), &str>) {
         let state = Cell::new(on);
         let attributes = Attributes::read(input.as_bytes()).unwrap();

@@ -1,9 +1,10 @@
-//! Process 1 of a machine: mounts, host name, then its programs, started again when they die, until the power goes.
+//! Process 1 of a machine: sets up mounts and host name, then starts the machine's programs and restarts them until the power
+//! ends.
 //!
-//! It stands where a service manager stands on a real machine, with the part of its behaviour that matters here: it reaps orphans,
-//! restarts daemons, and stops them in reverse order when asked to.
-//! The outside speaks to it through files in the machine's volatile folder: `go` (begin), `NAME.hold` (leave this program dead).
-//! It writes `NAME.pid`, the number that the program has inside.
+//! It replaces the service manager of a real machine, as far as tests need one. It reaps orphans, restarts daemons, and stops
+//! them in reverse order on request. Tests control it through files in the machine's volatile directory: `go` starts the
+//! programs, and `NAME.hold` prevents a restart of a program. It writes `NAME.pid` with the program's process id inside the
+//! machine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -22,45 +23,46 @@ use nix::unistd::{Pid, sethostname, setsid};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How soon a program that died is started again, as service managers do.
+/// Delay before the restart of a program that ended. Service managers use a similar delay.
 const RESTART: Duration = Duration::from_millis(300);
-/// How often the folder is looked at for `go` and `NAME.hold`.
+/// Time between two checks of the directory for `go` and `NAME.hold`.
 const LOOK: Duration = Duration::from_millis(25);
-/// How long programs may take to end on an orderly power-off.
+/// Longest time for all programs to end on an orderly power-off.
 const STOP_CEILING: Duration = Duration::from_secs(60);
 
-/// Everything that process 1 has to know.
+/// Configuration of process 1.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spec {
-    /// The machine's host name.
+    /// Host name of the machine.
     pub machine: String,
-    /// The folder through which the outside speaks to it.
+    /// Directory with the files that control process 1.
     pub volatile: PathBuf,
-    /// Where output of the programs goes, one file each.
+    /// Directory for the programs' output, with one file for each.
     pub logs: PathBuf,
-    /// Folders that appear elsewhere on this machine, source first.
+    /// Directories that appear at another path on this machine, source first.
     pub binds: Vec<(PathBuf, PathBuf)>,
-    /// What runs, in the order of starting.
+    /// Programs, in the order of their starts.
     pub programs: Vec<Program>,
 }
 
 /// A daemon of the machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Program {
-    /// A short name: of its log, its process number file and its hold file.
+    /// Short name, used for the log, the pid file and the hold file.
     pub name: String,
-    /// The program and its arguments.
+    /// Path of the program, and its arguments.
     pub command: Vec<String>,
-    /// Added to the environment.
+    /// Variables added to the environment.
     pub environment: BTreeMap<String, String>,
 }
 
-/// Runs a machine until it is told to stop.
+/// Runs a machine until it receives SIGTERM.
 ///
 /// # Errors
-/// When the machine cannot be set up; a program that cannot be started is tried again for ever, as it may be being built.
+/// Fails if the machine cannot be set up. A program that cannot be started is retried indefinitely, because a build may be about
+/// to create it.
 pub fn run(spec: &Spec) -> Result<()> {
-    // A session of its own: where the kernel shares the processor out by sessions, each machine gets a share as large as any other's.
+    // A separate session: a kernel that divides the processor by sessions then gives every machine the same share.
     setsid().context("no session of its own")?;
     sethostname(&spec.machine).context("the host name could not be set")?;
     for (source, target) in &spec.binds {
@@ -71,10 +73,10 @@ pub fn run(spec: &Spec) -> Result<()> {
     runtime.block_on(Machine::new(spec).live())
 }
 
-/// Shows `source` at `target`, whose parent must be a folder that every system has; a tmpfs covers that parent.
+/// Shows `source` at `target`. The parent of `target` must be a directory that every system has, because a tmpfs covers it.
 fn bind(source: &Path, target: &Path) -> Result<()> {
     let parent = target.parent().context("a bind target needs a parent folder")?;
-    // Opened first, so that covering the parent cannot hide it.
+    // Opened before the mount, which could hide the source.
     let handle = File::open(source).with_context(|| source.display().to_string())?;
     let through = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
     let none: Option<&str> = None;
@@ -85,17 +87,17 @@ fn bind(source: &Path, target: &Path) -> Result<()> {
         .with_context(|| format!("{} could not be bound to {}", source.display(), target.display()))
 }
 
-/// Where `ip` keeps the network namespaces that have a name.
+/// Directory in which `ip` keeps the named network namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// Gives the machine a `/run` of its own, empty as after a boot, except for two directories of the world between the machines: the
-/// volatile folder of its cluster, which has the socket of the power supply, and the network namespaces, one of which is the
-/// switch that a fence agent of kind Fabric configures.
+/// Mounts a `/run` for the machine, empty like after a boot, except for two directories of the host. The cluster's volatile
+/// directory contains the socket of the power supply. The network namespaces include the switch that a fence agent of kind Fabric
+/// configures.
 fn own_run(volatile: &Path) -> Result<()> {
     let run = Path::new("/run");
     let volatile = volatile.parent().filter(|folder| *folder != run).unwrap_or(volatile);
     let shown = [volatile, Path::new(NAMESPACES)].into_iter().filter(|folder| folder.starts_with(run));
-    // Opened first: the tmpfs covers them.
+    // Opened before the tmpfs covers them.
     let handles: Vec<(&Path, File)> = shown
         .filter(|folder| folder.is_dir())
         .map(|folder| {
@@ -105,12 +107,12 @@ fn own_run(volatile: &Path) -> Result<()> {
     let none: Option<&str> = None;
     mount(Some("tmpfs"), run, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
         .context("a tmpfs could not be mounted on /run")?;
-    // /var/lock is a link to it, and everybody's.
+    // `/var/lock` is a link to this directory, which is writable for all users.
     fs::DirBuilder::new().mode(0o777).create(run.join("lock"))?;
     for (folder, handle) in handles {
         let through = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
         fs::create_dir_all(folder)?;
-        // With what is mounted below: each namespace is a mount.
+        // Recursive, because each named namespace is a mount.
         mount(Some(through.as_str()), folder, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)
             .with_context(|| format!("{} could not be shown again", folder.display()))?;
     }
@@ -143,13 +145,13 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Takes note of children that ended, and of orphans that ended here.
+    /// Records the end of children, and reaps orphans.
     fn reap(&mut self) {
         loop {
             match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _)) => self.ended(pid),
                 Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
-                // Stops and traces of children do not concern process 1; look for the next one.
+                // Process 1 ignores stops and traces of children. Continue with the next child.
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => return,
             }
@@ -161,7 +163,7 @@ impl<'a> Machine<'a> {
         if let Some(name) = name {
             self.running.remove(name);
             self.died.insert(name, Instant::now());
-            // Gone already when the machine is being removed, which is as well.
+            // The file no longer exists if the machine is being removed. That is harmless.
             let _ = fs::remove_file(self.spec.volatile.join(format!("{name}.pid")));
         }
     }
@@ -201,13 +203,13 @@ impl<'a> Machine<'a> {
             .process_group(0)
             .spawn()
             .with_context(|| name.clone())?;
-        // Its end is seen by `reap`, together with everybody else's.
+        // `reap` sees the end of this child, like that of all others.
         let pid = Pid::from_raw(i32::try_from(child.id())?);
         fs::write(self.spec.volatile.join(format!("{}.pid", program.name)), pid.to_string())?;
         Ok(pid)
     }
 
-    /// Asks the programs to end, the last one first, and waits for each.
+    /// Stops the programs in reverse order, one at a time.
     async fn stop(&mut self) {
         let begin = Instant::now();
         for program in self.spec.programs.iter().rev() {

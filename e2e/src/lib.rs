@@ -1,8 +1,8 @@
-//! A whole cluster of real parts on this machine, the ways to break it, and the checker that watches it from outside.
+//! A cluster of real parts on this machine, ways to break it, and a checker that observes it from outside.
 //!
-//! The sandbox (`./dev/up`), the end-to-end tests and the benchmark are three users of this one library. A *machine* here is
-//! a process tree in its own pid, mount and host-name namespace and, as root, its own network namespace: etcd members,
-//! controllers and nodes alike. Killing the first process of the tree is a power cut.
+//! The sandbox (`./dev/up`), the end-to-end tests and the benchmark use this library. A *machine* is a process tree with its own
+//! pid, mount and host-name namespace. As root, it also has its own network namespace. etcd members, controllers and nodes are
+//! all machines. Killing the first process of the tree is a power cut.
 
 pub mod api;
 pub mod background;

@@ -1,7 +1,7 @@
-//! Nodes that have a libvirt each, a guest that counts on its serial console, and what is done to both.
+//! The libvirt suite: nodes with a libvirt each, a guest that counts on its serial console, and faults of both.
 //!
-//! A node is a process tree with a network of its own, as everywhere here; folders of its own over libvirt's make its libvirt, and
-//! the QEMU below that, its own. The guest is Linux, emulated, with nothing but a shell.
+//! A node is a process tree with its own network, like in the other tests. The node's own directories replace those of the host's
+//! libvirt, so each node has its own libvirt and QEMU. The guest is an emulated Linux with only a shell.
 
 pub mod cases;
 pub mod console;

@@ -1,4 +1,4 @@
-//! A machine of the cluster: power, programs, and the processes that belong to it.
+//! A machine of the cluster: power, programs and processes.
 
 use std::fs::{self, File, OpenOptions};
 use std::net::Ipv4Addr;
@@ -19,61 +19,61 @@ use crate::wait::{wait_for, wait_until};
 
 const CEILING: Duration = Duration::from_secs(30);
 
-/// What a machine is for.
+/// The purpose of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// A member of the store.
+    /// Member of etcd.
     Etcd,
-    /// A replica of the controller.
+    /// Replica of the controller.
     Controller,
-    /// A node that runs services.
+    /// Node that runs services.
     Node,
-    /// What serves the storage that is behind the fabric.
+    /// Server of the storage behind the fabric.
     Storage,
 }
 
 /// One machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its name, which is its host name too.
+    /// Name and host name.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the machine.
     pub role: Role,
-    /// The last number of its address.
+    /// Last octet of the address.
     pub number: u8,
-    /// Its address.
+    /// Address on the cluster's network.
     pub address: Ipv4Addr,
-    /// What survives a power cut: data, logs, identity.
+    /// Directory that survives a power cut, for data, logs and identity.
     pub folder: PathBuf,
-    /// What does not: sockets, process numbers.
+    /// Directory that does not survive a power cut, for sockets and pid files.
     pub volatile: PathBuf,
-    /// Its daemons.
+    /// Daemons of the machine.
     pub programs: Vec<Program>,
-    /// Folders that appear elsewhere on this machine, source first.
+    /// Directories that appear at another path on this machine, source first.
     pub binds: Vec<(PathBuf, PathBuf)>,
-    /// The process outside that holds the tree, while the power is on.
+    /// Process on the host that holds the process tree; `None` while the power is off.
     pub holder: Option<ProcessId>,
-    /// Process 1 of the tree, by its number outside.
+    /// Process 1 of the tree, with its process id on the host; `None` while the power is off.
     pub init: Option<ProcessId>,
-    /// The stand-in for a hardware watchdog, outside the tree.
+    /// Simulated watchdog of a node, which runs outside the tree; `None` for other machines.
     pub watchdog: Option<ProcessId>,
 }
 
 impl Machine {
-    /// Whether its process 1 runs.
+    /// Returns `true` if process 1 of the machine runs.
     pub fn is_on(&self) -> bool {
         self.init.is_some_and(|init| init.is_alive())
     }
 
-    /// Where a program's output goes.
+    /// Returns the path of a program's log.
     pub fn log(&self, program: &str) -> PathBuf {
         self.folder.join("log").join(format!("{program}.log"))
     }
 
-    /// Starts the tree with a new boot id. Its programs wait for [`Machine::go`].
+    /// Starts the process tree with a new boot id. Its programs wait for [`Machine::go`].
     ///
     /// # Errors
-    /// When it is on already, or the tree cannot be started.
+    /// Fails if the machine is already on, or if the tree cannot be started.
     pub fn power_on(&mut self, network: &Network) -> Result<Child> {
         if self.is_on() {
             bail!("{} is on already", self.name);
@@ -115,7 +115,7 @@ impl Machine {
         Ok(child)
     }
 
-    /// Writes what a booting machine finds: process 1's list, an empty volatile folder, a new boot id.
+    /// Writes the files for a boot: process 1's configuration, an empty volatile directory and a new boot id.
     fn prepare(&self) -> Result<()> {
         for folder in ["log", "state", "data"] {
             fs::create_dir_all(self.folder.join(folder))?;
@@ -139,20 +139,20 @@ impl Machine {
         fs::write(&path, serde_json::to_vec_pretty(&spec)?).with_context(|| path.display().to_string())
     }
 
-    /// Lets the programs start.
+    /// Allows the programs to start.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn go(&self) -> Result<()> {
         File::create(self.volatile.join("go"))
             .map(|_| ())
             .with_context(|| self.volatile.display().to_string())
     }
 
-    /// Cuts the power: everything in the tree is gone at once.
+    /// Cuts the power: all processes of the tree are killed at once.
     ///
     /// # Errors
-    /// When something of the tree is still there after a while.
+    /// Fails if a process of the tree still exists after 30 s.
     pub fn power_off(&mut self) -> Result<()> {
         let namespace = self.namespace();
         if let Some(init) = self.init {
@@ -164,10 +164,10 @@ impl Machine {
         self.end_outside()
     }
 
-    /// Switches off in order: the programs are asked to end, the last one first.
+    /// Shuts the machine down in order: process 1 stops the programs in reverse order.
     ///
     /// # Errors
-    /// When something of the tree is still there after a minute and a half.
+    /// Fails if process 1 still runs after 90 s.
     pub fn shut_down(&mut self) -> Result<()> {
         if let Some(init) = self.init {
             init.signal(Signal::SIGTERM)?;
@@ -176,7 +176,7 @@ impl Machine {
         self.end_outside()
     }
 
-    /// Ends what belongs to the machine but is outside its tree.
+    /// Ends the machine's processes outside the tree.
     fn end_outside(&mut self) -> Result<()> {
         for outside in [self.holder.take(), self.watchdog.take()].into_iter().flatten() {
             outside.signal(Signal::SIGKILL)?;
@@ -185,55 +185,55 @@ impl Machine {
         Ok(())
     }
 
-    /// The inode of the tree's pid namespace; `None` while the power is off.
+    /// Returns the inode of the tree's pid namespace; `None` while the power is off.
     pub fn namespace(&self) -> Option<u64> {
         self.init.filter(ProcessId::is_alive).and_then(|init| init.pid_namespace())
     }
 
-    /// Everything that runs on the machine.
+    /// Returns all processes of the machine.
     pub fn processes(&self) -> Vec<ProcessId> {
         self.namespace().map(process::in_namespace).unwrap_or_default()
     }
 
-    /// The process of one of its programs, by its number outside; `None` while it is dead.
+    /// Returns the process of a program, with its process id on the host; `None` while the program does not run.
     pub fn program(&self, name: &str) -> Option<ProcessId> {
         let inside: i32 =
             fs::read_to_string(self.volatile.join(format!("{name}.pid"))).ok()?.trim().parse().ok()?;
         self.processes().into_iter().find(|process| process::pid_inside(process.pid) == Some(inside))
     }
 
-    /// Sends a signal to one of its programs.
+    /// Sends a signal to a program.
     ///
     /// # Errors
-    /// When the program does not run.
+    /// Fails if the program does not run.
     pub fn signal(&self, name: &str, signal: Signal) -> Result<()> {
         let process = self.program(name).with_context(|| format!("{name} does not run on {}", self.name))?;
         process.signal(signal)
     }
 
-    /// Kills a program; process 1 starts it again unless it is held.
+    /// Kills a program. Process 1 restarts it unless it is held.
     ///
     /// # Errors
-    /// When it does not run, or survives.
+    /// Fails if the program does not run, or survives.
     pub fn kill(&self, name: &str) -> Result<()> {
         let process = self.program(name).with_context(|| format!("{name} does not run on {}", self.name))?;
         process.signal(Signal::SIGKILL)?;
         wait_until(&format!("the end of {name} on {}", self.name), CEILING, || !process.is_alive())
     }
 
-    /// Kills a program and leaves it dead until [`Machine::release`].
+    /// Kills a program and prevents its restart until [`Machine::release`].
     ///
     /// # Errors
-    /// When it survives.
+    /// Fails if the program survives.
     pub fn hold(&self, name: &str) -> Result<()> {
         File::create(self.hold_file(name))?;
         if self.program(name).is_some() { self.kill(name) } else { Ok(()) }
     }
 
-    /// Lets a held program start again.
+    /// Allows a held program to start again.
     ///
     /// # Errors
-    /// When the file cannot be removed.
+    /// Fails if the hold file cannot be removed.
     pub fn release(&self, name: &str) -> Result<()> {
         let path = self.hold_file(name);
         if path.exists() {
@@ -246,31 +246,31 @@ impl Machine {
         self.volatile.join(format!("{name}.hold"))
     }
 
-    /// Where its agent keeps its journal.
+    /// Returns the directory of the agent's journal.
     pub fn state(&self) -> PathBuf {
         self.folder.join("state")
     }
 
-    /// What the agent reads as the boot id.
+    /// Returns the file that the agent reads as the boot id.
     pub fn boot_id_file(&self) -> PathBuf {
         self.folder.join("boot-id")
     }
 
-    /// What the agent reads as the machine id.
+    /// Returns the file that the agent reads as the machine id.
     pub fn machine_id_file(&self) -> PathBuf {
         self.folder.join("machine-id")
     }
 }
 
-/// A file that programs append their output to.
+/// Opens a file for appending, and creates it if necessary.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// Fails if the file cannot be opened.
 pub fn append(path: &Path) -> Result<File> {
     OpenOptions::new().create(true).append(true).open(path).with_context(|| path.display().to_string())
 }
 
-/// A random identifier in the form that the kernel gives its boot id.
+/// Returns a random identifier in the format of the kernel's boot id.
 fn random_id() -> String {
     let number: u128 = rand::random();
     let text = format!("{number:032x}");

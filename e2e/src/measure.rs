@@ -1,4 +1,4 @@
-//! The benchmark's measurements: what is done to a cluster, and the times from cause to effect.
+//! Measurements of the benchmark: operations and faults, and the time from cause to effect.
 
 use anyhow::{Context, Result};
 use ha_api_types::record::NodeReport;
@@ -10,14 +10,14 @@ use crate::power::PowerSupply;
 use crate::scenario::{CEILING, Scenario, WITNESS, witness_spec};
 use crate::wait::{monotonic_ns, wait_for, wait_until};
 
-/// One kind of time, measured several times.
+/// A kind of time, measured several times.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// From what to what.
+    /// Start and end of the measured time.
     pub name: String,
-    /// What the timing settings allow, in milliseconds; `None` where they say nothing.
+    /// Limit that the timing settings imply, in milliseconds; `None` if they imply no limit.
     pub allowed_ms: Option<f64>,
-    /// The measured times, in milliseconds.
+    /// Measured times, in milliseconds.
     pub times_ms: Vec<f64>,
 }
 
@@ -27,11 +27,11 @@ impl Series {
     }
 
     fn add(&mut self, from_ns: u64, to_ns: u64) {
-        // Milliseconds of minutes are far below the precision of the type.
+        // Milliseconds of a run are far below the precision of the type.
         self.times_ms.push((to_ns as f64 - from_ns as f64) / 1e6);
     }
 
-    /// Least, median and greatest; `None` when nothing was measured.
+    /// Returns minimum, median and maximum; `None` without a measurement.
     pub fn summary(&self) -> Option<(f64, f64, f64)> {
         let mut sorted = self.times_ms.clone();
         sorted.sort_by(f64::total_cmp);
@@ -46,10 +46,10 @@ impl Series {
     }
 }
 
-/// From the API's acceptance of a new resource to its first sign of life.
+/// Measures the time from a new resource's request to the service's first line.
 ///
 /// # Errors
-/// When the cluster does not do it at all.
+/// Fails if a service does not start or stop in time.
 pub fn apply_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series>> {
     let mut series = Series::new("apply → running", None);
     for round in 0..rounds {
@@ -65,14 +65,14 @@ pub fn apply_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series
     Ok(vec![series])
 }
 
-/// From the death of a service's process to the first sign of life of the next.
+/// Measures the time from the death of a service's process to the first line of the next process.
 ///
 /// # Errors
-/// When it does not come back.
+/// Fails if the service does not start again in time.
 pub fn crash_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series>> {
     let name = "crash";
     let mut spec = witness_spec(name)?;
-    // Each crash is one of a service that ran well: none counts as a failed start.
+    // The service counts as stable before each crash, so no crash counts as a failed start.
     spec["timeouts"] = json!({"stableSeconds": 0.5});
     scenario.apply("resources", name, &spec)?;
     let mut series = Series::new("crash → running again", None);
@@ -84,7 +84,7 @@ pub fn crash_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series
         let before = monotonic_ns();
         process.signal(nix::sys::signal::Signal::SIGKILL)?;
         let witness = scenario.witness(name);
-        // The first line after the kill may still be the old one's, so look for another writer.
+        // The old process may write its last line after the kill, so look for a line of another process.
         let old = witness.beats()?.last().map(|beat| beat.pid);
         let beat = wait_for("the next sign of life", CEILING, || {
             witness.beats().ok()?.into_iter().find(|beat| beat.at_ns > before && Some(beat.pid) != old)
@@ -95,16 +95,16 @@ pub fn crash_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series
     Ok(vec![series])
 }
 
-/// How a node is lost.
+/// A way to lose a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Everything on it is killed.
+    /// All processes of the node are killed.
     Power,
-    /// Its network link goes down.
+    /// The node's network link goes down.
     Network,
-    /// Everything on it is killed, and the leading controller with it.
+    /// All processes of the node and of the leader are killed.
     PowerAndLeader,
-    /// Its network link goes down, and a fence device confirms it off.
+    /// The node's network link goes down, and a fence device confirms that the node is off.
     Device,
 }
 
@@ -118,7 +118,7 @@ impl Loss {
         }
     }
 
-    /// What the settings allow from the last heartbeat to the permit, from the lost node's own report.
+    /// Returns the limit from the last heartbeat to the permit, by the settings that the lost node reported.
     fn allowed_ms(self, report: &NodeReport) -> f64 {
         let allowed = match self {
             Loss::Power | Loss::Network => report.wait_ms(),
@@ -129,10 +129,11 @@ impl Loss {
     }
 }
 
-/// From a lost node's last heartbeat to the start permit elsewhere, and to the first sign of life there.
+/// Measures the times from a lost node's last heartbeat to the start permit on another node, and to the service's first line
+/// there.
 ///
 /// # Errors
-/// When the service does not run elsewhere.
+/// Fails if the service does not run on another node in time.
 pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Result<Vec<Series>> {
     let supply = if loss == Loss::Device { Some(devices(scenario)?) } else { None };
     let mut series = Vec::new();
@@ -170,7 +171,7 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Re
         };
         wait_until("the permit to be watched", CEILING, || has(&watch, &mut seen, is_permit))?;
         let permit = seen.iter().find(|change| is_permit(change)).context("the permit was seen")?;
-        // A deleted key is silence, not a heartbeat.
+        // A deletion of the key is not a heartbeat.
         let last = seen
             .iter()
             .rfind(|change| change.key == alive && change.entry.is_some() && change.seen_ns < permit.seen_ns);
@@ -183,7 +184,7 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Re
     Ok(series)
 }
 
-/// Takes the node away; gives the controller that was taken away with it.
+/// Takes the node down. Returns the controller that was taken down with it.
 fn lose(scenario: &mut Scenario, loss: Loss, home: &str) -> Result<Option<String>> {
     match loss {
         Loss::Power => scenario.cluster.power_off(home).map(|()| None),
@@ -213,16 +214,16 @@ fn restore(scenario: &mut Scenario, loss: Loss, home: &str, leader: Option<&str>
     scenario.cluster.wait_for_nodes()
 }
 
-/// Takes in what the watch saw meanwhile, and tells whether anything so far is wanted.
+/// Collects the changes that the watch has reported. Returns `true` if any change so far matches.
 fn has(watch: &Watch, seen: &mut Vec<Change>, wanted: impl Fn(&Change) -> bool) -> bool {
     seen.extend(watch.changes.try_iter());
     seen.iter().any(wanted)
 }
 
-/// Gives every node a fence device that works.
+/// Gives every node a working fence device.
 ///
 /// # Errors
-/// When the power supply cannot be started or the API refuses the nodes.
+/// Fails if the power supply cannot be started, or if the API refuses a node.
 pub fn devices(scenario: &Scenario) -> Result<PowerSupply> {
     let socket = scenario.cluster.volatile().join("power.sock");
     let supply = PowerSupply::start(scenario.cluster.folder(), &socket)?;

@@ -1,8 +1,8 @@
-//! Nodes that are whole machines: QEMU with Debian's stock kernel, systemd, and watchdogs that really reset.
+//! Nodes that are whole machines: QEMU with Debian's stock kernel, systemd, and watchdogs that reset the machine.
 //!
-//! What process trees cannot show is shown here: kernel drivers, resets, a service manager, a machine that is paused. The store
-//! and the controllers stay process trees of the same cluster. QEMU runs as the one program of a node's tree, so that
-//! power, links, and the removal after a kill are those of every other machine.
+//! This suite covers parts that process trees lack: kernel drivers, resets, a service manager and a paused machine. etcd and the
+//! controllers remain process trees of the same cluster. QEMU is the only program of a node's tree. Power, links and the removal
+//! after a kill therefore work like those of other machines.
 
 pub mod bystanders;
 pub mod case;

@@ -1,9 +1,9 @@
-//! The cluster's network: a bridge, one link a machine, and the ways to cut it. Whole machines have a second one, the fabric,
-//! behind which storage is.
+//! The cluster's network: a bridge, a link for each machine, and network faults. Whole machines have a second network, the
+//! fabric, through which they reach their storage.
 //!
-//! As root every machine has a network namespace with one address; the host has the first address of the bridge, so that
-//! kubectl, hactl and a browser reach the machines. Without root all machines share the loopback interface,
-//! each with an address of its own, and nothing can be cut.
+//! As root, every machine has a network namespace with one address. The host has the first address of the bridge, so that
+//! kubectl, hactl and a browser can reach the machines. Without root, all machines share the loopback interface, each with its
+//! own address, and no link can be cut.
 
 use std::net::Ipv4Addr;
 
@@ -12,59 +12,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::{output, run, tool};
 
-/// The addresses and names of one run's network.
+/// Addresses and names of one run's network.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Network {
-    /// The run that it belongs to.
+    /// Identifier of the run.
     pub run: String,
-    /// The third number of every address.
+    /// Third octet of every address.
     pub slot: u8,
-    /// Whether machines have network namespaces; otherwise they share the loopback interface.
+    /// `true` if machines have network namespaces, `false` if they share the loopback interface.
     pub namespaces: bool,
 }
 
-/// The switch of the fabric, in the namespace of the machine that has the storage.
+/// Name of the fabric's switch, in the namespace of the storage machine.
 const SWITCH: &str = "switch";
 
-/// Which packets of a machine are dropped.
+/// A selection of a machine's packets to drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drop {
-    /// What it sends.
+    /// All packets that the machine sends.
     Sent,
-    /// What it receives.
+    /// All packets that the machine receives.
     Received,
-    /// What it sends to, and receives from, a TCP port, whichever end has it.
+    /// All packets from or to this TCP port, on either end.
     Port(u16),
-    /// What it sends to another machine.
+    /// All packets that the machine sends to another machine.
     To(Ipv4Addr),
-    /// What it receives from another machine.
+    /// All packets that the machine receives from another machine.
     From(Ipv4Addr),
-    /// So many percent of what it receives, by chance.
+    /// A random part of the received packets, in percent.
     Percent(u8),
-    /// What it receives above so many kilobytes a second.
+    /// Received packets above this rate, in kilobytes a second.
     Above(u32),
 }
 
 impl Network {
-    /// The address of the machine with this number (2 to 254).
+    /// Returns the address of the machine with this number (2 to 254).
     ///
-    /// 198.18.0.0/15 is set aside for testing networks (RFC 2544), so it collides with nobody's own.
+    /// 198.18.0.0/15 is reserved for benchmarking networks (RFC 2544), so it should not collide with real networks.
     pub fn address(&self, number: u8) -> Ipv4Addr {
         if self.namespaces {
             Ipv4Addr::new(198, 18, self.slot, number)
         } else {
-            // Slots are counted for each user, so another user's clusters must have other addresses.
+            // Slots are counted per user, so the clusters of other users need other addresses.
             let user = u8::try_from(nix::unistd::getuid().as_raw() % 250).unwrap_or_default();
             Ipv4Addr::new(127, 1 + user, self.slot, number)
         }
     }
 
-    /// The address of the machine with this number on the fabric.
+    /// Returns the address of a machine on the fabric.
     pub fn fabric_address(&self, number: u8) -> Ipv4Addr {
         Ipv4Addr::new(198, 19, self.slot, number)
     }
 
-    /// The name of a machine's network namespace.
+    /// Returns the name of a machine's network namespace.
     pub fn namespace(&self, machine: &str) -> String {
         format!("{}-{machine}", self.run)
     }
@@ -81,10 +81,10 @@ impl Network {
         format!("ha{}v", self.slot)
     }
 
-    /// Makes the bridge.
+    /// Creates the bridge.
     ///
     /// # Errors
-    /// When the kernel refuses, with its words.
+    /// Fails if the kernel refuses. The error contains the output of `ip`.
     pub fn create(&self) -> Result<()> {
         if !self.namespaces {
             return Ok(());
@@ -95,10 +95,10 @@ impl Network {
         ip(&["link", "set", &bridge, "up"])
     }
 
-    /// Makes a machine's namespace and joins it to the bridge.
+    /// Creates a machine's namespace and connects it to the bridge.
     ///
     /// # Errors
-    /// When the kernel refuses, with its words.
+    /// Fails if the kernel refuses. The error contains the output of `ip`.
     pub fn attach(&self, machine: &str, number: u8) -> Result<()> {
         if !self.namespaces {
             return Ok(());
@@ -112,10 +112,10 @@ impl Network {
         ip(&["-n", &namespace, "link", "set", "lo", "up"])
     }
 
-    /// Gives a machine that boots its own address and no other: what its programs add, a boot takes away.
+    /// Gives a booting machine its own address and removes all others, like a real boot.
     ///
     /// # Errors
-    /// When the kernel refuses, with its words.
+    /// Fails if the kernel refuses. The error contains the output of `ip`.
     pub fn boot(&self, machine: &str, number: u8) -> Result<()> {
         if !self.namespaces {
             return Ok(());
@@ -125,10 +125,10 @@ impl Network {
         ip(&["-n", &self.namespace(machine), "address", "add", &address, "dev", "eth0"])
     }
 
-    /// Takes all addresses from a machine that is off: the namespace is still there, and would answer for them.
+    /// Removes all addresses of a machine that is off. Otherwise the namespace, which still exists, would respond for them.
     ///
     /// # Errors
-    /// When the kernel refuses, with its words.
+    /// Fails if the kernel refuses. The error contains the output of `ip`.
     pub fn shut(&self, machine: &str) -> Result<()> {
         if !self.namespaces {
             return Ok(());
@@ -136,16 +136,16 @@ impl Network {
         ip(&["-4", "-n", &self.namespace(machine), "address", "flush", "dev", "eth0"])
     }
 
-    /// What a watchdog of this machine does beside killing its processes, as a shell command; see [`Network::shut`].
+    /// Returns the shell command by which a simulated watchdog removes the machine's addresses; see [`Network::shut`].
     pub fn shut_command(&self, machine: &str) -> Option<String> {
         let namespace = self.namespace(machine);
         self.namespaces.then(|| format!("{} -4 -n {namespace} address flush dev eth0", tool("ip")))
     }
 
-    /// Makes a namespace for the machine whose storage is reached through the fabric, with the fabric's switch in it.
+    /// Creates the namespace of the storage machine, with the fabric's switch in it.
     ///
     /// # Errors
-    /// When the kernel refuses, with its words.
+    /// Fails without namespaces, or if the kernel refuses.
     pub fn attach_storage(&self, machine: &str, number: u8) -> Result<()> {
         self.require_namespaces()?;
         let namespace = self.namespace(machine);
@@ -157,11 +157,11 @@ impl Network {
         ip(&["-n", &namespace, "link", "set", SWITCH, "up"])
     }
 
-    /// Makes a namespace for a machine that is whole, and joins two network devices in it to what is outside: the first to the
-    /// bridge, the second to a port of the fabric's switch, which has the machine's name.
+    /// Creates a namespace for a whole machine and connects its two network devices. The first leads to the bridge. The second
+    /// leads to the port of the fabric's switch with the machine's name.
     ///
     /// # Errors
-    /// When the kernel refuses, with its words.
+    /// Fails without namespaces, or if the kernel refuses.
     pub fn attach_whole(&self, machine: &str, number: u8, taps: [&str; 2], storage: &str) -> Result<()> {
         self.require_namespaces()?;
         let (namespace, link, bridge) = (self.namespace(machine), self.link(number), self.bridge());
@@ -180,7 +180,7 @@ impl Network {
         Ok(())
     }
 
-    /// Joins a machine's network device to a link of its namespace.
+    /// Connects a machine's network device to a link of its namespace.
     fn plug(&self, machine: &str, plug: &str, [link, tap]: [&str; 2]) -> Result<()> {
         let namespace = self.namespace(machine);
         let inside = |arguments: &[&str]| ip(&[&["-n", namespace.as_str()], arguments].concat());
@@ -192,29 +192,29 @@ impl Network {
         inside(&["link", "set", plug, "up"])
     }
 
-    /// Takes the machine's link down: nothing gets in or out, connections hang.
+    /// Takes the machine's link down. No packet passes, and connections hang.
     ///
     /// # Errors
-    /// Without namespaces, or when the kernel refuses.
+    /// Fails without namespaces, or if the kernel refuses.
     pub fn cut(&self, number: u8) -> Result<()> {
         self.require_namespaces()?;
         ip(&["link", "set", &self.link(number), "down"])
     }
 
-    /// Undoes every cut and drop of a machine.
+    /// Removes every network fault of a machine.
     ///
     /// # Errors
-    /// Without namespaces, or when the kernel refuses.
+    /// Fails without namespaces, or if the kernel refuses.
     pub fn heal(&self, machine: &str, number: u8) -> Result<()> {
         self.require_namespaces()?;
         ip(&["link", "set", &self.link(number), "up"])?;
         self.in_namespace(machine, &[&tool("nft"), "flush", "ruleset"])
     }
 
-    /// Drops some of a machine's packets, silently, until [`Network::heal`].
+    /// Drops the packets of a machine that match `what`, until [`Network::heal`].
     ///
     /// # Errors
-    /// Without namespaces, or when the kernel refuses.
+    /// Fails without namespaces, or if the kernel refuses.
     pub fn drop(&self, machine: &str, what: Drop) -> Result<()> {
         self.require_namespaces()?;
         let (hooks, rule): (&[&str], String) = match what {
@@ -247,16 +247,16 @@ impl Network {
         ip(&arguments)
     }
 
-    /// Removes the bridge and every namespace of the run; what is gone already is no error.
+    /// Removes the bridge and all namespaces of the run, as far as they exist.
     ///
     /// # Errors
-    /// When something of the run is still there afterwards.
+    /// Fails if a part of the network cannot be removed.
     pub fn remove(&self) -> Result<()> {
         if !self.namespaces {
             return Ok(());
         }
-        // A namespace lives on for minutes after its deletion while the kernel still retries to close its connections, so its
-        // link is taken out of the way by name.
+        // A deleted namespace remains for minutes while the kernel retries to close its connections. Its link is therefore
+        // deleted by name.
         let links = run(tool("ip"), &["-oneline", "link", "show", "type", "veth"])?;
         let ours = self.link_prefix();
         for link in links.lines().filter_map(|line| line.split_whitespace().nth(1)?.split('@').next()) {

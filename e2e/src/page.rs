@@ -1,35 +1,35 @@
-//! The commands of a page of the documentation: what its blocks say and on which machine, so that a test can follow it.
+//! The commands of a documentation page and the machine for each block, so that a test can run them.
 //!
-//! A comment stands before each block: `<!-- test: each -->`, `<!-- test: NAME -->` for one machine, or `<!-- test: no, WHY -->`.
+//! A comment precedes each block: `<!-- test: each -->`, `<!-- test: NAME -->` for one machine, or `<!-- test: no, WHY -->`.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Where a block's commands are run.
+/// The machines on which a block's commands run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// On all machines at the same time.
+    /// All machines at the same time.
     Each,
-    /// On the one of this name.
+    /// The machine with this name.
     On(String),
 }
 
-/// Commands that stand together.
+/// A block of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// The heading above it.
+    /// Heading above the block.
     pub heading: String,
-    /// Where its commands are run; `None`: not by the test.
+    /// Machines on which the commands run; `None` if the test skips them.
     pub place: Option<Place>,
-    /// The commands.
+    /// Commands, one a line.
     pub text: String,
 }
 
-/// The blocks of a page, in order.
+/// Returns the blocks of a page, in order.
 ///
 /// # Errors
-/// When the page cannot be read, or a block does not say where it is run.
+/// Fails if the page cannot be read, or if a block names no machine.
 pub fn blocks(page: &Path) -> Result<Vec<Block>> {
     let text = std::fs::read_to_string(page).with_context(|| page.display().to_string())?;
     let blocks = parse(&text).with_context(|| page.display().to_string())?;

@@ -1,4 +1,4 @@
-//! What a cluster is to be made of, before it exists.
+//! The plan of a cluster: number of machines and their settings.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -19,58 +19,58 @@ use crate::podman;
 use crate::registry::Lifetime;
 use crate::upgrade;
 
-/// The port of etcd's clients.
+/// Port for clients of etcd.
 pub const ETCD_CLIENT_PORT: u16 = 2379;
-/// The port between etcd's members.
+/// Port for the peers of an etcd member.
 pub const ETCD_PEER_PORT: u16 = 2380;
-/// The port of the HTTP API.
+/// Port of the HTTP API.
 pub const API_PORT: u16 = 7443;
-/// Where every node sees the folder that all nodes share.
+/// Path on every node of the directory that all nodes share.
 pub const SHARED: &str = "/srv/shared";
-/// Where a whole machine sees the same folder through the fabric.
+/// Path of the same directory on a whole machine, reached through the fabric.
 pub const FABRIC: &str = "/srv/fabric";
-/// The port of the storage behind the fabric.
+/// Port of the storage behind the fabric.
 pub const STORAGE_PORT: u16 = 564;
 
-/// How many machines of each kind, and how they are set.
+/// Number of machines of each kind, and their settings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
-    /// Where data, logs and certificates go.
+    /// Directory for data, logs and certificates.
     pub folder: PathBuf,
-    /// Whether the cluster ends with the process that started it.
+    /// Condition that ends the cluster.
     pub lifetime: Lifetime,
-    /// Members of the store.
+    /// Number of etcd members.
     pub etcd: u8,
-    /// Replicas of the controller.
+    /// Number of controllers.
     pub controllers: u8,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u8,
     /// `Cluster.spec.timing.profile`.
     pub profile: String,
-    /// What nodes are made of when they are whole machines; `None`: process trees.
+    /// Hardware of nodes that are whole machines; `None` if nodes are process trees.
     pub hardware: Option<Hardware>,
-    /// Units of the nodes, name and text, when these are system containers with a systemd of their own; `None`: they are not.
+    /// Systemd units of nodes that are system containers, as name and text; `None` if they are not.
     #[serde(default)]
     pub units: Option<Vec<(String, String)>>,
-    /// Whether nodes that are system containers begin without daemons: a test installs them.
+    /// `true` if nodes that are system containers start without daemons, which the test then installs.
     #[serde(default)]
     pub bare: bool,
-    /// How much the store may hold, in bytes; `None`: etcd's own limit.
+    /// Quota of etcd's database, in bytes; `None` for etcd's default.
     pub store_bytes: Option<u64>,
-    /// The size of a disk of its own for each node's journal, in kilobytes; `None`: it shares that of everything else.
+    /// Size of a separate disk for each node's journal, in kilobytes; `None` for no separate disk.
     pub disk_kilobytes: Option<u32>,
-    /// Whether each node has a podman of its own.
+    /// `true` if each node has its own podman.
     pub podman: bool,
-    /// Whether each node has a libvirt of its own.
+    /// `true` if each node has its own libvirt.
     pub libvirt: bool,
-    /// Programs of an older build with which controllers and nodes begin, to be upgraded by `upgrade::upgrade`; `None`: those of
-    /// this build.
+    /// Directory of an older build's programs, with which controllers and nodes start until `upgrade::upgrade`. `None` for the
+    /// programs of this build.
     #[serde(default)]
     pub old_binaries: Option<PathBuf>,
 }
 
 impl Plan {
-    /// Three of everything, with the fast timing profile, ending with this process.
+    /// Returns a plan of three machines of each kind with the fast timing profile. The cluster ends with this process.
     pub fn test(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -90,10 +90,10 @@ impl Plan {
         }
     }
 
-    /// The machines in the order of starting, each with its daemons.
+    /// Returns the machines with their daemons, in the order of their starts.
     ///
     /// # Errors
-    /// When a program has not been built or found.
+    /// Fails if a program has not been built or is not found.
     pub fn machines(&self, network: &Network, volatile: &Path) -> Result<Vec<Machine>> {
         let layout = Layout { plan: self, network, volatile };
         let mut machines = Vec::new();
@@ -118,7 +118,7 @@ impl Plan {
         Ok(machines)
     }
 
-    /// What the disk of a node that is a whole machine is made from.
+    /// Returns the settings for the disk of a node that is a whole machine; `None` for other machines.
     pub fn disk_settings(&self, machine: &Machine, network: &Network) -> Option<disk::Settings> {
         let index = machine.number.checked_sub(NODE_BASE).filter(|_| machine.role == Role::Node)?;
         Some(disk::Settings {
@@ -131,10 +131,10 @@ impl Plan {
         })
     }
 
-    /// The daemons of a node that is a system container.
+    /// Returns the daemons of a node that is a system container; `None` for other machines.
     ///
     /// # Errors
-    /// When a program has not been built.
+    /// Fails if a program has not been built.
     pub fn contained_daemons(
         &self,
         machine: &Machine,
@@ -150,22 +150,22 @@ impl Plan {
         layout.node(index).map(|node| Some(node.programs))
     }
 
-    /// The folder with the certificates.
+    /// Returns the directory with the certificates.
     pub fn certificates(&self) -> PathBuf {
         self.folder.join("tls")
     }
 
-    /// The folder that all nodes share, as the host sees it.
+    /// Returns the directory that all nodes share, as a path on the host.
     pub fn shared(&self) -> PathBuf {
         self.folder.join("shared")
     }
 }
 
-/// First numbers of the addresses of each kind; the first machine has the next one.
+/// Offsets of the address numbers by role. The first machine of a role has the next number.
 const ETCD_BASE: u8 = 10;
 const CONTROLLER_BASE: u8 = 60;
 const NODE_BASE: u8 = 110;
-/// The number of the machine that serves the storage behind the fabric.
+/// Number of the machine that serves the storage behind the fabric.
 const STORAGE: u8 = 200;
 
 struct Layout<'a> {
@@ -207,13 +207,14 @@ impl Layout<'_> {
         ]));
         command.extend(["--client-cert-auth", "--peer-client-cert-auth"].map(str::to_owned));
         command.extend(self.plan.store_bytes.map(|bytes| format!("--quota-backend-bytes={bytes}")));
-        // A power cut here ends processes, not the kernel, so nothing that was written is lost; a slow disk would
-        // only make the tests about the disk.
+        // A power cut in this suite ends processes, not the kernel, so written data is not lost. With fsync, a slow disk would
+        // dominate the times.
         command.push("--unsafe-no-fsync".to_owned());
         Ok(self.machine(&name, Role::Etcd, ETCD_BASE + index, vec![program("etcd", command)]))
     }
 
-    /// A program of a machine: of this build, or a script that runs the one of the older build until it is upgraded.
+    /// Returns the path of a machine's program in this build. With `old_binaries`, returns a script that runs the older program
+    /// until the upgrade.
     fn own(&self, machine: &str, name: &str) -> Result<PathBuf> {
         match &self.plan.old_binaries {
             Some(old) => upgrade::script(&self.plan.folder, machine, name, old),
@@ -257,7 +258,7 @@ impl Layout<'_> {
             ("boot-id-file", &text(&machine.boot_id_file())),
             ("machine-id-file", &text(&machine.machine_id_file())),
             ("watchdog-socket", &text(&socket)),
-            // Never that of the machine which the tests run on.
+            // Never the socket of the host.
             ("podman-socket", &text(&podman::socket(&machine))),
             ("admin-listen", &format!("{}:7444", self.admin_address(address))),
         ]));
@@ -279,11 +280,12 @@ impl Layout<'_> {
         Ok(machine)
     }
 
-    /// A file server of its own: what a machine was not cut off from yet when it wrote is in the host's files at once.
+    /// Returns the machine that serves the storage. It is a separate file server, so a write that passed the fabric is
+    /// immediately in the host's files.
     fn storage(&self) -> Machine {
         let address = self.network.fabric_address(STORAGE);
         let machine = self.machine("storage", Role::Storage, STORAGE, Vec::new());
-        // It serves nobody without a name, and there is no name service.
+        // The server rejects clients without a host name, and no name service exists.
         let names = (1..=self.plan.nodes)
             .map(|index| format!("{} node{index}", self.network.fabric_address(NODE_BASE + index)));
         let script = r#"printf '%s\n' "$1" >"$0" && mount --bind "$0" /etc/hosts && shift && exec "$@""#;
@@ -309,7 +311,7 @@ impl Layout<'_> {
         machine
     }
 
-    /// Loopback is a namespace's own; without namespaces each machine has an address of that network.
+    /// Returns loopback, which each namespace has for itself, or without namespaces the machine's own address.
     fn admin_address(&self, address: Ipv4Addr) -> Ipv4Addr {
         if self.network.namespaces { Ipv4Addr::LOCALHOST } else { address }
     }
@@ -330,7 +332,7 @@ impl Layout<'_> {
         }
     }
 
-    /// How a daemon reaches the store.
+    /// Returns the flags by which a daemon reaches etcd.
     fn store_flags(&self, name: &str) -> Vec<String> {
         flags(&[
             ("etcd-endpoints", &endpoints(self.plan, self.network)),
@@ -350,12 +352,12 @@ impl Layout<'_> {
     }
 }
 
-/// Where the stand-in of a node's watchdog listens.
+/// Returns the socket of a node's simulated watchdog.
 pub fn stand_in_socket(machine: &Machine) -> PathBuf {
     machine.volatile.join("watchdog-standin.sock")
 }
 
-/// The store's addresses, separated by commas.
+/// Returns the URLs of the etcd members, separated by commas.
 pub fn endpoints(plan: &Plan, network: &Network) -> String {
     let members: Vec<String> = (1..=plan.etcd)
         .map(|index| format!("https://{}:{ETCD_CLIENT_PORT}", network.address(ETCD_BASE + index)))

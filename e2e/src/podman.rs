@@ -1,4 +1,4 @@
-//! A podman of a node's own: its images, containers and socket are the node's alone, as if it were a machine.
+//! The podman of a node. Its images, containers and socket belong to the node alone, like on a real machine.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,15 +10,16 @@ use crate::command::run;
 use crate::init::Program;
 use crate::machine::Machine;
 
-/// The image that every node with podman has: a root file system of busybox alone, under the name of the one that it stands for.
+/// Name of the image on every node with podman. Its root file system contains only busybox, and it replaces the public image of
+/// that name.
 pub const IMAGE: &str = "docker.io/library/busybox:1";
-/// The name of its program on a machine.
+/// Name of podman's program on a machine.
 pub const PROGRAM: &str = "podman";
 
-/// Podman's settings, beside the archive.
+/// Name of podman's settings file, next to the archive.
 const SETTINGS: &str = "containers.conf";
 
-/// Shows control groups, which a network namespace hides, loads the image, and serves podman's API.
+/// Mounts control groups, which a network namespace hides, then imports the image and serves podman's API.
 const SCRIPT: &str = r#"
 set -e
 socket=$1 archive=$2 image=$3
@@ -41,19 +42,19 @@ fi
 exec "$@" system service --time=0 "unix://$socket"
 "#;
 
-/// Where a node's podman listens.
+/// Returns the socket of a node's podman.
 pub fn socket(machine: &Machine) -> PathBuf {
     machine.volatile.join("podman.sock")
 }
 
-/// Podman's service, as a program of a machine; `archive` is what [`archive`] made.
+/// Returns podman's API service as a program of a machine. `archive` is the result of [`archive`].
 pub fn program(machine: &Machine, archive: &Path) -> Program {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut command = ["sh", "-c", SCRIPT, "podman"].map(str::to_owned).to_vec();
     command.extend([text(&socket(machine)), text(archive), IMAGE.to_owned(), "podman".to_owned()]);
     for (flag, folder) in [
         ("--root", root(machine)),
-        // What a boot takes away is taken away.
+        // A boot must remove these directories.
         ("--runroot", machine.volatile.join("podman-run")),
         ("--tmpdir", machine.volatile.join("podman-tmp")),
     ] {
@@ -67,7 +68,7 @@ pub fn program(machine: &Machine, archive: &Path) -> Program {
     Program { name: PROGRAM.to_owned(), command, environment: [settings].into() }
 }
 
-/// A command that begins once podman listens, as units of a service manager wait for its socket.
+/// Returns a command that starts once podman's socket exists, like a unit that depends on a socket unit.
 pub fn before(machine: &Machine, command: Vec<String>) -> Vec<String> {
     let wait = r#"while [ ! -S "$0" ]; do sleep 0.05; done; exec "$@""#;
     let socket = socket(machine).to_string_lossy().into_owned();
@@ -78,10 +79,11 @@ fn root(machine: &Machine) -> PathBuf {
     machine.folder.join("podman")
 }
 
-/// Makes the archive of the image's root file system in a folder, with podman's settings beside it; empty folders in it are places for mounts.
+/// Creates the archive of the image's root file system in a directory, with podman's settings next to it. The image's empty
+/// directories are mount points.
 ///
 /// # Errors
-/// When busybox or tar is missing.
+/// Fails if busybox or tar is missing.
 pub fn archive(folder: &Path) -> Result<PathBuf> {
     let files = folder.join("image");
     for name in ["bin", "dev", "etc", "lib", "lib64", "proc", "srv", "sys", "tmp", "usr"] {
@@ -92,7 +94,7 @@ pub fn archive(folder: &Path) -> Result<PathBuf> {
     for name in ["httpd", "sh", "sleep", "test", "wget"] {
         symlink("busybox", files.join("bin").join(name))?;
     }
-    // A sandbox may not raise limits as far as podman does by default.
+    // A sandbox may not be allowed to raise limits as far as podman's defaults.
     fs::write(
         folder.join(SETTINGS),
         "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n",
@@ -102,7 +104,7 @@ pub fn archive(folder: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Removes the empty control groups of containers after a power cut, which would take them away with everything else.
+/// Removes the empty control groups of containers after a power cut. A real power cut would end them with the kernel.
 pub fn remove_groups(machine: &Machine) {
     let containers = fs::read_dir(root(machine).join("vfs-containers"));
     for container in containers.into_iter().flatten().flatten() {
@@ -110,7 +112,7 @@ pub fn remove_groups(machine: &Machine) {
         let groups = Path::new("/sys/fs/cgroup");
         let hierarchies = fs::read_dir(groups).into_iter().flatten().flatten().map(|entry| entry.path());
         for hierarchy in hierarchies.chain([groups.to_owned()]) {
-            // What is not there, or not empty, stays.
+            // Control groups that are missing or in use are skipped.
             for part in [name.clone(), format!("{name}/container"), name.replace("libpod-", "libpod-conmon-")]
             {
                 let _ = fs::remove_dir(hierarchy.join("libpod_parent").join(part));

@@ -1,7 +1,7 @@
-//! A power supply with a remote control, outside every machine: what a fence device talks to.
+//! A power supply with a remote control, outside all machines, for the fence device of the sandbox.
 //!
-//! It listens on a socket and understands `off NAME`, `on NAME` and `status NAME`, one line a connection; the program
-//! `fence_sandbox` is the fence agent for it. Off is a power cut.
+//! It serves a Unix socket with the commands `off NAME`, `on NAME` and `status NAME`, one line for each connection. The program
+//! `fence_sandbox` is its fence agent. `off` is a power cut.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,10 +16,10 @@ use anyhow::{Context, Result, bail};
 use crate::background::Background;
 use crate::cluster::Cluster;
 
-/// How often it looks for a client.
+/// Time between two checks for a client.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Answers until it is dropped.
+/// A power supply that serves requests until it is dropped.
 pub struct PowerSupply {
     socket: PathBuf,
     shared: Arc<Shared>,
@@ -33,13 +33,14 @@ struct Shared {
 }
 
 impl PowerSupply {
-    /// Serves the cluster that runs in `folder` on a socket.
+    /// Serves the cluster in `folder` on a socket.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// Fails if the socket cannot be created.
     pub fn start(folder: &Path, socket: &Path) -> Result<Self> {
         let listener = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
-        // So that it can end although nobody connects: the socket may be removed before this is.
+        // Without blocking, the thread can end even if no client connects. The socket may be removed before this value is
+        // dropped.
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared::default());
         let background = Background::start({
@@ -47,7 +48,7 @@ impl PowerSupply {
             move |stop| {
                 while !stop.is_asked() {
                     match listener.accept() {
-                        // A client that went away got its answer too late; the next one asks again.
+                        // An error here means that the client has disconnected. It repeats its request.
                         Ok((connection, _)) => drop(serve(&connection, &folder, &shared)),
                         Err(_) => thread::sleep(LOOK),
                     }
@@ -57,17 +58,17 @@ impl PowerSupply {
         Ok(Self { socket: socket.to_owned(), shared, background })
     }
 
-    /// Where it listens.
+    /// Returns the path of the socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// From now on every command fails, as with a device that lost its power together with the node.
+    /// Makes every later command fail, like a device that lost its power together with the node.
     pub fn break_down(&self) {
         self.shared.broken.store(true, Ordering::Relaxed);
     }
 
-    /// How often a machine was switched off.
+    /// Returns how often a machine was switched off.
     pub fn switched_off(&self) -> u32 {
         self.shared.switched_off.load(Ordering::Relaxed)
     }
@@ -98,7 +99,7 @@ fn act(line: &str, folder: &Path, shared: &Shared) -> Result<&'static str> {
         bail!("no power");
     }
     let (command, machine) = line.split_once(' ').context("expected: COMMAND MACHINE")?;
-    // Opened anew each time: machines come and go with every power cycle.
+    // Opened for each command, because every power cycle changes the machines.
     let mut cluster = Cluster::open(folder)?;
     match command {
         "status" => {}
@@ -113,10 +114,10 @@ fn act(line: &str, folder: &Path, shared: &Shared) -> Result<&'static str> {
     Ok(if cluster.machine(machine)?.is_on() { "on" } else { "off" })
 }
 
-/// Asks the power supply behind a socket.
+/// Sends a command to the power supply at a socket, and returns the machine's state.
 ///
 /// # Errors
-/// When it does not answer, or answers with an error.
+/// Fails if the power supply does not respond, or responds with an error.
 pub fn ask(socket: &Path, command: &str, machine: &str) -> Result<String> {
     let connection = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
     connection.set_read_timeout(Some(Duration::from_secs(30)))?;

@@ -1,4 +1,4 @@
-//! Processes of this machine as `/proc` shows them: identity, namespace, environment, signals.
+//! Processes of this host as shown in `/proc`: identity, namespace, environment and signals.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,43 +13,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::wait::wait_until;
 
-/// The longest that the threads of a stopped process may take to stand still.
+/// Longest time for all threads of a process to stop after SIGSTOP.
 const STANDSTILL: Duration = Duration::from_secs(60);
 
-/// One process, told from a later one with the same number by its start time.
+/// A process, identified by process id and start time, because ids are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// Its number in the machine's own (outermost) pid namespace.
+    /// Process id in the host's (outermost) pid namespace.
     pub pid: i32,
-    /// When it started, in clock ticks since boot.
+    /// Start time, in clock ticks since the boot.
     pub start_ticks: u64,
 }
 
 impl ProcessId {
-    /// The process that has this number now; `None` when there is none, or only a zombie.
+    /// Returns the process that has this id now; `None` if there is none, or only a zombie.
     pub fn of(pid: i32) -> Option<Self> {
         let stat = Stat::read(pid)?;
         (!stat.is_dead()).then_some(Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// This process itself.
+    /// Returns this process itself.
     ///
     /// # Errors
-    /// When `/proc` is not there.
+    /// Fails if `/proc` is not mounted.
     pub fn own() -> Result<Self> {
         Self::of(Pid::this().as_raw()).context("/proc does not show this process; is /proc mounted?")
     }
 
-    /// Whether it still runs (a zombie does not).
+    /// Returns `true` if the process still runs. A zombie does not run.
     pub fn is_alive(&self) -> bool {
         Self::of(self.pid) == Some(*self)
     }
 
-    /// Sends a signal. A process that is gone is no error: that is what most callers want in the end. After `SIGSTOP` it
-    /// stands still when this returns: the kernel only asks its threads, one by one.
+    /// Sends a signal. A process that no longer exists is not an error, because most callers want it to end. After `SIGSTOP`,
+    /// this function returns when all threads have stopped: the kernel stops them one at a time.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails if the kernel refuses, or if the threads do not stop in time.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         if !self.is_alive() {
             return Ok(());
@@ -64,7 +64,7 @@ impl ProcessId {
         }
     }
 
-    /// Whether every thread of it is stopped.
+    /// Returns `true` if every thread of the process is stopped.
     fn stands_still(&self) -> bool {
         let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return false };
         tasks.flatten().all(|task| {
@@ -73,13 +73,13 @@ impl ProcessId {
         })
     }
 
-    /// The inode of its pid namespace, which names the machine that it runs on.
+    /// Returns the inode of the process's pid namespace, which identifies its machine.
     pub fn pid_namespace(&self) -> Option<u64> {
         pid_namespace(self.pid)
     }
 }
 
-/// The parts of `/proc/PID/stat` that are used here.
+/// The fields of `/proc/PID/stat` that this module needs.
 #[derive(Debug)]
 struct Stat {
     state: char,
@@ -90,7 +90,7 @@ struct Stat {
 impl Stat {
     fn read(pid: i32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The second field is the program's name in brackets and may hold anything, so look behind the last one.
+        // The second field is the program's name in parentheses and may contain any character, so search for the last one.
         let mut fields = text.get(text.rfind(')')? + 2..)?.split_whitespace();
         let state = fields.next()?.chars().next()?;
         let parent = fields.next()?.parse().ok()?;
@@ -103,13 +103,13 @@ impl Stat {
     }
 }
 
-/// The numbers of all processes.
+/// Returns the ids of all processes.
 pub fn all() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The living children of a process.
+/// Returns the living children of a process.
 pub fn children_of(pid: i32) -> Vec<ProcessId> {
     all()
         .into_iter()
@@ -118,24 +118,24 @@ pub fn children_of(pid: i32) -> Vec<ProcessId> {
         .collect()
 }
 
-/// The living processes of a pid namespace (not of those nested in it).
+/// Returns the living processes of a pid namespace, without those of nested namespaces.
 pub fn in_namespace(namespace: u64) -> Vec<ProcessId> {
     all().into_iter().filter(|pid| pid_namespace(*pid) == Some(namespace)).filter_map(ProcessId::of).collect()
 }
 
-/// The inode of a process's pid namespace.
+/// Returns the inode of a process's pid namespace.
 pub fn pid_namespace(pid: i32) -> Option<u64> {
     let link = fs::read_link(format!("/proc/{pid}/ns/pid")).ok()?;
     link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The number that a process has inside its own pid namespace.
+/// Returns the id of a process inside its own pid namespace.
 pub fn pid_inside(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()
 }
 
-/// The environment that a process was started with.
+/// Returns the environment with which a process was started.
 pub fn environment(pid: i32) -> BTreeMap<String, String> {
     let Ok(bytes) = fs::read(format!("/proc/{pid}/environ")) else { return BTreeMap::new() };
     bytes
@@ -147,15 +147,15 @@ pub fn environment(pid: i32) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The file name of the program that a process executes; `None` for one that is just ending.
+/// Returns the file name of the program that a process executes; `None` if the process is ending.
 pub fn program(pid: i32) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     let name = Path::new(&path).file_name()?.to_str()?;
-    // The kernel appends this when the file was replaced, as a rebuild does.
+    // The kernel appends this suffix if the file was replaced, for example by a rebuild.
     Some(name.strip_suffix(" (deleted)").unwrap_or(name).to_owned())
 }
 
-/// The command line, its parts separated by blanks.
+/// Returns the command line, with spaces between the arguments.
 pub fn command_line(pid: i32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let parts: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
@@ -185,7 +185,7 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         let id = ProcessId::of(pid).unwrap();
         assert!(children_of(ProcessId::own().unwrap().pid).contains(&id));
-        // While it executes its program, the file is the new one already, and arguments and environment are not there yet.
+        // During the exec, the kernel may already show the new program, but not yet its arguments and environment.
         let seen = crate::wait::wait_for("the child's program", std::time::Duration::from_secs(60), || {
             let whole = program(pid).as_deref() == Some("sleep")
                 && environment(pid).get("HA_RESOURCE").map(String::as_str) == Some("web");

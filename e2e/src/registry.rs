@@ -1,7 +1,7 @@
-//! Which runs exist on this machine: each has an identifier, a slot (its network numbers), and an owner.
+//! The registry of runs on this host. Each run has an identifier, a slot (which determines its addresses) and an owner.
 //!
-//! A run's record outlives a killed owner, so the next start finds what was left and removes it. Only runs that are dead
-//! are touched: those whose owner and whose machines are all gone, or whose owner was a test that is gone.
+//! The record of a run outlives a killed owner, so the next start can find and remove its remains. Only dead runs are removed:
+//! the owner has ended and, unless the owner was a test, so have all processes of the machines.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,47 +14,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessId;
 
-/// How many runs can exist at once: the third number of their addresses.
+/// Largest number of runs at once. The slot is the third octet of their addresses.
 const SLOTS: u8 = 250;
 
-/// Whether a run ends with the process that started it.
+/// The condition that ends a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lifetime {
-    /// It ends with its owner, however the owner ends.
+    /// The run ends with its owner, however the owner ends.
     Owner,
-    /// It goes on until somebody ends it, as the sandbox does.
+    /// The run continues until a command ends it, like the sandbox.
     UntilStopped,
 }
 
-/// What is known of one run.
+/// The record of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
-    /// Distinguishes the run from every other on this machine: in names of namespaces and folders.
+    /// Identifier that is unique on this host, used in names of namespaces and directories.
     pub run: String,
-    /// The third number of the run's addresses, and part of its interface names.
+    /// Third octet of the run's addresses, and part of its interface names.
     pub slot: u8,
-    /// Whether the run ends with its owner.
+    /// Condition that ends the run.
     pub lifetime: Lifetime,
-    /// The process that started it.
+    /// Process that started the run.
     pub owner: ProcessId,
-    /// Where its data, logs and certificates are.
+    /// Directory with data, logs and certificates.
     pub folder: PathBuf,
-    /// Processes outside every machine's tree, and the holders of the machines' trees.
+    /// Processes outside the machines' trees, and the processes that hold the trees.
     pub processes: Vec<ProcessId>,
-    /// Whether this run made network namespaces and a bridge.
+    /// `true` if the run created network namespaces and a bridge.
     pub namespaces: bool,
 }
 
 impl Record {
-    /// The folder for what does not survive a reboot: sockets, process numbers. Its path is short, as sockets need.
+    /// Returns the directory for files that do not survive a reboot: sockets and pid files. The path is short, because socket
+    /// paths are limited.
     pub fn volatile(&self) -> PathBuf {
         base().join(&self.run)
     }
 
-    /// Writes the record; readers see the old or the new one.
+    /// Writes the record atomically.
     ///
     /// # Errors
-    /// When the folder is not writable.
+    /// Fails if the directory is not writable.
     pub fn save(&self) -> Result<()> {
         let path = self.volatile().join("record.json");
         let next = path.with_extension("next");
@@ -62,7 +63,7 @@ impl Record {
         fs::rename(&next, &path).with_context(|| path.display().to_string())
     }
 
-    /// Whether nobody needs this run any more.
+    /// Returns `true` if the run can be removed.
     fn is_dead(&self) -> bool {
         if self.owner.is_alive() {
             return false;
@@ -73,10 +74,10 @@ impl Record {
         }
     }
 
-    /// Forgets the run.
+    /// Deletes the record of the run.
     ///
     /// # Errors
-    /// When its folder cannot be removed.
+    /// Fails if the run's directory cannot be removed.
     pub fn remove(&self) -> Result<()> {
         let folder = self.volatile();
         match fs::remove_dir_all(&folder) {
@@ -88,10 +89,10 @@ impl Record {
     }
 }
 
-/// Registers a new run under a slot that no other has.
+/// Registers a new run in a free slot.
 ///
 /// # Errors
-/// When the registry cannot be written or all slots are taken.
+/// Fails if the registry is not writable, or if all slots are in use.
 pub fn register(folder: &Path, lifetime: Lifetime, namespaces: bool) -> Result<Record> {
     let _lock = lock()?;
     let used: BTreeSet<u8> = records()?.iter().map(|record| record.slot).collect();
@@ -113,10 +114,10 @@ pub fn register(folder: &Path, lifetime: Lifetime, namespaces: bool) -> Result<R
     Ok(record)
 }
 
-/// Removes from the machine what dead runs left behind, through `remove`, and gives their names.
+/// Removes the remains of dead runs through `remove`, and returns the runs' identifiers.
 ///
 /// # Errors
-/// When the registry cannot be read or something cannot be removed.
+/// Fails if the registry cannot be read, or if a run cannot be removed.
 pub fn sweep(remove: impl Fn(&Record) -> Result<()>) -> Result<Vec<String>> {
     let _lock = lock()?;
     let mut swept = Vec::new();
@@ -128,15 +129,15 @@ pub fn sweep(remove: impl Fn(&Record) -> Result<()>) -> Result<Vec<String>> {
     Ok(swept)
 }
 
-/// The record of the run that keeps its data in `folder`.
+/// Returns the record of the run whose data is in `folder`.
 ///
 /// # Errors
-/// When the registry cannot be read.
+/// Fails if the registry cannot be read.
 pub fn find(folder: &Path) -> Result<Option<Record>> {
     Ok(records()?.into_iter().find(|record| record.folder == folder))
 }
 
-/// Where records are kept: a place that is empty after a reboot, as the processes are.
+/// Returns the directory of the registry. It is empty after a reboot, like the set of processes.
 fn base() -> PathBuf {
     let user = nix::unistd::getuid();
     if user.is_root() {
@@ -169,7 +170,7 @@ fn records() -> Result<Vec<Record>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path().join("record.json");
-        // A run may be removed by its owner while this reads; a folder without a record is one in the making.
+        // The owner may remove its run during this loop, and a run that is being created has no record yet.
         let Ok(text) = fs::read(&path) else { continue };
         found.push(serde_json::from_slice(&text).with_context(|| path.display().to_string())?);
     }

@@ -1,4 +1,4 @@
-//! What most end-to-end tests have in common: a whole cluster, a witness that runs as its service, the checker, and a clean end.
+//! Common parts of most end-to-end tests: a cluster, a witness as its service, the checker, and a clean end.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -18,34 +18,34 @@ use crate::plan::{Plan, SHARED};
 use crate::scratch;
 use crate::wait::{holds_for, wait_for, wait_until};
 
-/// How long anything may take before a test calls it broken. The product's own bounds are a tenth of it: times belong to
-/// the benchmark, tests assert what happens and in which order.
+/// Longest time for any step of a test. The product's own limits are a tenth of it: the benchmark measures times, tests check
+/// only the events and their order.
 pub const CEILING: Duration = Duration::from_secs(120);
 
-/// The name of the witness service.
+/// Name of the witness service.
 pub const WITNESS: &str = "witness";
 
 /// A cluster under observation with one witness running.
 pub struct Scenario {
-    /// The cluster.
+    /// Cluster of the scenario.
     pub cluster: Cluster,
-    /// The outside checker; it samples until the end.
+    /// Outside checker, which samples until the end.
     pub checker: Checker,
 }
 
 impl Scenario {
-    /// Starts a cluster with the fast timing profile, and the witness on it.
+    /// Starts a cluster with the fast timing profile and a witness.
     ///
     /// # Errors
-    /// When the cluster or the witness does not come up.
+    /// Fails if the cluster or the witness does not start.
     pub fn start(name: &str) -> Result<Self> {
         Self::start_with(Plan::test(&scratch::folder(name)?))
     }
 
-    /// As [`Scenario::start`], with another plan.
+    /// Does the same as [`Scenario::start`], with another plan.
     ///
     /// # Errors
-    /// When the cluster or the witness does not come up.
+    /// Fails if the cluster or the witness does not start.
     pub fn start_with(plan: Plan) -> Result<Self> {
         let cluster = Cluster::start(plan)?;
         let checker = cluster.checker(&["ha-witness", "redis-server"]);
@@ -58,42 +58,42 @@ impl Scenario {
     /// Creates a witness service.
     ///
     /// # Errors
-    /// When the API refuses it.
+    /// Fails if the API refuses the service.
     pub fn create_witness(&self, name: &str) -> Result<Value> {
         self.apply("resources", name, &witness_spec(name)?)
     }
 
-    /// Creates or changes an object through any controller that answers.
+    /// Creates or changes an object through the first controller that accepts the request.
     ///
     /// # Errors
-    /// When none accepts it for long.
+    /// Fails if no controller accepts the request in time.
     pub fn apply(&self, plural: &str, name: &str, spec: &Value) -> Result<Value> {
         self.cluster.apply(plural, name, spec)
     }
 
-    /// An object as any controller that answers gives it.
+    /// Returns an object from the first controller that responds with it.
     pub fn object(&self, plural: &str, name: &str) -> Option<Value> {
         self.cluster.object(plural, name)
     }
 
-    /// The state of a service as the API shows it.
+    /// Returns the state of a service, as the API reports it.
     pub fn state(&self, service: &str) -> String {
         let object = self.object("resources", service).unwrap_or_default();
         object["status"]["state"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Where a service runs, once it runs in exactly one place and the API says Started there.
+    /// Returns the node of a service, once it runs on exactly one node and the API reports it as Started there.
     ///
     /// # Errors
-    /// When it does not for long.
+    /// Fails if the service does not get there in time.
     pub fn home(&self, service: &str) -> Result<String> {
         self.settled(service, &BTreeSet::new())
     }
 
-    /// Where a service runs, once it runs somewhere else than on `node` and the API says Started there.
+    /// Returns the node of a service, once it runs on exactly one node other than `node` and the API reports it as Started there.
     ///
     /// # Errors
-    /// When it does not for long.
+    /// Fails if the service does not get there in time.
     pub fn elsewhere(&self, service: &str, node: &str) -> Result<String> {
         self.settled(service, &BTreeSet::from([node.to_owned()]))
     }
@@ -116,18 +116,18 @@ impl Scenario {
         })
     }
 
-    /// Waits until a service runs nowhere.
+    /// Waits until a service runs on no node.
     ///
     /// # Errors
-    /// When it still runs after long.
+    /// Fails if the service still runs after the limit.
     pub fn gone(&self, service: &str) -> Result<()> {
         wait_until(&format!("{service} to run nowhere"), CEILING, || self.checker.places(service).is_empty())
     }
 
-    /// Checks that for `duration` nothing happens to a service: the same processes, the same assignment.
+    /// Checks for `duration` that a service keeps its process and its assignment.
     ///
     /// # Errors
-    /// As soon as something does.
+    /// Fails if the service changes.
     pub fn undisturbed(&self, service: &str, duration: Duration) -> Result<()> {
         let home = self.home(service)?;
         let process = self.checker.process(service, &home);
@@ -143,10 +143,10 @@ impl Scenario {
         Ok(())
     }
 
-    /// The actionUid of a service's assignment.
+    /// Returns the actionUid of a service's assignment.
     ///
     /// # Errors
-    /// When there is none for long.
+    /// Fails if no assignment appears in time.
     pub fn action(&self, service: &str) -> Result<String> {
         let key = self.cluster.keys().assignment(service);
         wait_for(&format!("an assignment of {service}"), CEILING, || {
@@ -155,10 +155,10 @@ impl Scenario {
         })
     }
 
-    /// The epoch and state of a node's fence.
+    /// Returns the epoch and the state of a node's fence record.
     ///
     /// # Errors
-    /// When the store does not give it for long.
+    /// Fails if etcd does not return the record in time.
     pub fn fence(&self, node: &str) -> Result<(u64, String)> {
         let key = self.cluster.keys().fence(node);
         wait_for(&format!("the fence of {node}"), CEILING, || {
@@ -167,10 +167,10 @@ impl Scenario {
         })
     }
 
-    /// Sets what nodes do while the whole store is away, and timings; every node has committed both.
+    /// Sets the behavior of nodes during an etcd outage, and timings. Waits until every node has committed both.
     ///
     /// # Errors
-    /// When the API refuses them, or a node does not commit them for long.
+    /// Fails if the API refuses the settings, or if a node does not commit them in time.
     pub fn on_store_loss(&self, policy: OnStoreLoss, timing: &Value) -> Result<()> {
         let cluster = self.apply(
             "clusters",
@@ -188,10 +188,10 @@ impl Scenario {
         })
     }
 
-    /// Freezes every member of the store for a while, which is what an outage of all of it looks like to its clients.
+    /// Stops all etcd members (SIGSTOP) for a while. For their clients, this is an outage of etcd.
     ///
     /// # Errors
-    /// When a member has no process, and what `during` says.
+    /// Fails if a member does not run, or if `during` fails.
     pub fn store_outage(&self, duration: Duration, during: impl FnOnce() -> Result<()>) -> Result<()> {
         let members = self.cluster.names(Role::Etcd);
         for member in &members {
@@ -206,21 +206,21 @@ impl Scenario {
         outcome
     }
 
-    /// The record of a witness.
+    /// Returns the witness with this name.
     pub fn witness(&self, name: &str) -> Witness {
         self.cluster.witness(name)
     }
 
-    /// Ends the test: never two held, for the checker and for every witness; then everything is removed.
+    /// Ends the test. Checks with the checker and every witness that no service ran twice, then removes the cluster.
     ///
     /// # Errors
-    /// When never two was broken, or something is left.
+    /// Fails if a service ran twice, or if a part of the cluster cannot be removed.
     pub fn finish(self) -> Result<()> {
         let Self { cluster, checker } = self;
         checker.finish().with_context(|| format!("logs are in {}", cluster.folder().display()))?;
         for entry in std::fs::read_dir(cluster.shared())? {
             let path = entry?.path();
-            // A witness's record has no extension; its lock has.
+            // The record of a witness has no file name extension; its lock has one.
             if path.is_file() && path.extension().is_none() {
                 Witness::new(&path)
                     .check()
@@ -231,10 +231,10 @@ impl Scenario {
     }
 }
 
-/// The spec of a witness that keeps its record in the shared folder under its own name.
+/// Returns the spec of a witness that writes its record to the shared directory, under its own name.
 ///
 /// # Errors
-/// When the witness program has not been built.
+/// Fails if the witness program has not been built.
 pub fn witness_spec(name: &str) -> Result<Value> {
     let program = binaries::own("ha-witness")?;
     Ok(json!({

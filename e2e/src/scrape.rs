@@ -1,4 +1,4 @@
-//! Metrics as Prometheus reads them, from real controllers and agents, and what promtool says of them.
+//! Metrics of real controllers and agents in Prometheus' format, and their check by promtool.
 
 use crate::cluster::Cluster;
 use crate::command::{output_of_input, run};
@@ -9,10 +9,10 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// What a controller exposes.
+/// Returns the metrics of a controller.
 ///
 /// # Errors
-/// When it does not answer.
+/// Fails if the controller does not respond.
 pub fn controller(cluster: &Cluster, name: &str) -> Result<String> {
     match cluster.api(name)?.request(Method::GET, "/metrics", None)? {
         (status, Value::String(text)) if status.is_success() => Ok(text),
@@ -20,10 +20,10 @@ pub fn controller(cluster: &Cluster, name: &str) -> Result<String> {
     }
 }
 
-/// What the agent of a node exposes, asked on that node.
+/// Returns the metrics of a node's agent, requested from that node.
 ///
 /// # Errors
-/// When it does not run or does not answer.
+/// Fails if the agent does not run or does not respond.
 pub fn agent(cluster: &Cluster, node: &str) -> Result<String> {
     let agent = cluster.machine(node)?.program("ha-node-agent").context("no agent runs")?;
     let pid = agent.pid.to_string();
@@ -33,10 +33,10 @@ pub fn agent(cluster: &Cluster, node: &str) -> Result<String> {
     run("nsenter", &["--target", &pid, "--net", "curl", "--silent", "--show-error", "--fail", &url])
 }
 
-/// Fails unless promtool finds nothing to say, and every name is declared for one of these exposers.
+/// Checks that promtool accepts the text without a warning, and that every metric is declared for one of these exposers.
 ///
 /// # Errors
-/// When promtool is missing (`./dev/setup --test` installs it), or something is wrong with the text.
+/// Fails if promtool is missing (`./dev/setup --test` installs it), or if a check fails.
 pub fn check(text: &str, exposers: &[Exposer]) -> Result<()> {
     let said = output_of_input("promtool", &["check", "metrics"], text.as_bytes())
         .context("promtool could not be started: ./dev/setup --test installs it")?;
@@ -50,7 +50,7 @@ pub fn check(text: &str, exposers: &[Exposer]) -> Result<()> {
     Ok(())
 }
 
-/// The number of a series, written as Prometheus writes it: `name{label="value"}`, labels in the order of their names.
+/// Returns the value of a series, given in Prometheus' notation `name{label="value"}` with the labels in alphabetical order.
 pub fn number(text: &str, series: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }

@@ -1,21 +1,21 @@
-//! A folder of its own for each test's cluster, below the build folder, where logs stay when the test fails.
+//! Directories for the clusters of tests, inside cargo's build directory. The logs of a failed test stay there.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-/// The folder for the cluster of the test called `name`; it need not exist.
+/// Returns the directory for the cluster of the test `name`. The directory need not exist.
 ///
 /// # Errors
-/// When the running program's own path is unknown.
+/// Fails if the running program's own path is unknown.
 pub fn folder(name: &str) -> Result<PathBuf> {
     Ok(build_folder()?.join("e2e").join(format!("{name}-{}", std::process::id())))
 }
 
-/// The folder with the programs that cargo built, in which the running one is.
+/// Returns the directory with the programs that cargo built, which contains the running program.
 ///
 /// # Errors
-/// When the running program's own path is unknown, or cargo did not build it.
+/// Fails if the running program's own path is unknown, or if cargo did not build it.
 pub fn build_folder() -> Result<PathBuf> {
     let current = std::env::current_exe().context("this program's own path is unknown")?;
     let build = current.ancestors().find(|folder| folder.join("deps").is_dir());

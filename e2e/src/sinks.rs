@@ -1,4 +1,4 @@
-//! A mail server that is not ours (aiosmtpd) and a web server, which keep what they get: `dev/lib/sinks.py`.
+//! A mail server (aiosmtpd, from another project) and a web server that record all requests: `dev/lib/sinks.py`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,34 +12,34 @@ use serde_json::Value;
 use crate::binaries;
 use crate::command::tool;
 
-/// Who may send mails, and over which certificate.
+/// The certificate of the mail server and the credentials of its only user.
 pub struct Mailbox {
-    /// The certificate (PEM).
+    /// File with the certificate (PEM).
     pub certificate: PathBuf,
-    /// Its key.
+    /// File with the certificate's key.
     pub key: PathBuf,
-    /// Who logs in.
+    /// Name of the user.
     pub user: String,
-    /// With what.
+    /// Password of the user.
     pub password: String,
 }
 
-/// They listen until this is dropped, also when the program ends otherwise.
+/// A mail server and a web server that run until this value is dropped or the program ends.
 pub struct Sinks {
     child: Child,
     record: PathBuf,
     address: Ipv4Addr,
-    /// The port of the web server.
+    /// Port of the web server.
     pub http: u16,
-    /// The port of the mail server.
+    /// Port of the mail server.
     pub smtp: u16,
 }
 
 impl Sinks {
-    /// Both, at an address of the run's own; ports are free ones, or those of sinks that were dropped before.
+    /// Starts both servers at the run's own address. `ports` are those of earlier sinks; `None` chooses free ports.
     ///
     /// # Errors
-    /// When they cannot be started.
+    /// Fails if the servers cannot be started.
     pub fn start(
         folder: &Path,
         address: Ipv4Addr,
@@ -75,20 +75,20 @@ impl Sinks {
         Ok(sinks)
     }
 
-    /// Where the web server is.
+    /// Returns the URL of the web server.
     pub fn url(&self) -> String {
         format!("http://{}:{}/hactl", self.address, self.http)
     }
 
-    /// Where the mail server is.
+    /// Returns the address and port of the mail server.
     pub fn server(&self) -> String {
         format!("{}:{}", self.address, self.smtp)
     }
 
-    /// What came in through one of them (`http`, `smtp`), in order, by all sinks of this folder.
+    /// Returns the requests to one server (`http` or `smtp`) in order, including those to earlier sinks in this directory.
     ///
     /// # Errors
-    /// When the record cannot be read.
+    /// Fails if the record cannot be read.
     pub fn got(&self, sink: &str) -> Result<Vec<Value>> {
         let text = if self.record.exists() { fs::read_to_string(&self.record)? } else { String::new() };
         let all: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
@@ -98,7 +98,7 @@ impl Sinks {
 
 impl Drop for Sinks {
     fn drop(&mut self) {
-        // They may have ended by themselves.
+        // The process may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

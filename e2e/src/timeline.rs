@@ -1,24 +1,24 @@
-//! What was seen running where, over time; and the questions that tests and the benchmark ask of it.
+//! The observed machines of each service over time, and queries for tests and the benchmark.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The places where one service was seen from this instant on.
+/// The machines on which a service was seen from a time on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// On `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Time of the change on `CLOCK_MONOTONIC`, in nanoseconds.
     pub at_ns: u64,
     /// Machines with a living process of the service.
     pub places: BTreeSet<String>,
 }
 
-/// One list of changes a service, in order.
+/// The changes of all services, in order of time.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
     services: BTreeMap<String, Vec<Change>>,
 }
 
 impl Timeline {
-    /// Takes in one sample: where every service runs at `at_ns`. A service that is not in it runs nowhere.
+    /// Adds a sample: the machines of every service at `at_ns`. A service that is missing in the sample runs nowhere.
     pub fn sample(&mut self, at_ns: u64, seen: &BTreeMap<String, BTreeSet<String>>) {
         for service in seen.keys() {
             self.services.entry(service.clone()).or_default();
@@ -31,17 +31,18 @@ impl Timeline {
         }
     }
 
-    /// The changes of a service, in order.
+    /// Returns the changes of a service, in order.
     pub fn changes(&self, service: &str) -> &[Change] {
         self.services.get(service).map_or(&[], Vec::as_slice)
     }
 
-    /// Where a service was last seen; empty when nowhere.
+    /// Returns the machines on which a service was last seen; empty if it ran nowhere.
     pub fn places(&self, service: &str) -> BTreeSet<String> {
         self.changes(service).last().map(|change| change.places.clone()).unwrap_or_default()
     }
 
-    /// When a service first ran on `place` after `after_ns`, counting only starts: a change that brought it there.
+    /// Returns the time of the first start of a service on `place` after `after_ns`. A service that already ran there does not
+    /// count.
     pub fn started_on(&self, service: &str, place: &str, after_ns: u64) -> Option<u64> {
         let mut was_there = false;
         for change in self.changes(service) {
@@ -54,7 +55,7 @@ impl Timeline {
         None
     }
 
-    /// When a service was no longer on `place`, first after `after_ns`.
+    /// Returns the time of the first end of a service on `place` after `after_ns`.
     pub fn ended_on(&self, service: &str, place: &str, after_ns: u64) -> Option<u64> {
         let mut was_there = false;
         for change in self.changes(service) {

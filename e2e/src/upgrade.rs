@@ -1,4 +1,4 @@
-//! Rolling upgrades: machines run the programs of an older build through scripts, until each is upgraded to this build.
+//! Rolling upgrades. Machines run the programs of an older build through scripts until each machine is upgraded to this build.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,12 +13,12 @@ use crate::cluster::Cluster;
 use crate::machine::{Machine, Role};
 use crate::wait::wait_until;
 
-/// The directory of an older build: its programs are `ha-controller`, `ha-node-agent` and `ha-watchdogd`.
+/// Variable with the directory of an older build, which contains `ha-controller`, `ha-node-agent` and `ha-watchdogd`.
 const OLD: &str = "HACTL_OLD_BINARIES";
-/// How long a program may take from the order to end until its next process runs.
+/// Longest time between the signal to a program and the start of its next process.
 const RESTART: Duration = Duration::from_secs(60);
 
-/// Runs the build that the file beside it names, without the flags that this build does not have.
+/// Runs the program that the file next to this script names, without the flags that the program does not support.
 const SCRIPT: &str = r#"#!/bin/sh
 program=$(cat "$0.build")
 known=$("$program" --help)
@@ -36,10 +36,10 @@ done
 exec "$program" "$@"
 "#;
 
-/// The directory of the older build: `$HACTL_OLD_BINARIES`, or that of this build, which then plays the older one.
+/// Returns the directory of the older build: `$HACTL_OLD_BINARIES`, or without it the directory of this build.
 ///
 /// # Errors
-/// When this build has no programs.
+/// Fails if this build has no programs.
 pub fn old_binaries() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os(OLD) {
         return Ok(PathBuf::from(folder));
@@ -48,10 +48,10 @@ pub fn old_binaries() -> Result<PathBuf> {
     Ok(program.parent().context("a program is in a directory")?.to_owned())
 }
 
-/// The script that runs a machine's program of the older build.
+/// Creates the script that runs a machine's program of the older build, and returns its path.
 ///
 /// # Errors
-/// When the older build does not have it, or the script cannot be written.
+/// Fails if the older build has no such program, or if the script cannot be written.
 pub fn script(folder: &Path, machine: &str, name: &str, old: &Path) -> Result<PathBuf> {
     let path = script_path(folder, machine, name);
     fs::create_dir_all(path.parent().context("a script is in a directory")?)?;
@@ -71,16 +71,16 @@ fn name_build(script: &Path, program: &Path) -> Result<()> {
     fs::write(&file, program.display().to_string()).with_context(|| file.display().to_string())
 }
 
-/// Upgrades a machine's programs to this build, as a package does: the new program is in place, then each process is
+/// Upgrades a machine's programs to this build, like a package: first the new program is installed, then its process is
 /// restarted.
 ///
 /// # Errors
-/// When a program does not come back.
+/// Fails if a program does not start again in time.
 pub fn upgrade(cluster: &Cluster, name: &str) -> Result<()> {
     let machine = cluster.machine(name)?;
     let programs: &[(&str, Signal)] = match machine.role {
         Role::Controller => &[("ha-controller", Signal::SIGTERM)],
-        // A daemon that holds an armed device does not end by itself: its successor takes the device over.
+        // A daemon with an armed device does not end on SIGTERM. After SIGKILL, its successor takes over the device.
         Role::Node => &[("ha-watchdogd", Signal::SIGKILL), ("ha-node-agent", Signal::SIGTERM)],
         Role::Etcd | Role::Storage => &[],
     };

@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a ceiling and a sentence for the case that it never comes.
+//! Waiting for a condition, with a time limit and a description for the error.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use nix::time::{ClockId, clock_gettime};
 
-/// How often a condition is looked at.
+/// Time between two checks of a condition.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Looks until `condition` gives a value.
+/// Repeats `condition` until it returns a value.
 ///
 /// # Errors
-/// After `ceiling`, naming `what` and how long it was waited for. Ceilings are generous: they say that something is
-/// broken, not that it is slow.
+/// Fails after `ceiling`. The error contains `what` and the limit. Limits are generous, so exceeding one means a defect rather
+/// than slowness.
 pub fn wait_for<T>(what: &str, ceiling: Duration, mut condition: impl FnMut() -> Option<T>) -> Result<T> {
     let begin = Instant::now();
     loop {
@@ -27,18 +27,18 @@ pub fn wait_for<T>(what: &str, ceiling: Duration, mut condition: impl FnMut() ->
     }
 }
 
-/// As [`wait_for`], for a condition that is true or not.
+/// Does the same as [`wait_for`] for a condition without a value.
 ///
 /// # Errors
-/// After `ceiling`.
+/// Fails after `ceiling`.
 pub fn wait_until(what: &str, ceiling: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
     wait_for(what, ceiling, || condition().then_some(()))
 }
 
-/// As [`wait_for`], for an attempt that may fail.
+/// Does the same as [`wait_for`] for an attempt that may fail.
 ///
 /// # Errors
-/// After `ceiling`, with the last failure as the cause.
+/// Fails after `ceiling`, with the last failure as the cause.
 pub fn wait_for_ok<T>(what: &str, ceiling: Duration, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let mut last = None;
     let done = wait_for(what, ceiling, || attempt().map_err(|error| last = Some(error)).ok());
@@ -48,10 +48,10 @@ pub fn wait_for_ok<T>(what: &str, ceiling: Duration, mut attempt: impl FnMut() -
     }
 }
 
-/// Checks for the whole of `duration` that `condition` holds: for "nothing happens".
+/// Checks that `condition` holds for the whole `duration`.
 ///
 /// # Errors
-/// As soon as it does not hold, naming `what`.
+/// Fails as soon as the condition does not hold. The error contains `what`.
 pub fn holds_for(what: &str, duration: Duration, mut condition: impl FnMut() -> bool) -> Result<()> {
     let begin = Instant::now();
     while begin.elapsed() < duration {
@@ -63,7 +63,7 @@ pub fn holds_for(what: &str, duration: Duration, mut condition: impl FnMut() -> 
     Ok(())
 }
 
-/// Now on `CLOCK_MONOTONIC`, in nanoseconds: one clock for all processes of this machine, namespaces included.
+/// Returns the time on `CLOCK_MONOTONIC`, in nanoseconds. All processes of this host share the clock, in all namespaces.
 pub fn monotonic_ns() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| {
         let seconds = u64::try_from(now.tv_sec()).unwrap_or(0);

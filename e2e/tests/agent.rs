@@ -1,4 +1,4 @@
-//! What happens on one node: crash of a service, death of the agent.
+//! Tests of failures on one node: crashes of a service, of the agent and of the watchdog daemon.
 
 use std::time::Duration;
 
@@ -34,13 +34,13 @@ fn a_killed_agent_leaves_its_services_and_the_next_adopts_them() -> Result<()> {
         wait_until("the agent to be started again", CEILING, || {
             machine.program("ha-node-agent").is_some_and(|agent| agent != first)
         })?;
-        // Longer than the fast profile takes to declare a node dead.
+        // Longer than Th of the fast profile, after which the leader would close the node's epoch.
         scenario.undisturbed(WITNESS, Duration::from_secs(9))?;
         assert_eq!(scenario.checker.process(WITNESS, &home), Some(process), "the service was restarted");
         assert!(machine.is_on(), "the node was reset because its agent died");
     }
 
-    // The new agent really supervises what it adopted.
+    // The new agent must also supervise the service that it adopted.
     process.signal(Signal::SIGKILL)?;
     wait_until("the adopted service to be restarted after a crash", CEILING, || {
         scenario.checker.process(WITNESS, &home).is_some_and(|other| other != process && other.is_alive())
@@ -98,7 +98,7 @@ fn a_killed_watchdog_daemon_is_replaced_or_the_node_is_reset() -> Result<()> {
     let home = scenario.home(WITNESS)?;
     let before = monotonic_ns();
     scenario.cluster.machine(&home)?.hold("ha-watchdogd")?;
-    // Nobody pets any more: the stand-in, which outlives it as a device does, resets the node.
+    // No process pets the simulated watchdog any more. Like a real device, it outlives the daemon and resets the node.
     wait_until("the watchdog to reset the node", CEILING, || {
         scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
     })?;

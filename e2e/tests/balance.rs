@@ -1,4 +1,5 @@
-//! Balancing a whole cluster by `hactl balance --apply`: services really move, job set by job set, and an interrupt ends it between two.
+//! Tests of `hactl balance --apply` on a whole cluster: services move in job sets, and an interrupt ends the command between two
+//! job sets.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -11,10 +12,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-/// The services besides the witness.
+/// Services in addition to the witness.
 const OTHERS: [&str; 5] = ["w1", "w2", "w3", "w4", "w5"];
 
-/// Runs hactl, which must succeed.
+/// Runs hactl; the command must succeed.
 fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
     let output = scenario.cluster.hactl_within(CEILING, arguments)?;
     let text =
@@ -23,7 +24,7 @@ fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// How many services run on each node, each in one place.
+/// Returns the number of services on each node. Every service must run on exactly one node.
 fn counts(scenario: &Scenario) -> Result<Vec<usize>> {
     let mut counts: BTreeMap<String, usize> =
         ["node1", "node2", "node3"].map(|node| (node.to_owned(), 0)).into();
@@ -46,7 +47,7 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
     }
     wait_until("everything to run on node1", CEILING, || {
         if scenario.home(WITNESS).is_ok_and(|home| home != "node1") {
-            // It was there before; what fails is tried again.
+            // The witness may have started on another node. A failed move is retried.
             let _ = scenario.cluster.hactl(&["relocate", WITNESS, "node1"]);
         }
         counts(&scenario).is_ok_and(|counts| counts == [6, 0, 0])
@@ -63,7 +64,7 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
     assert!(jobs.len() == 4 && jobs.iter().all(|job| job["phase"] == "Succeeded"), "{done:#}");
     assert_eq!(counts(&scenario)?, [2, 2, 2]);
 
-    // A node is to be emptied of two services, and Ctrl-C comes while the first one moves.
+    // Two services have to leave a node, and the interrupt arrives during the first move.
     hactl(&scenario, &["set", "node/node3", "schedulable=false"])?;
     let mut child = Command::new(scenario.cluster.folder().join("hactl"))
         .args(["balance", "--evac-mode", "--apply"])
@@ -82,7 +83,7 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
     assert!(said.contains("interrupted after job set 1 of 2\n  1 of 2 moves done, 1 left"), "{said}");
     assert_eq!(counts(&scenario)?.get(2), Some(&1));
 
-    // Once more from there, and it is empty.
+    // A second run completes the evacuation.
     hactl(&scenario, &["balance", "--evac-mode", "--apply"])?;
     assert_eq!(counts(&scenario)?.get(2), Some(&0));
     scenario.finish()

@@ -1,4 +1,4 @@
-//! hactl against a whole cluster: what it prints, what it exits with, what it changes.
+//! Tests of hactl on a whole cluster: output, exit status and effects.
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -10,12 +10,12 @@ use ha_e2e::scenario::{CEILING, Scenario, WITNESS, witness_spec};
 use ha_e2e::wait::{holds_for, wait_until};
 use serde_json::json;
 
-/// Everything that a command printed, for looking and for messages.
+/// Returns the whole output of a command.
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs hactl and checks its exit status.
+/// Runs hactl, checks its exit status and returns its output.
 fn hactl(scenario: &Scenario, arguments: &[&str], expected: i32) -> Result<String> {
     let output = scenario.cluster.hactl(arguments)?;
     let text = said(&output);
@@ -37,7 +37,7 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
             .to_string()
     };
 
-    // Created, then unchanged.
+    // The object is created first and unchanged the second time.
     let good = write(&scenario, "web.yaml", &object("web", &witness_spec("web")?))?;
     let good = good.to_str().context("a path in UTF-8")?;
     let diff = hactl(&scenario, &["diff", "-f", good], 1)?;
@@ -49,7 +49,7 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     hactl(&scenario, &["diff", "-f", good], 0)?;
     scenario.home("web")?;
 
-    // A typo names file, line, field and the nearest name, and changes nothing.
+    // For a typo, the error contains file, line, field and the nearest name. The object does not change.
     let bad = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '9']\n  maxRestrat: 3\n";
     let path = write(&scenario, "typo.yaml", bad)?;
     let before = scenario.object("resources", "web").context("web exists")?["spec"].take();
@@ -59,7 +59,7 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     }
     assert_eq!(scenario.object("resources", "web").context("web exists")?["spec"], before);
 
-    // Status of a healthy cluster; lists; describe; events.
+    // Status of a healthy cluster, lists, descriptions and events.
     wait_until("a healthy status", CEILING, || {
         scenario.cluster.hactl(&["status"]).is_ok_and(|output| output.status.code() == Some(0))
     })?;
@@ -84,7 +84,7 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     hactl(&scenario, &["relocate", "web", &other], 0)?;
     assert_eq!(scenario.elsewhere("web", &home)?, other);
 
-    // Deleting leaves the service as it is, unless told otherwise.
+    // With `--stop`, a deletion stops the service. Without it, the service would keep running.
     let missing = hactl(&scenario, &["get", "resource", "nothing"], 1)?;
     assert!(missing.contains("nothing"), "{missing}");
     hactl(&scenario, &["delete", "resource", "web", "--stop"], 0)?;
@@ -106,7 +106,7 @@ fn why_names_every_node_and_the_reason() -> Result<()> {
         assert!(text.lines().any(|line| line.contains(&node) && line.contains("nowhere")), "{node}: {text}");
     }
 
-    // What would help, helps.
+    // The suggested action works.
     scenario.apply("groups", "nowhere", &json!({"nodes": {"node2": 1}}))?;
     assert_eq!(scenario.home("lost")?, "node2");
     scenario.finish()
@@ -134,7 +134,7 @@ fn a_watchdog_is_proven_by_a_real_reset() -> Result<()> {
     let doctor = said(&scenario.cluster.hactl(&["doctor"])?);
     assert!(doctor.contains("never seen to reset its machine: node1"), "{doctor}");
 
-    // Nothing is reset by accident: not a node at work, and not without a yes.
+    // A reset needs both maintenance of the node and `--yes`.
     let text = hactl(&scenario, &["node", "test-watchdog", &home, "--yes"], 1)?;
     assert!(text.contains(&format!("hactl node maintenance enable {home} --wait")), "{text}");
     hactl(&scenario, &["node", "maintenance", "enable", &home, "--wait"], 0)?;
@@ -143,7 +143,7 @@ fn a_watchdog_is_proven_by_a_real_reset() -> Result<()> {
     assert!(text.contains("--yes"), "{text}");
     assert!(scenario.cluster.machine(&home)?.is_on() && !tested(&scenario));
 
-    // The device, which is outside the machine's tree, fires; the next boot remembers.
+    // The device, which is outside the machine's process tree, fires. After the next boot, the agent reports the passed test.
     hactl(&scenario, &["node", "test-watchdog", &home, "--yes", "--no-wait"], 0)?;
     wait_until("the watchdog to reset the node", CEILING, || {
         scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
@@ -157,7 +157,7 @@ fn a_watchdog_is_proven_by_a_real_reset() -> Result<()> {
     let text = hactl(&scenario, &["node", "watchdog", &home], 0)?;
     assert!(text.contains("it reset the machine"), "{text}");
 
-    // Where a test is required, that node alone takes what must not run twice, and the others say why they do not.
+    // With requireTested, only the tested node is eligible for exclusive services. `hactl why` gives the reason for the others.
     hactl(&scenario, &["set", "cluster/default", "fencing.requireTested=true"], 0)?;
     hactl(&scenario, &["node", "maintenance", "disable", &home], 0)?;
     scenario.create_witness("late")?;

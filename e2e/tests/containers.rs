@@ -1,4 +1,4 @@
-//! Containers as services: a real podman on each node.
+//! Tests of containers as services, with a real podman on each node.
 
 use std::fs;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use serde_json::json;
 
 const SERVICE: &str = "box";
 
-/// Where it runs, once the API says Started there.
+/// Returns the node of the service, once the API reports it as Started there.
 fn home(cluster: &Cluster, except: &str) -> Result<String> {
     let status = || cluster.object("resources", SERVICE).map(|object| object["status"].clone());
     wait_for(&format!("{SERVICE} to be started, not on {except:?}"), CEILING, || {
@@ -29,13 +29,13 @@ fn home(cluster: &Cluster, except: &str) -> Result<String> {
     .with_context(|| format!("its status is {:?}; logs are in {}", status(), cluster.folder().display()))
 }
 
-/// The first line of the witness in the container after now.
+/// Returns the next line of the witness in the container.
 fn beat(cluster: &Cluster) -> Result<Beat> {
     let now = monotonic_ns();
     wait_for("a sign of life", CEILING, || cluster.witness(SERVICE).first_after(now))
 }
 
-/// The witness's process on a node, by its number outside.
+/// Returns the witness's process on a node, with its process id on the host.
 fn process(node: &str) -> Option<ProcessId> {
     let resource = format!("HA_RESOURCE={SERVICE}");
     let node = format!("HA_NODE={node}");
@@ -49,7 +49,7 @@ fn process(node: &str) -> Option<ProcessId> {
     .find_map(ProcessId::of)
 }
 
-/// The example runs as it stands.
+/// Runs the container example of the manifests without changes.
 fn example(cluster: &Cluster) -> Result<()> {
     fs::write(cluster.shared().join("index.html"), "hello")?;
     let file = binaries::repository().join("manifests/examples/drivers/container.yaml");
@@ -71,7 +71,7 @@ fn a_container_is_restarted_after_a_crash_and_recovered_elsewhere_after_a_power_
     example(&cluster)?;
     let witness = binaries::own("ha-witness")?;
     let folder = witness.parent().context("a program is in a folder")?;
-    // The image has no libraries: those of this machine are mounted.
+    // The image has no libraries, so the host's are mounted.
     let mounts: Vec<_> = ["/usr", "/lib", "/lib64"]
         .map(|folder| json!({"source": folder, "target": folder, "readOnly": true}))
         .into_iter()
@@ -95,13 +95,13 @@ fn a_container_is_restarted_after_a_crash_and_recovered_elsewhere_after_a_power_
     let first = home(&cluster, "")?;
     assert_eq!(beat(&cluster)?.node, first);
 
-    // A crash: another process of it on the same node.
+    // Crash: the container starts again on the same node.
     let crashed = process(&first).context("its process was not found")?;
     crashed.signal(Signal::SIGKILL)?;
     wait_for("another process of it", CEILING, || process(&first).filter(|other| *other != crashed))?;
     assert_eq!(beat(&cluster)?.node, first, "a crash is no reason to move");
 
-    // The agent dies: the container goes on, and the next agent adopts it.
+    // Death of the agent: the container keeps running, and the next agent adopts it.
     let running = process(&first).context("its process was not found")?;
     let before = cluster.agent_instance(&first)?;
     cluster.machine(&first)?.kill("ha-node-agent")?;
@@ -109,13 +109,13 @@ fn a_container_is_restarted_after_a_crash_and_recovered_elsewhere_after_a_power_
     home(&cluster, "")?;
     assert_eq!(process(&first), Some(running), "the container was disturbed");
 
-    // A power cut: it runs on the other node.
+    // Power cut: the container starts on the other node.
     cluster.power_off(&first)?;
     assert!(!running.is_alive(), "a container survived the power cut");
     let second = home(&cluster, &first)?;
     assert_eq!(beat(&cluster)?.node, second);
 
-    // Nothing of it is left on the node when that is back, and a move takes it there.
+    // After its next boot, the first node has no remains of the container, and the service can move back.
     cluster.power_on(&first)?;
     cluster.wait_for_nodes()?;
     let moved = cluster.hactl_within(Duration::from_secs(120), &["relocate", SERVICE, &first])?;

@@ -1,4 +1,4 @@
-//! Grafana's dashboards on a real cluster and a real Prometheus: every query of every one has an answer.
+//! Tests of Grafana's dashboards on a real cluster with a real Prometheus: every query has a result.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn every_query_of_every_dashboard_has_an_answer() -> Result<()> {
     let chosen = history::happen(&mut rig, Duration::ZERO)?;
     let dashboards = Dashboard::all()?;
     assert_eq!(dashboards.len(), 5);
-    // What was seen last has yet to be scraped and judged by the rules.
+    // The last events still have to be scraped and evaluated by the rules.
     let mut missing = Vec::new();
     let outcome = wait_until("an answer to every query", CEILING, || {
         missing.clear();
@@ -40,7 +40,7 @@ fn every_query_of_every_dashboard_has_an_answer() -> Result<()> {
         }
     }
 
-    // What has no answer is found: also where `or vector(0)` answers, and a value of a label that nothing has.
+    // Queries without data must be found, including queries whose `or vector(0)` hides it and unknown values of labels.
     let mut wrong = dashboards["overview"].clone();
     let panel = wrong.panels.iter_mut().find(|panel| !panel.targets.is_empty()).expect("a panel");
     let title = panel.title.clone();

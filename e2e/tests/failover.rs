@@ -1,4 +1,4 @@
-//! Promises 1 and 2 when a node fails: its service runs elsewhere, and never on two.
+//! Tests of guarantees 1 and 2 when a node fails: its service runs on another node, and never on two.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn a_killed_node_is_recovered() -> Result<()> {
     assert_eq!(state, "Fenced");
     what_prometheus_reads(&scenario, &home, &away)?;
 
-    // It returns empty, under a new epoch, and takes nothing back.
+    // The node returns empty, with a new epoch, and the service stays where it is.
     scenario.cluster.power_on(&home)?;
     scenario.cluster.wait_for_nodes()?;
     assert!(scenario.fence(&home)?.0 >= closed);
@@ -30,7 +30,7 @@ fn a_killed_node_is_recovered() -> Result<()> {
     scenario.finish()
 }
 
-/// After the failover: the leader tells of it and of the objects, followers tell of themselves alone.
+/// Checks the metrics after the failover: the leader exposes the failover and the objects, followers only their own state.
 fn what_prometheus_reads(scenario: &Scenario, home: &str, away: &str) -> Result<()> {
     let cluster = &scenario.cluster;
     let leader = cluster.leader()?;
@@ -79,7 +79,8 @@ fn a_cut_off_node_stops_before_its_service_starts_elsewhere() -> Result<()> {
     let started = timeline.started_on(WITNESS, &away, before).expect("its start elsewhere was seen");
     assert!(ended < started, "it ended on {home} at {ended} ns, after it started on {away} at {started} ns");
 
-    // Everything on it was stopped in time, so nothing needed the reset: it is still the same boot when it is back.
+    // All services on the node were stopped in time, so no reset was necessary. After its return, the node still has the same
+    // boot.
     assert!(scenario.cluster.machine(&home)?.is_on(), "{home} was reset although nothing was left on it");
     scenario.cluster.heal(&home)?;
     scenario.cluster.wait_for_nodes()?;
@@ -89,7 +90,7 @@ fn a_cut_off_node_stops_before_its_service_starts_elsewhere() -> Result<()> {
 
 #[test]
 fn a_node_whose_agent_is_frozen_is_reset() -> Result<()> {
-    // Nobody stops the service here: only the watchdog can, and it does before the service starts elsewhere.
+    // The frozen agent cannot stop the service. Only the watchdog can, and it must do so before the service starts elsewhere.
     let mut scenario = Scenario::start("agent-frozen")?;
     let home = scenario.home(WITNESS)?;
     let before = monotonic_ns();
@@ -117,7 +118,7 @@ fn an_idle_node_is_never_reset() -> Result<()> {
     let idle = scenario.cluster.names(Role::Node).into_iter().find(|node| *node != home);
     let idle = idle.expect("a node without the witness");
     scenario.cluster.machine(&idle)?.hold("ha-node-agent")?;
-    // Longer than the watchdog and every deadline of the fast profile.
+    // Longer than the watchdog timeout and all deadlines of the fast profile.
     holds_for("the idle node stays on", Duration::from_secs(12), || {
         scenario.cluster.machine(&idle).is_ok_and(ha_e2e::machine::Machine::is_on)
     })?;

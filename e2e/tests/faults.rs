@@ -1,4 +1,4 @@
-//! A short form of the fault suite: every kind of fault once, and one further kind drawn by the commit.
+//! Short form of the fault suite: every kind of fault once, and one more that the commit selects.
 
 use anyhow::Result;
 use ha_e2e::faults::campaign::{self, Settings};
@@ -9,13 +9,14 @@ use ha_e2e::scratch;
 #[test]
 fn every_kind_of_fault_once() -> Result<()> {
     let faults = u32::try_from(Kind::ALL.len() + 1)?;
-    // The text is the hash of the commit where ./dev/test runs this. Order, targets and the last fault follow from it.
+    // The text is the hash of the commit when `./dev/test` runs this test. It determines the order, the targets and the last
+    // fault.
     let seed = std::env::var("HACTL_DRAWN").map_or(1, |text| number(&text));
     let settings = Settings { seed, faults, length_ms: 95_000 };
     let mut said = Vec::new();
     let report = campaign::run(&scratch::folder("faults")?, settings, &mut |line| said.push(line.to_owned()));
     let report = report.map_err(|error| error.context(said.join("\n")))?;
-    // One or the other may be due when what it breaks is down already, on a slow machine more.
+    // A fault is impossible if its target is already down, which is more frequent on a slow host.
     assert!(report.faults() * 2 > Kind::ALL.len(), "seed {seed}\n{report}\n{}", said.join("\n"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Fence devices: a confirmed power-off replaces the rest of the waiting time; a broken device counts for nothing.
+//! Tests of fence devices: a confirmed power-off replaces the rest of W, and a broken device proves nothing.
 
 use anyhow::{Context, Result};
 use ha_api_types::record::{Fence, Proof};
@@ -17,7 +17,7 @@ fn with_devices(name: &str) -> Result<(Scenario, PowerSupply)> {
     Ok((scenario, supply))
 }
 
-/// What proved that a node is gone.
+/// Returns the proof in a node's fence record.
 fn proof(scenario: &Scenario, node: &str) -> Result<Proof> {
     let key = scenario.cluster.keys().fence(node);
     let entry = scenario.cluster.etcdctl().get(&key)?.context("a fence")?;
@@ -41,10 +41,11 @@ fn a_device_that_confirms_is_proof() -> Result<()> {
     scenario.finish()
 }
 
-/// Nothing of ours between the controller and the power: ClusterLabs' fence_ipmilan, ipmitool, and IPMI over the network.
+/// Uses no program of this project between the controller and the power supply: ClusterLabs' fence_ipmilan, ipmitool, and IPMI
+/// over the network.
 #[test]
 fn a_machine_is_switched_off_by_its_management_controller() -> Result<()> {
-    // With the fast profile silence might be proof before the agent, in Python, has ended on a busy machine.
+    // With the fast profile, W could end on a busy host before the fence agent, a Python program, has finished.
     let plan = Plan { profile: "Default".to_owned(), ..Plan::test(&scratch::folder("fence-ipmi")?) };
     let mut scenario = Scenario::start_with(plan)?;
     let supply =

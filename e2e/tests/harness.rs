@@ -1,4 +1,4 @@
-//! The harness itself, on a store without controllers and nodes: faults do what they say, and nothing is left behind.
+//! Tests of the harness itself, on etcd without controllers and nodes: faults have the described effect, and no remains stay.
 
 use std::time::Duration;
 
@@ -27,17 +27,17 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
     let entry = store.get("/test/a")?.expect("the key that was put");
     assert_eq!(entry.value["n"], 1);
 
-    // A watch sees what happens, with the revision.
+    // A watch reports changes with their revision.
     let watch = store.watch("/test/")?;
     wait_until("the watch to see a change", CEILING, || {
-        // Repeated, because the watch may begin after a put.
+        // Repeated, because the watch may start after a put.
         store.run(&["put", "/test/b", "2"]).is_ok()
             && watch.changes.try_iter().any(|change| {
                 change.key == "/test/b" && change.entry.is_some_and(|seen| seen.revision > entry.revision)
             })
     })?;
 
-    // A member that is cut off from its peers still talks to clients, and commits nothing; the others choose another leader.
+    // A member that is isolated from its peers still serves clients, but commits nothing. The others elect another leader.
     let old = cluster.store_leader()?;
     cluster.isolate_member(&old)?;
     wait_until("another leader of the store", CEILING, || {
@@ -57,20 +57,20 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
         isolated.run(&["put", "/test/a", "{\"n\":2}"]).is_ok()
     })?;
 
-    // A whole machine without its link.
+    // A machine without its link.
     cluster.cut(&old)?;
     assert!(isolated.run(&["get", "/test/a", "--consistency=s"]).is_err(), "a machine without link answered");
     cluster.heal(&old)?;
     wait_until("the machine to answer again", CEILING, || isolated.run(&["get", "/test/a"]).is_ok())?;
 
-    // Frozen, then going on.
+    // A process that is stopped and continued.
     let process = cluster.machine(&old)?.program("etcd").expect("etcd runs");
     process.signal(Signal::SIGSTOP)?;
     assert!(isolated.run(&["get", "/test/a", "--consistency=s"]).is_err(), "a stopped process answered");
     process.signal(Signal::SIGCONT)?;
     wait_until("the process to answer again", CEILING, || isolated.run(&["get", "/test/a"]).is_ok())?;
 
-    // Killed: process 1 starts it again; held: it stays dead.
+    // A killed program is restarted by process 1. A held program is not.
     let machine = cluster.machine(&old)?;
     machine.kill("etcd")?;
     wait_until("etcd to be started again", CEILING, || {
@@ -81,7 +81,7 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
     machine.release("etcd")?;
     wait_until("etcd to be started after its release", CEILING, || machine.program("etcd").is_some())?;
 
-    // A power cut ends everything, and a boot has another boot id but the same machine id.
+    // A power cut ends all processes. The next boot has a new boot id and the same machine id.
     let boot = std::fs::read_to_string(cluster.machine(&old)?.boot_id_file())?;
     let identity = std::fs::read_to_string(cluster.machine(&old)?.machine_id_file())?;
     cluster.add_address(&old, "192.0.2.10/24")?;
@@ -116,7 +116,7 @@ fn nothing_is_left_behind() -> Result<()> {
     Ok(())
 }
 
-/// Set for the process that [`what_a_killed_owner_left_is_swept`] starts and kills.
+/// Variable that is set for the process that [`what_a_killed_owner_left_is_swept`] starts and kills.
 const OWNER: &str = "HA_E2E_OWNER";
 
 #[test]

@@ -1,4 +1,4 @@
-//! The whole store goes away while controllers hold the nodes, or do not (FENCING, section 9).
+//! Tests of outages of the whole etcd cluster with onStoreLoss Hold, with and without all controllers (FENCING, section 9).
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use ha_e2e::scenario::{Scenario, WITNESS};
 use ha_e2e::wait::{holds_for, monotonic_ns};
 use serde_json::json;
 
-/// Longer than W, which is 15 s with these timings.
+/// Length of an outage. It is longer than W, which is 15 s with these timings.
 const OUTAGE: Duration = Duration::from_secs(30);
 
-/// Three services on a cluster under Hold, with the fast profile but more room before D − Ts than it has, as a busy machine needs
-/// it; and where they run.
+/// Starts three services on a cluster with onStoreLoss Hold. The timings are those of the fast profile with more time before D −
+/// Ts, which a busy host needs. Returns also the services' nodes.
 fn held(name: &str) -> Result<(Scenario, Vec<(&'static str, String)>)> {
     let scenario = Scenario::start(name)?;
     scenario

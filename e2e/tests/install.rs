@@ -1,4 +1,4 @@
-//! docs/install.md followed on three machines with systemd, command by command; then the power is taken from one.
+//! Test that runs the commands of docs/install.md on three machines with systemd, then cuts the power of one.
 
 #![expect(clippy::print_stdout, reason = "what was measured stays in the suite's log")]
 
@@ -19,12 +19,12 @@ use ha_e2e::scenario::CEILING;
 use ha_e2e::scratch;
 use ha_e2e::wait::{wait_for, wait_until};
 
-/// The machines of the page, with what they are called here.
+/// Machines of the page, each with its name in the test.
 const MACHINES: [(&str, &str); 3] = [("c1", "node1"), ("c2", "node2"), ("c3", "node3")];
-/// How long a service may be away with the profile Default, on a busy host.
+/// Longest interruption of a service by a failover with the profile Default, on a busy host.
 const FAILOVER: Duration = Duration::from_secs(60);
 
-/// Three machines that have nothing of ours, and the page.
+/// Three machines without the project's packages, and the page.
 struct Site {
     cluster: Cluster,
     blocks: Vec<Block>,
@@ -48,7 +48,8 @@ impl Site {
         Ok(site)
     }
 
-    /// What the page takes for granted: names, the packages, a release of etcd; and what stands in for a watchdog.
+    /// Installs the prerequisites of the page: host names, the packages and an etcd release. Also installs the simulated
+    /// watchdog.
     fn prepare(&self) -> Result<()> {
         let shared = self.cluster.shared();
         for package in fs::read_dir(packages()?)? {
@@ -70,7 +71,8 @@ impl Site {
         on_each(|name| {
             let machine = self.cluster.machine(here(name)?)?;
             container::wait_until_booted(machine)?;
-            // What forbids to start services where this suite itself runs in a container, and what makes an index of all manual pages.
+            // The first file prevents starts of services if this suite runs in a container. The second causes an index of all
+            // manual pages.
             let script = format!(
                 "rm -f /usr/sbin/policy-rc.d /var/lib/man-db/auto-update
                 echo {name} >/etc/hostname; hostname {name}; cat {SHARED}/hosts >>/etc/hosts
@@ -90,14 +92,15 @@ impl Site {
         println!("{:5.1} s {what}", self.begin.elapsed().as_secs_f64());
     }
 
-    /// What commands say on a machine of the page; in the folder with the packages, as the page has them there.
+    /// Runs commands on a machine of the page, in the directory with the packages, and returns their output.
     fn run(&self, name: &str, commands: &str) -> Result<String> {
         let script = format!("set -eu\ncd {SHARED}\n{commands}\n");
         container::inside(self.cluster.machine(here(name)?)?, &["bash", "-c", &script])
             .with_context(|| format!("on {name}:\n{commands}"))
     }
 
-    /// Runs the blocks below a heading, just as they stand; `another`: the machine that is not the one whose power is gone.
+    /// Runs the blocks below a heading. Blocks marked `another` run only if `another` is given, the name of a machine that still
+    /// has power.
     fn follow(&mut self, heading: &str, another: Option<&str>) -> Result<()> {
         let (now, later): (Vec<Block>, Vec<Block>) = self.blocks.drain(..).partition(|block| {
             block.heading == heading
@@ -118,7 +121,7 @@ impl Site {
         Ok(())
     }
 
-    /// The node on which the service of the page runs, as a machine sees it.
+    /// Returns the node of the page's service, as reported by hactl on a machine.
     fn ticker(&self, seen_by: &str) -> Option<String> {
         let said = self.run(seen_by, "hactl get resource ticker -o json").ok()?;
         let status = serde_json::from_str::<serde_json::Value>(&said).ok()?["status"].take();
@@ -128,7 +131,7 @@ impl Site {
     }
 }
 
-/// The same on all machines at once.
+/// Runs a function for all machines in parallel.
 fn on_each(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
     thread::scope(|scope| {
         let started: Vec<_> = MACHINES.map(|(name, _)| scope.spawn(|| run(name))).into_iter().collect();
@@ -139,13 +142,13 @@ fn on_each(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
     })
 }
 
-/// What a machine of the page is called here.
+/// Returns the name in the test of a machine of the page.
 fn here(name: &str) -> Result<&'static str> {
     let found = MACHINES.iter().find(|(of_page, _)| *of_page == name);
     found.map(|(_, machine)| *machine).with_context(|| format!("the page has no machine {name}"))
 }
 
-/// The folder of the packages, as `dev/test packages` sets it.
+/// Returns the directory with the packages, which `dev/test packages` sets.
 fn packages() -> Result<PathBuf> {
     env::var_os("HACTL_PACKAGES")
         .map(PathBuf::from)
@@ -153,7 +156,7 @@ fn packages() -> Result<PathBuf> {
         .context("HACTL_PACKAGES is not a folder with packages; run ./dev/test packages")
 }
 
-/// Whether a service ticks on a machine.
+/// Returns `true` if the journal of a machine shows that the service runs there.
 fn ticks(site: &Site, name: &str) -> bool {
     let asked = "journalctl --quiet --output cat --boot HACTL_RESOURCE=ticker SYSLOG_IDENTIFIER=ticker";
     site.run(name, asked).is_ok_and(|said| said.contains(&format!("ticker ticks on {name}")))
@@ -164,13 +167,14 @@ fn the_page_of_the_installation_works_as_it_stands() -> Result<()> {
     let mut site = Site::start()?;
     site.follow("1. Packages", None)?;
     site.follow("2. Certificates", None)?;
-    // What the page does with scp.
+    // The page copies these files with scp.
     on_each(|name| {
         site.run(name, &format!("mkdir -p /etc/hactl && cp -p ca.pem {name}.pem {name}.key /etc/hactl/"))
     })?;
     site.follow("3. etcd", None)?;
     site.follow("4. Each machine", None).with_context(|| journals(&site))?;
-    // What stands in for a watchdog counts here; and whatever this host is, its namespaces cannot be paused one by one.
+    // The test needs the simulated watchdog. The namespaces of this host cannot be paused one by one, so W is valid proof even if
+    // the host is virtual.
     site.run("c1", "hactl set cluster/default fencing.allowStandIn=true")?;
     for (name, _) in MACHINES {
         site.run("c1", &format!("hactl set node/{name} fencing.allowUnfenced=true"))?;
@@ -198,7 +202,7 @@ fn the_page_of_the_installation_works_as_it_stands() -> Result<()> {
     site.cluster.remove()
 }
 
-/// The ends of the machines' journals.
+/// Returns the last lines of the machines' journals.
 fn journals(site: &Site) -> String {
     let asked = "journalctl --quiet --lines 30 -u ha-controller -u ha-node-agent -u ha-watchdogd; journalctl --quiet --lines 5 -u etcd";
     let said = MACHINES.map(|(name, _)| format!("{name}:\n{}", site.run(name, asked).unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! kubectl, unchanged, against the API: get, watch, apply, diff, describe, explain, wait, delete.
+//! Tests of an unmodified kubectl against the API: get, watch, apply, diff, describe, explain, wait and delete.
 
 use std::process::Output;
 
@@ -60,7 +60,7 @@ fn kubectl_works_against_the_api() -> Result<()> {
         kubectl(cluster, &["explain", "resource.spec.maxRestart"], 0)?.to_lowercase().contains("integer")
     );
 
-    // A watch shows a change and ends with the request's time.
+    // A watch shows the change and ends at the request's timeout.
     let watch = std::thread::spawn({
         let arguments = ["get", "resources", "-w", "--request-timeout=8s"].map(str::to_owned);
         let folder = cluster.folder().to_owned();

@@ -1,4 +1,4 @@
-//! The elected controller dies or is frozen: services do not notice, and a late write of the old one is refused.
+//! Tests of the leader's death or freeze: services continue, and late writes of the old leader are rejected.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn a_killed_leader_disturbs_nobody_and_the_next_one_recovers_nodes() -> Result<(
     wait_until("another leader", CEILING, || scenario.cluster.leader().is_ok_and(|leader| leader != old))?;
     scenario.undisturbed(WITNESS, Duration::from_secs(3))?;
 
-    // Leader and node at the same instant.
+    // Leader and node fail at the same time.
     scenario.cluster.power_on(&old)?;
     let api = scenario.cluster.api(&old)?;
     wait_until("the controller to be back", CEILING, || api.is_ready())?;
@@ -30,8 +30,8 @@ fn a_killed_leader_disturbs_nobody_and_the_next_one_recovers_nodes() -> Result<(
 fn a_frozen_leader_is_deposed_and_its_late_writes_are_refused() -> Result<()> {
     let mut scenario = Scenario::start("leader-frozen")?;
     let (old, home) = (scenario.cluster.leader()?, scenario.home(WITNESS)?);
-    // Frozen with work ahead of it: the node dies at the same time, so when it wakes up it believes in an assignment
-    // that its successor has changed long since.
+    // The node fails while the leader is stopped. When the leader continues, it knows only an assignment that its successor has
+    // already changed.
     scenario.cluster.machine(&old)?.signal("ha-controller", Signal::SIGSTOP)?;
     scenario.cluster.power_off(&home)?;
     wait_until("another leader", CEILING, || scenario.cluster.leader().is_ok_and(|leader| leader != old))?;

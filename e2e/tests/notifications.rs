@@ -1,4 +1,4 @@
-//! Notifications of a real cluster, taken by a mail server that is not ours and by a web server.
+//! Tests of notifications from a real cluster, received by another project's mail server and by a web server.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const USER: &str = "hactl";
 const PASSWORD: &str = "sesame";
 
-/// What the web server got of a kind.
+/// Returns the notifications of a kind that the web server received.
 fn posted(sinks: &Sinks, kind: NotificationKind) -> Result<Vec<Notification>> {
     let all: Result<Vec<Notification>, _> = sinks
         .got("http")?
@@ -25,7 +25,7 @@ fn posted(sinks: &Sinks, kind: NotificationKind) -> Result<Vec<Notification>> {
     Ok(all?.into_iter().filter(|told| told.kind == kind).collect())
 }
 
-/// The mails with this in their subject.
+/// Returns the mails whose subject contains a text.
 fn mailed(sinks: &Sinks, subject: &str) -> Result<Vec<Value>> {
     let has = |got: &Value| got["headers"]["Subject"].as_str().is_some_and(|found| found.contains(subject));
     Ok(sinks.got("smtp")?.into_iter().filter(has).collect())
@@ -90,7 +90,7 @@ fn a_fence_and_an_error_reach_mail_and_webhook_although_leader_and_sinks_fail() 
         assert!(text.contains(&part), "{part} is not in\n{text}");
     }
 
-    // Nobody listens when a service goes into Error, and the leader dies before anybody does.
+    // Both servers are down when a service enters the state Error, and the leader fails before they are up again.
     let ports = (sinks.http, sinks.smtp);
     drop(sinks);
     let test = scenario.cluster.hactl(&["notify", "test"])?;
@@ -108,7 +108,7 @@ fn a_fence_and_an_error_reach_mail_and_webhook_although_leader_and_sinks_fail() 
     sinks = Sinks::start(&folder, address, &mailbox, Some(ports))?;
     wait_until("the error to be told by both", CEILING, || queue(&scenario).is_ok_and(|length| length == 0))?;
 
-    // A leader may end between delivering and storing that it did; then it comes again, under the same id.
+    // A leader may fail between a delivery and its record. The next leader then delivers again, with the same id.
     let ids = |kind: NotificationKind| -> Result<BTreeSet<String>> {
         Ok(posted(&sinks, kind)?.into_iter().map(|told| told.id).collect())
     };

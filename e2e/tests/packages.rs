@@ -1,4 +1,5 @@
-//! The Debian packages on a machine with systemd: installed, configured, upgraded under an armed watchdog, removed and purged.
+//! Test of the Debian packages on a machine with systemd: installation, configuration, upgrade with an armed watchdog, removal
+//! and purge.
 
 #![expect(clippy::print_stdout, reason = "what was measured stays in the suite's log")]
 
@@ -20,7 +21,7 @@ use ha_e2e::wait::{wait_for, wait_for_ok, wait_until};
 const NODE: &str = "node1";
 const PACKAGES: [&str; 3] = ["hactl", "ha-controller", "ha-node-agent"];
 const UNITS: [&str; 3] = ["ha-controller", "ha-node-agent", "ha-watchdogd"];
-/// Written to by whatever is installed, and removed by nothing.
+/// Directories to which any package installation writes and which no purge cleans.
 const NOT_OURS: [&str; 7] = [
     "/var/lib/dpkg/",
     "/var/lib/apt/",
@@ -31,7 +32,7 @@ const NOT_OURS: [&str; 7] = [
     "/etc/.pwd.lock",
 ];
 
-/// A machine that has nothing of ours, beside the store.
+/// A machine without the project's packages, and an etcd member.
 struct Bare {
     cluster: Cluster,
     begin: Instant,
@@ -47,7 +48,8 @@ impl Bare {
         cluster.power_on(NODE)?;
         container::wait_until_booted(cluster.machine(NODE)?)?;
         let bare = Self { cluster, begin };
-        // The one forbids to start services, where this suite itself runs in a container; the other makes an index of all manual pages.
+        // The first file prevents starts of services if this suite runs in a container. The second causes an index of all manual
+        // pages.
         bare.run("rm -f /usr/sbin/policy-rc.d /var/lib/man-db/auto-update")?;
         Ok(bare)
     }
@@ -56,19 +58,19 @@ impl Bare {
         println!("{:5.1} s {what}", self.begin.elapsed().as_secs_f64());
     }
 
-    /// What a command says on the machine.
+    /// Runs a command on the machine and returns its output.
     fn run(&self, script: &str) -> Result<String> {
         let said = container::inside(self.cluster.machine(NODE)?, &["sh", "-c", script]);
         said.map(|said| said.trim().to_owned()).with_context(|| script.to_owned())
     }
 
-    /// One that must fail, with what it says.
+    /// Runs a command that must fail, and returns its output.
     fn refused(&self, script: &str) -> Result<String> {
         self.run(&format!("if {script} >/tmp/said 2>&1; then cat /tmp/said; exit 1; else cat /tmp/said; fi"))
     }
 
     fn install(&self, variable: &str) -> Result<String> {
-        // Through the shared folder: not all of this host's folders show on the machine, /tmp for one.
+        // Copied to the shared directory, because not all directories of the host, such as /tmp, are visible on the machine.
         let there = self.cluster.shared().join(variable);
         fs::create_dir_all(&there)?;
         for package in fs::read_dir(packages(variable)?)? {
@@ -81,7 +83,7 @@ impl Bare {
         ))
     }
 
-    /// The main process of a unit, as the machine numbers it.
+    /// Returns the main process of a unit, with its process id on the machine.
     fn process(&self, unit: &str) -> Result<i32> {
         let said = self.run(&format!("systemctl show --property MainPID --value {unit}"))?;
         let pid = said.parse().with_context(|| said.clone())?;
@@ -93,7 +95,7 @@ impl Bare {
         self.run(&format!("systemctl status --full --lines 50 {unit}; true")).unwrap_or_default()
     }
 
-    /// The program file of a process; with ` (deleted)` when another has taken its place.
+    /// Returns the path of a process's program. It ends with ` (deleted)` if the file was replaced.
     fn program(&self, pid: i32) -> Result<String> {
         self.run(&format!("readlink /proc/{pid}/exe"))
     }
@@ -105,7 +107,7 @@ impl Bare {
             .with_context(|| format!("{}\n{}", status(), self.journal("ha-node-agent")))
     }
 
-    /// Every file name that the machine has.
+    /// Returns the names of all files of the machine outside [`NOT_OURS`].
     fn files(&self) -> Result<BTreeSet<String>> {
         let said = self.run("find /etc /usr /var /run/hactl -xdev 2>/dev/null; true")?;
         let ours = |name: &&str| !NOT_OURS.iter().any(|folder| name.starts_with(folder));
@@ -113,7 +115,7 @@ impl Bare {
     }
 }
 
-/// The folder of the packages that a variable names, as `dev/test packages` sets it.
+/// Returns the directory with packages that a variable names, as `dev/test packages` sets it.
 fn packages(variable: &str) -> Result<PathBuf> {
     env::var_os(variable)
         .map(PathBuf::from)
@@ -174,7 +176,7 @@ fn configured_they_run_a_service(machine: &Bare) -> Result<()> {
          --etcd-key /etc/hactl/{NODE}.key --node {NODE} --listen {}:{API_PORT} --profile fast",
         node.address
     ))?;
-    // It says what is to be done; that is done, as it is said.
+    // `hactl init` lists the next steps. The test runs them unchanged.
     let steps: Vec<&str> = said
         .lines()
         .skip_while(|line| *line != "next:")
@@ -207,7 +209,7 @@ fn configured_they_run_a_service(machine: &Bare) -> Result<()> {
     the_journal_finds_a_service(machine)
 }
 
-/// Lines of the daemons are entries of the journal, by the fields that they are about.
+/// Checks that log lines of the daemons are journal entries with the fields of their objects.
 fn the_journal_finds_a_service(machine: &Bare) -> Result<()> {
     for unit in ["ha-controller", "ha-node-agent"] {
         let fields = [
@@ -228,7 +230,7 @@ fn the_journal_finds_a_service(machine: &Bare) -> Result<()> {
         }
         assert!(text("MESSAGE").contains("resource=\"web\""), "{entry}");
     }
-    // The stand-in is no watchdog: that is a warning.
+    // The simulated watchdog must cause a warning.
     let warned = machine.run("journalctl --quiet --unit ha-watchdogd --priority warning --output cat")?;
     ensure!(warned.contains("stand-in"), "{warned}");
     Ok(())
@@ -286,7 +288,7 @@ fn removed_they_leave_the_configuration(machine: &Bare) -> Result<()> {
     machine.wait_for_status("nothing to run", &["; 0 services may run"])?;
     let watchdogd = machine.process("ha-watchdogd")?;
     machine.run("apt-get remove --assume-yes -o Dpkg::Use-Pty=0 ha-node-agent 2>&1")?;
-    // The agent has left for good, not for a restart.
+    // The agent has left permanently, not for a restart, so its node can be deleted.
     machine.run(&format!("hactl delete node/{NODE}"))?;
     machine.run(&format!("hactl wait node/{NODE} --for=delete --timeout 60s"))?;
     machine.run("apt-get remove --assume-yes -o Dpkg::Use-Pty=0 ha-controller hactl 2>&1")?;
@@ -302,7 +304,7 @@ fn removed_they_leave_the_configuration(machine: &Bare) -> Result<()> {
 }
 
 fn purged_they_leave_nothing(machine: &Bare, before: &BTreeSet<String>) -> Result<()> {
-    // What was brought by hand goes by hand.
+    // Files that the administrator created have to be removed by the administrator.
     machine.run("rm -r /etc/hactl/*.pem /etc/hactl/*.key /etc/systemd/system/ha-watchdogd.service.d")?;
     machine.run(&format!("apt-get purge --assume-yes -o Dpkg::Use-Pty=0 {} 2>&1", PACKAGES.join(" ")))?;
     machine.tell("purged");

@@ -1,4 +1,4 @@
-//! The store is lost for good and restored from a backup, as docs/operations.md says: what runs goes on, and nothing runs twice.
+//! Test of a restore of etcd from a backup, as docs/operations.md describes. Running services continue, and none runs twice.
 
 use std::fs;
 use std::path::Path;
@@ -16,10 +16,10 @@ use ha_e2e::scratch;
 use ha_e2e::wait::wait_until;
 use serde_json::json;
 
-/// Nothing is assigned for the longest W, about a minute and a quarter; after that it goes as ever.
+/// Longest time for the restore. No service is assigned for the longest W, which is about 75 s.
 const RESTORED_WITHIN: Duration = Duration::from_secs(300);
 
-/// A service that the backup does not know.
+/// A service that is not in the backup.
 const LATER: &str = "later";
 
 #[test]
@@ -31,11 +31,12 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     let old_home = scenario.home(WITNESS)?;
     let backup = folder.join("backup.db");
     let etcdctl = scenario.cluster.etcdctl();
-    // A backup is made of one member.
+    // A snapshot needs a single endpoint.
     let endpoints = etcdctl.endpoints.split(',').next().unwrap_or_default().to_owned();
     Etcdctl { endpoints, ..etcdctl }.run(&["snapshot", "save", &text(&backup)])?;
 
-    // Then it moves, and another one comes: the backup has the one in the wrong place and does not know the other.
+    // After the backup, the first service moves and a second is created. The backup has a wrong node for the first and lacks the
+    // second.
     let to = scenario.cluster.names(Role::Node).into_iter().find(|node| *node != old_home);
     let to = to.context("there is another node")?;
     let moved = scenario.cluster.hactl(&["relocate", WITNESS, &to, "--wait"])?;
@@ -70,7 +71,7 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
         scenario.cluster.power_on(member)?;
     }
 
-    // Nothing is stopped, nothing is started, until it is known where everything runs.
+    // No service is stopped or started until the node of every service is known.
     wait_until("the leader to look for the service", CEILING, || scenario.state(WITNESS) == "Queued")?;
     let events = || {
         scenario.cluster.hactl(&["events"]).map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
@@ -83,20 +84,20 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     assert_eq!(process(&scenario, WITNESS, &home)?, before, "it was not touched");
     assert_eq!(scenario.cluster.etcdctl().get(&scenario.cluster.keys().restored())?, None);
 
-    // What the backup does not know goes on unmanaged; declared anew it is found where it runs.
+    // The service that is not in the backup keeps running unmanaged. When it is declared again, it is found on its node.
     assert!(scenario.object("resources", LATER).is_none());
     assert_eq!(process(&scenario, LATER, &later_home)?, later_before, "it was not touched");
     scenario.create_witness(LATER)?;
     assert_eq!(scenario.home(LATER)?, later_home);
     assert_eq!(process(&scenario, LATER, &later_home)?, later_before, "it was adopted");
 
-    // The cluster does its work again.
+    // The cluster works normally again: a failover succeeds.
     scenario.cluster.power_off(&home)?;
     scenario.elsewhere(WITNESS, &home)?;
     scenario.finish()
 }
 
-/// What a restore has to know of a member, out of the command that runs it.
+/// Returns the flags of a member's command that a restore also needs.
 fn flags_of(scenario: &Scenario, member: &str) -> Result<Vec<String>> {
     let command = &scenario.cluster.machine(member)?.programs.first().context("it runs etcd")?.command;
     let known = [

@@ -1,4 +1,4 @@
-//! The store's members die, are frozen, are cut off, or all go away together.
+//! Tests of etcd members that fail, are stopped or isolated, and of outages of the whole etcd cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use serde_json::json;
 
 #[test]
 fn a_killed_member_disturbs_nobody() -> Result<()> {
-    // With the fast profile an election, which may take etcd two turns of a second each on a slow machine, is nearly as long as
-    // the time after which services stop; with the conservative one that is 8 s.
+    // etcd may need two rounds of a second each for an election on a slow host. With the fast profile, services stop after little
+    // more than that. With the conservative profile, they stop after 8 s.
     let mut plan = Plan::test(&scratch::folder("member-killed")?);
     "Conservative".clone_into(&mut plan.profile);
     let mut scenario = Scenario::start_with(plan)?;
@@ -29,7 +29,7 @@ fn a_killed_member_disturbs_nobody() -> Result<()> {
     scenario.cluster.power_on(&follower)?;
     wait_until("the store to be whole", CEILING, || scenario.cluster.etcdctl().is_healthy())?;
 
-    // The leader, too: etcd elects another one in less time than a heartbeat is good for.
+    // A failure of the leader must have no effect either: etcd elects another one before a heartbeat expires.
     let leader = scenario.cluster.store_leader()?;
     scenario.cluster.power_off(&leader)?;
     scenario.undisturbed(WITNESS, Duration::from_secs(20))?;
@@ -38,8 +38,8 @@ fn a_killed_member_disturbs_nobody() -> Result<()> {
 
 #[test]
 fn a_lease_kept_alive_by_a_deposed_store_leader_proves_nothing() -> Result<()> {
-    // FENCING 3: an etcd leader that was paused and then cut off from its peers goes on answering keep-alives. A node that
-    // reaches only that member must not believe itself valid.
+    // FENCING 3: an etcd leader that was paused and then isolated from its peers continues to answer keep-alives. A node that
+    // reaches only that member must not consider its heartbeat valid.
     let scenario = Scenario::start("stale-store-leader")?;
     let home = scenario.home(WITNESS)?;
     let before = monotonic_ns();
@@ -87,7 +87,8 @@ fn a_frozen_and_isolated_store_leader_disturbs_nobody_who_reaches_the_others() -
 
 #[test]
 fn a_short_outage_of_the_whole_store_is_not_noticed() -> Result<()> {
-    // With the conservative profile nothing happens for Th - 2 Ki - Ts = 8 s; etcd may need more than one of them to elect.
+    // With the conservative profile, nothing happens for Th - 2 Ki - Ts = 8 s. etcd may need more than one of them for an
+    // election.
     let mut plan = Plan::test(&scratch::folder("store-short-outage")?);
     "Conservative".clone_into(&mut plan.profile);
     let scenario = Scenario::start_with(plan)?;

@@ -1,4 +1,5 @@
-//! Driver systemd with a real systemd on each node: what hactl does with units, and with those whom somebody else starts and stops.
+//! Tests of driver systemd with a real systemd on each node: how hactl manages units, including those that an administrator
+//! starts or stops.
 
 #![expect(clippy::print_stdout, reason = "what was measured stays in the suite's log")]
 
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 const NODES: [&str; 2] = ["node1", "node2"];
 
-/// A unit whose process keeps its record in the shared folder, as resource and file of the same name.
+/// Returns a unit that runs a witness. Resource, unit and record have the same name.
 fn witness_unit(name: &str, more: &str) -> Result<(String, String)> {
     let program = own("ha-witness")?;
     let text = format!(
@@ -27,7 +28,7 @@ fn witness_unit(name: &str, more: &str) -> Result<(String, String)> {
     Ok((format!("{name}.service"), text))
 }
 
-/// A unit that does not end when it is asked to, leaves a process behind, and is restarted whenever it ends.
+/// Returns a unit that ignores SIGTERM, leaves a process behind and restarts whenever it ends.
 fn stubborn_unit() -> Result<(String, String)> {
     let (name, text) = witness_unit("stubborn", "Restart=always\nRestartSec=0\nKillMode=process\n")?;
     let line = text.lines().find(|line| line.starts_with("ExecStart=")).unwrap_or_default();
@@ -36,7 +37,7 @@ fn stubborn_unit() -> Result<(String, String)> {
     Ok((name, text.replace(line, &script)))
 }
 
-/// Two nodes with systemd, one member of the store, one controller: what the store and the controllers do is tested elsewhere.
+/// Starts two nodes with systemd, one etcd member and one controller. Other tests cover etcd and the controllers.
 fn start() -> Result<Scenario> {
     let mut plan = Plan::test(&scratch::folder("systemd")?);
     (plan.etcd, plan.controllers, plan.nodes) = (1, 1, 2);
@@ -51,13 +52,13 @@ fn start() -> Result<Scenario> {
     Ok(Scenario { cluster, checker })
 }
 
-/// Runs a command on a node.
+/// Runs a command on a node and returns its output.
 fn on(scenario: &Scenario, node: &str, command: &[&str]) -> Result<String> {
     container::inside(scenario.cluster.machine(node)?, command).map(|said| said.trim().to_owned())
 }
 
 fn unit(name: &str) -> Value {
-    // Longer than any test waits: what is stopped is stopped because it was asked to, not because the time was up.
+    // The limit is longer than any wait of the tests, so a service ends because of the stop request and not because of the limit.
     json!({"driver": {"systemd": {"unit": name}}, "timeouts": {"stopSeconds": 600}})
 }
 
@@ -73,7 +74,7 @@ fn wait_for_event(scenario: &Scenario, resource: &str, words: &str) -> Result<()
     .with_context(|| events(scenario, resource).unwrap_or_default())
 }
 
-/// Waits for another process of a service on its node.
+/// Waits for a new process of a service on its node.
 fn another(scenario: &Scenario, resource: &str, node: &str, old: i32) -> Result<()> {
     wait_until(&format!("another process of {resource}"), CEILING, || {
         scenario.checker.process(resource, node).is_some_and(|now| now.pid != old && now.is_alive())
@@ -100,7 +101,7 @@ fn units_are_services() -> Result<()> {
     scenario.finish()
 }
 
-/// A crash and a stop by hand are told apart, and both are put right.
+/// A crash and a manual stop must be distinguished, and both must be repaired.
 fn a_unit_is_kept_running(scenario: &Scenario) -> Result<()> {
     scenario.apply("resources", "web", &unit("web"))?;
     let home = scenario.home("web")?;
@@ -112,7 +113,7 @@ fn a_unit_is_kept_running(scenario: &Scenario) -> Result<()> {
     let gap = beats.windows(2).find(|pair| pair[0].pid != pair[1].pid).context("two processes wrote")?;
     println!("killed: wrote again after {} ms", (gap[1].at_ns - gap[0].at_ns) / 1_000_000);
     wait_for_event(scenario, "web", "its main process was killed by signal 9")?;
-    // Up again for the agent too: a stop during the start would be a failed start.
+    // The agent must have seen the restart. A stop during the start would count as a failed start.
     wait_for_event(scenario, "web", "Restarted")?;
 
     let stopped = process(scenario, "web", &home)?;
@@ -121,7 +122,7 @@ fn a_unit_is_kept_running(scenario: &Scenario) -> Result<()> {
     wait_for_event(scenario, "web", "stopped outside hactl")?;
     assert_eq!(scenario.home("web")?, home, "neither is a reason to move");
 
-    // Wanted stopped: what is started by hand is stopped again.
+    // With the requested state Stopped, a manual start must be followed by a stop.
     let wanted = |state: &str| {
         let mut spec = unit("web");
         spec["state"] = json!(state);
@@ -136,11 +137,11 @@ fn a_unit_is_kept_running(scenario: &Scenario) -> Result<()> {
     scenario.home("web").map(|_| ())
 }
 
-/// A copy that somebody runs on a node is adopted there, before anything is started elsewhere.
+/// A copy that an administrator runs on a node must be adopted there, before the service starts elsewhere.
 fn what_runs_by_hand_is_found_first(scenario: &Scenario) -> Result<()> {
     on(scenario, "node2", &["systemctl", "start", "by-hand"])?;
     let running = process(scenario, "by-hand", "node2")?;
-    // It likes to be on the other node, and stays where it runs.
+    // The service prefers the other node, but must stay where it runs.
     scenario.apply("groups", "first", &json!({"nodes": {"node1": 2, "node2": 1}, "nofailback": true}))?;
     let mut spec = unit("by-hand");
     spec["group"] = json!("first");
@@ -182,7 +183,7 @@ fn a_unit_enabled_at_boot_is_refused(scenario: &Scenario) -> Result<()> {
     scenario.apply("resources", "at-boot", &spec)?;
     scenario.home("at-boot")?;
     for node in NODES {
-        // Its exit status tells the same, as a failure.
+        // `is-enabled` fails for a disabled unit, so ignore its exit status.
         let said = on(scenario, node, &["sh", "-c", "systemctl is-enabled at-boot || true"])?;
         assert_eq!(said, "disabled", "on {node}");
     }
@@ -209,7 +210,7 @@ fn a_command_becomes_a_unit(scenario: &Scenario) -> Result<()> {
     ];
     assert_eq!(lines, expected);
 
-    // Its unit vanishes with it, and is made anew.
+    // The transient unit vanishes with its process and must be created again.
     let victim = process(scenario, "transient", &home)?;
     victim.signal(Signal::SIGKILL)?;
     another(scenario, "transient", &home, victim.pid)?;
@@ -233,7 +234,7 @@ fn nothing_of_a_unit_survives_its_stop(scenario: &Scenario) -> Result<()> {
     scenario.gone("stubborn")
 }
 
-/// As it stands in `manifests/examples`: a unit of a package, and a command.
+/// Applies the example of `manifests/examples` without changes: a packaged unit and a command.
 fn the_example_runs(scenario: &Scenario) -> Result<()> {
     let file = repository().join("manifests/examples/drivers/unit.yaml");
     let file = file.to_string_lossy();
@@ -246,10 +247,10 @@ fn the_example_runs(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// What happened meanwhile is noticed then.
+/// After D-Bus is back, the agent must notice an event during the outage.
 fn a_bus_that_was_away_is_found_again(scenario: &Scenario) -> Result<()> {
     let home = scenario.home("by-hand")?;
-    // systemd would start another one for whoever finds its socket.
+    // The socket is moved away, because systemd would start another daemon for the next client.
     let end = "mv /run/dbus/system_bus_socket /run/dbus/gone && kill -9 $(pidof dbus-daemon)";
     on(scenario, &home, &["sh", "-c", end])?;
     let victim = process(scenario, "by-hand", &home)?;
@@ -260,7 +261,7 @@ fn a_bus_that_was_away_is_found_again(scenario: &Scenario) -> Result<()> {
     wait_for_event(scenario, "by-hand", "its main process was killed by signal 9")
 }
 
-/// systemd ends the agent before the units, while the agent's own stops of them do not wait for that.
+/// A shutdown must end the agent before the units. The agent's own stops of the units must not wait for the shutdown.
 fn a_shutdown_takes_its_time(scenario: &Scenario) -> Result<()> {
     let home = scenario.home("web")?;
     let before = on(scenario, &home, &["systemctl", "show", "--value", "-p", "Before", "web"])?;
@@ -268,7 +269,7 @@ fn a_shutdown_takes_its_time(scenario: &Scenario) -> Result<()> {
     let by_hand = || events(scenario, "web").map(|said| said.matches("stopped outside hactl").count());
     let earlier = by_hand()?;
     let begin = Instant::now();
-    // systemd may be gone before it answers.
+    // systemd may end before it responds.
     let _ = on(scenario, &home, &["systemctl", "poweroff"]);
     let away = scenario.elsewhere("web", &home)?;
     assert_eq!(by_hand()?, earlier, "the shutdown was taken for a stop by hand");
@@ -277,7 +278,7 @@ fn a_shutdown_takes_its_time(scenario: &Scenario) -> Result<()> {
     if !log.contains("shutdown") {
         bail!("the agent on {home} did not leave in order");
     }
-    // A container that is switched off is switched on again by what holds it.
+    // The program that holds the container starts it again after a power-off.
     scenario.cluster.learn_container(&home)?;
     scenario.cluster.wait_for_nodes()
 }

@@ -1,4 +1,4 @@
-//! The commands of docs/tutorial.md, one by one, on the sandbox that `./dev/up` makes; and `./dev/down` after it.
+//! Test of the tutorial: runs the commands of docs/tutorial.md on a sandbox from `./dev/up`, then `./dev/down`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use ha_e2e::binaries::repository;
 use ha_e2e::scratch;
 
-/// The sandbox of this test; it ends with it.
+/// A sandbox that ends with the test.
 struct Sandbox {
     folder: PathBuf,
 }
@@ -19,13 +19,14 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Runs a line as a user would, in the root of the working tree, with hactl on PATH.
+    /// Runs a line like a user: in the root of the working tree and with hactl on PATH.
     fn run(&self, line: &str) -> Result<String> {
-        // Below `target/debug`, where this test itself is.
+        // The build directory is below `target/debug`, which also contains this test.
         let build = scratch::build_folder()?;
         let target = build.parent().context("the build folder is in the target folder")?;
         let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap_or_default());
-        // A user's shell has nothing of this test's own build; ring is built anew, with all above it, when this changes.
+        // A user's shell lacks the variables of cargo's test run. A change of these variables would rebuild ring and all crates
+        // that depend on it.
         let of_this_test = std::env::vars_os().map(|(name, _)| name).filter(|name| {
             name.to_str()
                 .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
@@ -40,7 +41,7 @@ impl Sandbox {
             .env("PATH", path)
             .env("HACTL_SANDBOX", &self.folder)
             .env("CARGO_TARGET_DIR", target)
-            // What this test was built with: for the programs alone all libraries would be built once more.
+            // Build with the same features as this test. Otherwise all libraries would be built again for the programs alone.
             .env("HACTL_BUILD_ALSO", "--tests")
             .stdin(Stdio::null())
             .output()
@@ -56,12 +57,12 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // After `./dev/down` there is nothing left to end.
+        // After `./dev/down`, no sandbox runs.
         let _ = self.run("./dev/down");
     }
 }
 
-/// The commands between the marks, one a line, without their remarks.
+/// Returns the commands between the two marks of the page, without comments.
 fn tour(page: &Path) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(page).with_context(|| page.display().to_string())?;
     let (_, rest) = text.split_once("<!-- tour: begin -->").context("docs/tutorial.md has no tour")?;

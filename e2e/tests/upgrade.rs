@@ -1,6 +1,6 @@
-//! A cluster is upgraded one machine at a time, in either order, and a node dies in the middle.
+//! Test of a rolling upgrade, one machine at a time, in both orders. A node fails in the middle.
 //!
-//! `dev/upgrade REVISION` runs this with a build of that revision as the older one. Otherwise this build plays both.
+//! `dev/upgrade REVISION` runs this test with a build of that revision as the older one. Otherwise, this build serves as both.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use ha_e2e::scratch;
 use ha_e2e::upgrade::{old_binaries, upgrade};
 use ha_e2e::wait::wait_until;
 
-/// What a busy machine and the start of the service may add to the bound of a failover.
+/// Time that a busy host and the start of the service may add to the limit of a failover.
 const GRACE: Duration = Duration::from_secs(20);
 
 #[test]
@@ -31,7 +31,7 @@ fn rolling(name: &str, order: [Role; 2]) -> Result<()> {
     let mut scenario = Scenario::start_with(plan)?;
     let home = scenario.home(WITNESS)?;
     let first = scenario.cluster.names(order[0]);
-    // The node that is to die is still of the older build, one controller or node is not.
+    // At the failure, at least one machine is upgraded. The node that fails and the third machine still run the older build.
     let (early, late): (Vec<String>, Vec<String>) =
         first.into_iter().partition(|machine| *machine != home && !machine.ends_with('3'));
     ensure!(!early.is_empty(), "nothing is upgraded before the node dies");
@@ -48,14 +48,14 @@ fn rolling(name: &str, order: [Role; 2]) -> Result<()> {
     for machine in late.iter().chain(&scenario.cluster.names(order[1])) {
         advance(&scenario, machine)?;
     }
-    // The same once more, in the upgraded cluster.
+    // Repeat the failure in the upgraded cluster.
     let home = scenario.home(WITNESS)?;
     scenario.cluster.power_off(&home)?;
     scenario.elsewhere(WITNESS, &home)?;
     scenario.finish()
 }
 
-/// Upgrades one machine, and waits until it is at work again.
+/// Upgrades one machine and waits until it is ready or online again.
 fn advance(scenario: &Scenario, machine: &str) -> Result<()> {
     upgrade(&scenario.cluster, machine)?;
     if scenario.cluster.machine(machine)?.role == Role::Node {
@@ -71,7 +71,7 @@ fn online(scenario: &Scenario, node: &str) -> Result<()> {
     })
 }
 
-/// The bound of a failover with the fast profile, the leader's node included.
+/// Returns the limit of a failover with the fast profile, including the election of a new leader.
 fn bound() -> Duration {
     let timings = Timings::of_profile(Profile::Fast);
     let watchdog =

@@ -1,4 +1,4 @@
-"""Writes manifests/grafana, or with --check says which files are not what would be written; run by dev/dashboards."""
+"""Generates manifests/grafana, or with --check reports the files that differ. Run by dev/dashboards."""
 
 import json
 import sys
@@ -15,10 +15,10 @@ PAGES = {"overview": overview, "resource": resource, "node": node, "controller":
 def text(module):
     made = json.loads(json.dumps(module.make().build(), cls=JSONEncoder))
     for variable in made["templating"]["list"]:
-        # What the library says of intervals for variables of every kind, and Grafana's schema does not know.
+        # The library adds these interval settings to every kind of variable, but Grafana's schema does not define them.
         for name in ("auto", "auto_count", "auto_min"):
             del variable[name]
-    # Panels are numbered by their place: their links stay.
+    # Ids follow the order of the panels, so that links remain valid.
     for number, panel in enumerate(made["panels"], 1):
         panel["id"] = number
     return json.dumps(made, indent=2, sort_keys=True) + "\n"

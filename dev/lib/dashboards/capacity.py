@@ -1,4 +1,4 @@
-"""Room and balance: what nodes have, what services ask for, what a failure would leave."""
+"""Dashboard of capacity and balance: capacity of the nodes, requests of the services, and headroom after a failure."""
 
 from .parts import GREEN, ORANGE, RED, RESERVATION, YELLOW, bars_panel, coded, graph, happened, of, page, row, rows, stat_panel, states, timeline
 
@@ -7,7 +7,7 @@ LOAD = (GREEN, (0.8, YELLOW), (1, RED))
 
 
 def share(kind):
-    """What is asked for of what a node has."""
+    """Returns a query for the requested share of each node's capacity."""
     suffix = KINDS[kind][0]
     return f'max by (node) ({of("hactl_node_allocated_" + suffix)}) / max by (node) ({of("hactl_node_capacity_" + suffix)})'
 

@@ -1,4 +1,4 @@
-"""Checks manifests/grafana against Grafana's schema with its own types and tsc; what is wrong must be refused. Run by dev/dashboards."""
+"""Checks manifests/grafana with tsc against Grafana's schema, which must refuse broken dashboards. Run by dev/dashboards."""
 
 import copy
 import json
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 SOURCES = Path("manifests/grafana")
-# With node_modules beside it.
+# Directory that contains node_modules.
 FOLDER = Path(os.environ["DASHBOARDS_SCHEMA"])
 
 
@@ -72,7 +72,7 @@ def write(path, dashboard):
 
 
 def layout(dashboard):
-    """Panels overlap or leave the grid: what no schema says."""
+    """Returns an error if panels overlap or exceed the grid, which the schema does not check; else None."""
     taken = {}
     for panel in dashboard["panels"]:
         place = panel["gridPos"]

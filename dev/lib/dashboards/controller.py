@@ -1,10 +1,10 @@
-"""Controllers from within: leadership, decisions, the store, the API."""
+"""Dashboard of controller internals: leadership, decisions, etcd and the API."""
 
 from .parts import GREEN, NEUTRAL, RED, YELLOW, graph, happened, heat_panel, of, page, row, rows, stat_panel, timeline
 
 
 def quantiles(metric, by=""):
-    """Median, 99th percentile: over the time between two points."""
+    """Returns queries for the median and the 99th percentile over the time between two points."""
     inner = f'sum by ({by}le) (rate({of(metric + "_bucket")}[$__rate_interval]))'
     return {share: f"histogram_quantile({share}, {inner})" for share in (0.5, 0.99)}
 

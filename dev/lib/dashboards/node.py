@@ -1,4 +1,4 @@
-"""One node: its fence, its watchdog, its agent and what it carries."""
+"""Dashboard of one node: fencing state, watchdog, agent and services."""
 
 from .parts import (AGENT_STATES, CLUSTER, FENCE_STATES, GREEN, GREY, NEUTRAL, NODE_STATES, ORANGE, RED, YELLOW, YES_NO, coded, graph, of, page,
                     row, rows, stat_panel, states, timeline, variable)

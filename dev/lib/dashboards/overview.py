@@ -1,4 +1,4 @@
-"""The first page: is anything wrong, and what happened."""
+"""Overview dashboard: current problems and recent events."""
 
 from grafana_foundation_sdk.models.dashboard import VariableHide
 

@@ -1,4 +1,4 @@
-"""What the dashboards are made of: queries, panels, variables, annotations and links in one style."""
+"""Common parts of the dashboards: queries, panels, variables, annotations and links in one style."""
 
 from grafana_foundation_sdk.builders import bargauge, common, dashboard, heatmap, prometheus, stat, statetimeline, table, timeseries
 from grafana_foundation_sdk.models import common as kinds
@@ -8,15 +8,16 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 DOCS = "https://github.com/hactl/hactl/blob/main/docs"
 SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
-# Every dashboard is about one cluster; where targets have no label `cluster` the variable is empty, which matches them.
+# Each dashboard shows one cluster. If targets have no label `cluster`, the variable is empty, which matches them.
 CLUSTER = 'cluster="$cluster"'
 GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "#6e7681"
 
-# Where a name in a table leads.
+# Targets of the links from names in tables.
 PAGE_OF = {label: f"/d/hactl-{label}?var-datasource=${{datasource}}&var-cluster=${{cluster}}&var-{label}=${{__value.text}}&${{__url_time_range}}"
            for label in ("resource", "node")}
 
-# A node has a series for each of these, 1 for the one that holds: summed up with their numbers they are one series.
+# A node has one series for each state; its value is 1 for the current state. The sum of the series, each multiplied by the number
+# of its state, is a single series.
 NODE_STATES = {"Online": GREEN, "Maintenance": BLUE, "Offline": GREY, "Unknown": ORANGE, "Fence": RED, "Gone": "#484f58"}
 FENCE_STATES = {"Open": GREEN, "Fencing": ORANGE, "Fenced": RED, "Closed": GREY}
 AGENT_STATES = {"Active": GREEN, "WaitForLock": ORANGE, "LostLock": RED}
@@ -25,7 +26,7 @@ RESERVATION = {"Holds": GREEN, "Failed": RED, "Undecided": YELLOW}
 
 
 def of(metric, **labels):
-    """A selector of the cluster's series; a label whose value begins with ~ is a regular expression."""
+    """Returns a selector of the cluster's series. A value that starts with ~ is a regular expression."""
     matchers = [CLUSTER]
     for label, value in labels.items():
         matchers.append(f'{label}=~"{value[1:]}"' if value.startswith("~") else f'{label}="{value}"')
@@ -33,19 +34,19 @@ def of(metric, **labels):
 
 
 def happened(series, by):
-    """How often something happened just before each point, for counters whose series begin with the first time: that is no increase."""
+    """Returns a query for the increase of a counter before each point. Includes the first sample of a new series, unlike increase()."""
     window = "$__rate_interval"
     return f"sum by ({by}) (increase({series}[{window}]) > 0 or ({series} unless {series} offset {window}) or 0 * {series})"
 
 
 def coded(metric, states, by, **labels):
-    """One number for each of `by`: the place of its state among `states`."""
+    """Returns a query for one number by `by`: the position of the current state in `states`, from 1."""
     parts = [f"{place} * max by ({by}) ({of(metric, state=state, **labels)})" for place, state in enumerate(states, 1)]
     return " + ".join(parts)
 
 
 def mapping(texts):
-    """Texts and colours for numbers: {number: (text, colour)}."""
+    """Returns a value mapping from {number: (text, color)}."""
     results = {
         str(number): models.ValueMappingResult(text=text, color=color, index=index)
         for index, (number, (text, color)) in enumerate(texts.items())
@@ -61,13 +62,13 @@ YES_NO = {1: ("yes", GREEN), 0: ("no", RED)}
 
 
 def steps(*pairs):
-    """Thresholds: a colour, then (from, colour)…"""
+    """Returns thresholds from a color and pairs (from, color)."""
     first, *rest = pairs
     made = [models.Threshold(value=None, color=first)] + [models.Threshold(value=value, color=color) for value, color in rest]
     return dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(made)
 
 
-# More than none is bad.
+# Any number above zero is bad.
 NONE_IS_GOOD = (GREEN, (1, RED))
 NEUTRAL = (BLUE,)
 
@@ -84,7 +85,7 @@ def lettered(panel, queries):
 
 
 def framed(panel, title, description, width, height, unit, decimals):
-    """What every panel has."""
+    """Sets the properties that all panels share."""
     panel.title(title).description(description).datasource(SOURCE).span(width).height(height)
     if unit:
         panel.unit(unit)
@@ -94,14 +95,14 @@ def framed(panel, title, description, width, height, unit, decimals):
 
 
 def targets(expr, legend, instant):
-    """`expr` is one query, or {legend: query}."""
+    """Returns the queries of a panel. `expr` is one query, or {legend: query}."""
     if isinstance(expr, str):
         expr = {legend: expr}
     return [query(text, name, instant) for name, text in expr.items()]
 
 
 def runbook(panel, *alerts):
-    """Links to the pages that say what to do."""
+    """Adds links to the runbooks of alerts."""
     return panel.links([
         dashboard.DashboardLink(f"What to do: {alert}").type(models.DashboardLinkType.LINK)
         .url(f"{DOCS}/runbooks.md#{alert.lower()}").target_blank(True) for alert in alerts
@@ -114,7 +115,7 @@ def last():
 
 def stat_panel(title, description, expr, legend="", *, width=3, height=4, unit=None, decimals=None, colors=NONE_IS_GOOD,
                texts=None, name=False, background=False, alerts=(), none=None):
-    """One number, now; with `name` the text is the series' name."""
+    """Returns a panel with the current number, or with `name` the name of the series."""
     panel = framed(stat.Panel(), title, description, width, height, unit, decimals)
     panel.reduce_options(last()).graph_mode(kinds.BigValueGraphMode.NONE).thresholds(steps(*colors))
     panel.color_mode(kinds.BigValueColorMode.BACKGROUND if background else kinds.BigValueColorMode.VALUE)
@@ -133,7 +134,7 @@ def stat_panel(title, description, expr, legend="", *, width=3, height=4, unit=N
 
 def graph(title, description, expr, legend="", *, width=12, height=8, unit=None, decimals=None, stacked=False, bars=False,
           minimum=0, alerts=(), fill=10, limit=None):
-    """Numbers over time."""
+    """Returns a graph of numbers over time."""
     panel = framed(timeseries.Panel(), title, description, width, height, unit, decimals)
     panel.legend(common.VizLegendOptions().show_legend(True).display_mode(kinds.LegendDisplayMode.LIST)
                  .placement(kinds.LegendPlacement.BOTTOM).calcs([]))
@@ -152,7 +153,7 @@ def graph(title, description, expr, legend="", *, width=12, height=8, unit=None,
 
 
 def timeline(title, description, expr, legend="", *, texts, width=24, height=6, alerts=()):
-    """A bar a series, coloured by what holds when."""
+    """Returns a timeline with a bar for each series, colored by its state."""
     panel = framed(statetimeline.Panel(), title, description, width, height, None, None)
     panel.mappings(mapping(texts) if isinstance(texts, dict) else texts).color_scheme(
         dashboard.FieldColor().mode(models.FieldColorModeId.THRESHOLDS)).thresholds(steps(GREY))
@@ -164,7 +165,7 @@ def timeline(title, description, expr, legend="", *, texts, width=24, height=6, 
 
 def bars_panel(title, description, expr, legend="", *, width=8, height=8, unit=None, decimals=None, colors=(GREEN,), maximum=None,
                alerts=()):
-    """A bar a series, now."""
+    """Returns a panel with a bar for the current number of each series."""
     panel = framed(bargauge.Panel(), title, description, width, height, unit, decimals)
     panel.reduce_options(last()).orientation(kinds.VizOrientation.HORIZONTAL).display_mode(kinds.BarGaugeDisplayMode.BASIC)
     panel.value_mode(kinds.BarGaugeValueMode.COLOR).show_unfilled(True).thresholds(steps(*colors)).min(0)
@@ -174,7 +175,7 @@ def bars_panel(title, description, expr, legend="", *, width=8, height=8, unit=N
 
 
 def heat_panel(title, description, expr, *, width=12, height=8, unit="s"):
-    """How many observations of which size, over time; the query gives buckets by `le`."""
+    """Returns a heat map of observations by size over time. The query must return buckets by `le`."""
     panel = framed(heatmap.Panel(), title, description, width, height, None, None)
     panel.calculate(False).y_axis(heatmap.YAxisConfig().axis_placement(kinds.AxisPlacement.LEFT).unit(unit))
     panel.color(heatmap.HeatmapColorOptions().mode(heat.HeatmapColorMode.SCHEME).scheme("Oranges").fill("dark-orange")
@@ -184,8 +185,8 @@ def heat_panel(title, description, expr, *, width=12, height=8, unit="s"):
 
 
 def rows(title, description, columns, *, names, order=(), hidden=False, units=None, texts=None, width=12, height=8, alerts=(), colors=None):
-    """A table: `columns` are its queries by the name of their column; rows are joined by their labels, which `names` names. Numbers are
-    `hidden` where being there is all that they say."""
+    """Returns a table. `columns` maps column names to queries. Rows are joined by their labels, whose titles are in `names`.
+    With `hidden`, the table omits numbers that only show the existence of a row."""
     panel = framed(table.Panel(), title, description, width, height, None, None)
     panel.show_header(True).cell_height(kinds.TableCellHeight.SM)
     letters = dict(zip(columns, "ABCDEFGHIJ"))
@@ -224,7 +225,7 @@ def rows(title, description, columns, *, names, order=(), hidden=False, units=No
 
 
 class Annotation(models.AnnotationQuery):
-    """As the data source for Prometheus reads it, which adds what an event is called."""
+    """An annotation with the additional fields of Prometheus' data source: formats of title and text."""
 
     def __init__(self, name, color, expr, title, text):
         super().__init__(name=name, datasource=SOURCE, enable=True, hide=None, icon_color=color, built_in=None)
@@ -244,7 +245,7 @@ def variable(name, label, values, description):
 
 
 def page(uid, title, description, since="now-6h"):
-    """A dashboard with what they all have: data source, cluster, annotations, and links to the others."""
+    """Returns a dashboard with the common parts: data source, cluster, annotations and links to the other dashboards."""
     made = dashboard.Dashboard(title).uid(uid).description(description).tags(["hactl"]).editable().timezone("browser")
     made.refresh("30s").time(since, "now").tooltip(models.DashboardCursorSync.CROSSHAIR)
     made.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
@@ -269,7 +270,7 @@ def page(uid, title, description, since="now-6h"):
 
 
 def row(made, title, *panels):
-    """A row and its panels."""
+    """Adds a row and its panels."""
     made.with_row(dashboard.Row(title))
     for panel in panels:
         made.with_panel(panel)

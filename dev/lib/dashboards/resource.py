@@ -1,4 +1,4 @@
-"""One resource: how it is, how available it was, where it ran and why it moved."""
+"""Dashboard of one resource: state, availability, nodes and reasons of moves."""
 
 from .parts import BLUE, CLUSTER, GREEN, NEUTRAL, ORANGE, RED, YELLOW, graph, happened, of, page, row, stat_panel, timeline, variable
 
@@ -10,10 +10,10 @@ MOVES = of("hactl_resource_relocations_total", **ME)
 
 
 def left(window):
-    """What each objective leaves of the period, after what the resource was down."""
+    """Returns queries for the downtime that each objective still allows in the period."""
     seconds = DAYS[window] * 86400
     down = f'max({of("hactl_resource_downtime_seconds", window=window, **ME)})'
-    # Counted from thousands of thousandths, so that no objective is rounded.
+    # Four decimals suffice for the exact value of every objective.
     return {f"{text} %": f"{round((100 - float(text)) / 100 * seconds, 4)} - {down}" for text in OBJECTIVES}
 
 

@@ -1,4 +1,4 @@
-//! A fence agent for the fabric of the metal suite. Off closes a machine's port of the switch: the machine runs on, without its
+//! Fence agent for the fabric of the metal suite. `off` closes a machine's switch port: the machine keeps running without its
 //! storage.
 
 use std::process::ExitCode;
@@ -15,9 +15,9 @@ const AGENT: Agent = Agent {
 
 /// A port of a switch.
 struct Port {
-    /// The network namespace that the switch is in.
+    /// Network namespace of the switch.
     switch: String,
-    /// The link that is the port.
+    /// Link that represents the port.
     port: String,
 }
 
@@ -33,7 +33,7 @@ impl Port {
         run(tool("ip"), &[&own, rest].concat())
     }
 
-    /// Switches, and looks again: a fence agent confirms.
+    /// Switches the port and reads its state back, because a fence agent must confirm.
     fn switch(&self, state: &str) -> Result<()> {
         self.link("set", &[state])?;
         ensure!(
@@ -45,7 +45,7 @@ impl Port {
     }
 }
 
-/// Whether a link is up, of what `ip` says of it: `2: node1@if3: <BROADCAST,UP,…> …`.
+/// Returns `true` if the output of `ip` shows that a link is up: `2: node1@if3: <BROADCAST,UP,…> …`.
 fn is_up(shown: &str) -> Result<bool> {
     let flags = shown.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     let (flags, _) = flags.with_context(|| format!("no flags are in: {shown}"))?;
@@ -53,7 +53,7 @@ fn is_up(shown: &str) -> Result<bool> {
 }
 
 impl Power for Port {
-    /// What was asked of the port, whether or not a machine is plugged in.
+    /// Returns the requested state of the port, whether or not a machine is connected to it.
     fn is_on(&self) -> Result<bool> {
         is_up(&self.link("show", &[])?)
     }
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_port_is_open_when_it_was_asked_to_be() {
         check("3: node1@if2: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 master switch", Some(true));
-        // Nobody is plugged in, but whoever comes is let in.
+        // No machine is connected, but the port is open.
         check("3: node1@if2: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 master switch", Some(true));
         check("3: node1@if2: <BROADCAST,MULTICAST> mtu 1500 master switch state DOWN", Some(false));
         check("3: node1@if2: <BROADCAST,LOWER_UP> mtu 1500", Some(false));

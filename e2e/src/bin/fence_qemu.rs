@@ -1,5 +1,4 @@
-//! A fence agent for machines that QEMU runs. Off ends the machine's process through its monitor and keeps it from being
-//! started.
+//! Fence agent for machines that QEMU runs. `off` ends the machine's process through its monitor and prevents its restart.
 
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
@@ -17,14 +16,14 @@ const AGENT: Agent = Agent {
     description: "Fence agent for machines of the metal suite",
     parameters: &["monitor", "hold"],
 };
-/// How long a machine's process may take to end or to answer; the device's own timeout is shorter.
+/// Longest time for a machine's process to end or to respond. The device's own timeout is shorter.
 const CEILING: Duration = Duration::from_secs(60);
 
-/// The process that is a machine.
+/// The QEMU process of a machine.
 struct Process {
-    /// Its monitor's socket.
+    /// Socket of the process's monitor.
     monitor: PathBuf,
-    /// The file that keeps it from being started.
+    /// File that prevents a start of the process while it exists.
     hold: PathBuf,
 }
 
@@ -35,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 impl Process {
-    /// The socket stays when its process is killed, but then nobody accepts.
+    /// Returns `true` if the process accepts connections. A killed process leaves its socket behind, but does not accept.
     fn runs(&self) -> bool {
         UnixStream::connect(&self.monitor).is_ok()
     }

@@ -1,4 +1,4 @@
-//! A fence agent for the sandbox's power supply.
+//! Fence agent for the sandbox's power supply.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,7 +33,7 @@ impl Plug {
         ask(&self.socket, command, &self.machine)
     }
 
-    /// Switches, and asks again: a fence agent confirms.
+    /// Switches the machine and reads its state back, because a fence agent must confirm.
     fn switch(&self, state: &str) -> Result<()> {
         self.ask(state)?;
         match self.ask("status")? {

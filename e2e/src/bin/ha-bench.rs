@@ -1,4 +1,4 @@
-//! The benchmark: how long the promises take, as median, least and greatest, and against what the timing settings allow.
+//! Benchmark of failover and start times: median, minimum and maximum, compared with the limits that the timing settings imply.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,7 +47,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         let mut measured = Vec::new();
         show(&mut measured, apply_to_running(&scenario, arguments.quick_rounds)?)?;
         show(&mut measured, crash_to_running(&scenario, arguments.quick_rounds)?)?;
-        // Devices last: once configured they answer for every loss.
+        // Fence devices come last: once configured, they would take part in every later loss.
         for loss in [Loss::Power, Loss::Network, Loss::PowerAndLeader, Loss::Device] {
             show(&mut measured, loss_to_running(&mut scenario, loss, arguments.rounds)?)?;
         }

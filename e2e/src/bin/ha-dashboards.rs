@@ -1,4 +1,4 @@
-//! Draws Grafana's dashboards: starts a cluster and a Prometheus, lets things happen, asks every query and draws the answers.
+//! Draws Grafana's dashboards: starts a cluster and a Prometheus, causes events, runs every query and draws the results.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use ha_e2e::dashboard::rig::Rig;
 use ha_e2e::program::{end, say};
 use ha_e2e::scratch;
 
-/// How many events there are, so that they are spread over the time.
+/// Number of events, which spreads them over the available time.
 const EVENTS: u32 = 8;
 
 /// Runs every query of manifests/grafana and draws each dashboard

@@ -1,4 +1,4 @@
-//! The fault suite's program: seeded faults against a cluster on this machine, a line for each, and a report.
+//! Program of the fault suite: injects seeded faults into a cluster on this machine, prints a line for each, and prints a report.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "seed {}, {} faults in {} minutes", settings.seed, settings.faults, arguments.minutes)?;
     let report = campaign::run(&folder, settings, &mut |line| {
-        // Nobody reading stops nothing.
+        // A closed standard output must not stop the campaign.
         let _ = writeln!(out, "{line}");
     })?;
     say(&format!("\n{report}"))

@@ -1,4 +1,5 @@
-//! A stateful service for the metal suite: holds shared storage, records it there, and notices a second one.
+//! Stateful service for the metal suite: takes over a directory on shared storage, records its own writes and detects a second
+//! owner.
 
 use std::fs;
 use std::io::Write;
@@ -25,7 +26,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    // The agent passes what is wrong on to the log of the service.
+    // `end` writes the error to standard error, which the agent copies to the service's log.
     end("ha-holder", run(&Arguments::parse()))
 }
 
@@ -37,7 +38,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let me = format!("{PREFIX}.{node}.{}-{}", boot.get(..8).unwrap_or("unknown"), std::process::id());
     let mut record = append(&folder.join(&me))?;
     record.write_all(b".")?;
-    // Renamed into place: whoever reads it meanwhile finds the old owner or the new one.
+    // The rename is atomic: a concurrent reader gets the old owner or the new one.
     let next = folder.join(format!("next-{me}"));
     fs::write(&next, &me).with_context(|| next.display().to_string())?;
     fs::rename(&next, folder.join(OWNER))?;
@@ -46,7 +47,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         record.write_all(b".")?;
         let owner = fs::read_to_string(folder.join(OWNER)).context("who owns the storage")?;
         if owner != me && owner != noticed {
-            // It goes on: a service that does not look would, too.
+            // The service continues on purpose, like a service that does not check.
             writeln!(append(&folder.join(VIOLATIONS))?, "{me} still ran after {owner} had started")?;
             noticed = owner;
         }

@@ -1,4 +1,4 @@
-//! The libvirt suite: guests that move live between real libvirts while nodes, agents and libvirts are killed.
+//! The libvirt suite: guests live-migrate between real libvirt daemons while nodes, agents and daemons are killed.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     end("error", passed.map(|passed| if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
-/// Runs the chosen cases; tells whether all passed.
+/// Runs the chosen cases; returns `true` if all passed.
 fn suite(arguments: &Arguments) -> Result<bool> {
     let chosen = chosen(arguments)?;
     if arguments.list {
@@ -50,14 +50,14 @@ fn suite(arguments: &Arguments) -> Result<bool> {
                 failed += 1;
                 say(&format!("{:20} {seconds:4} s  FAILED: {error:#}", case.name))?;
                 say(&format!("    logs are in {}; a new cluster for the next case", rig.folder().display()))?;
-                // Whatever state it is in, the next case is not to begin with it.
+                // The cluster may be in any state, so the next case gets a new one.
                 drop(rig);
                 rig = Rig::start()?;
             }
         }
     }
     rig.finish()?;
-    // As cargo has it, for who counts.
+    // Same format as cargo's, for scripts that count results.
     say(&format!("test result: {passed} passed; {failed} failed"))?;
     Ok(failed == 0)
 }

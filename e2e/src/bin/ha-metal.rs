@@ -1,4 +1,4 @@
-//! The metal suite: faults done to whole machines with real watchdogs, and a table of what came of them.
+//! The metal suite: injects faults into whole machines with real watchdogs and prints a table of the outcomes.
 
 use std::process::ExitCode;
 
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     end("error", passed.map(|passed| if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
-/// Runs the chosen cases; tells whether all passed.
+/// Runs the chosen cases; returns `true` if all passed.
 fn suite(arguments: &Arguments) -> Result<bool> {
     let chosen = chosen(arguments)?;
     if arguments.list {
@@ -73,7 +73,7 @@ fn suite(arguments: &Arguments) -> Result<bool> {
         let (outcome, usable) = attempt(&mut rig, case, attempts)?;
         passed &= if arguments.short { outcome.held() } else { outcome.passed() };
         if !usable {
-            // Whatever state it is in, the next case is not to begin with it. Its logs stay.
+            // The cluster may be in any state, so the next case gets a new one. The logs stay.
             say(&format!(
                 "    a new cluster for the next case; logs of this one are in {}",
                 rig.folder().display()
@@ -91,7 +91,7 @@ fn suite(arguments: &Arguments) -> Result<bool> {
     Ok(passed)
 }
 
-/// Measures the watchdogs of all kinds.
+/// Measures each kind of watchdog `times` times.
 fn measured(rig: Rig, times: u32) -> Result<bool> {
     for watchdog in [Watchdog::Softdog, Watchdog::I6300esb] {
         let name = |turn: u32| format!("measure-{}-{turn}", watchdog.module());
@@ -103,7 +103,7 @@ fn measured(rig: Rig, times: u32) -> Result<bool> {
     Ok(true)
 }
 
-/// A cluster of machines in a folder of its own.
+/// Starts a cluster of machines in its own directory.
 fn start(profile: &str, hardware: &Hardware) -> Result<Rig> {
     let name = format!("metal-{}", monotonic_ns() / 1_000_000_000);
     let mut plan = Plan::test(&scratch::folder(&name)?);
@@ -112,7 +112,7 @@ fn start(profile: &str, hardware: &Hardware) -> Result<Rig> {
     Rig::start(plan)
 }
 
-/// Runs a case, again when it is void; tells also whether the cluster is still good for another case.
+/// Runs a case, again if its outcome is void. Also returns whether the cluster is usable for another case.
 fn attempt(rig: &mut Rig, case: &Case, attempts: u32) -> Result<(Outcome, bool)> {
     let mut last = Outcome::default();
     for attempt in 1..=attempts {
@@ -124,7 +124,7 @@ fn attempt(rig: &mut Rig, case: &Case, attempts: u32) -> Result<(Outcome, bool)>
         if !usable {
             return Ok((last, false));
         }
-        // Two at once is never the host's fault.
+        // A service that ran twice at once is never the host's fault.
         if last.void.is_none() || !last.two.is_empty() {
             break;
         }
@@ -132,7 +132,7 @@ fn attempt(rig: &mut Rig, case: &Case, attempts: u32) -> Result<(Outcome, bool)>
     Ok((last, true))
 }
 
-/// The case that a text draws of those that are not in the short form.
+/// Returns a case outside the short form, chosen by the hash of a text.
 fn further(text: &str) -> Option<&'static str> {
     let others: Vec<&str> = ALL.iter().map(|case| case.name).filter(|name| !SHORT.contains(name)).collect();
     others.get(usize::try_from(number(text) % u64::try_from(others.len()).ok()?.max(1)).ok()?).copied()

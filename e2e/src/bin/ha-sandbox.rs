@@ -1,4 +1,4 @@
-//! The sandbox: a whole cluster on this machine to try and to break. `./dev/up`, `./dev/down` and `./dev/node` call it.
+//! The sandbox: a whole cluster on this machine for experiments. `./dev/up`, `./dev/down` and `./dev/node` call this program.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A service for tests: holds a lock, and writes "node pid time" to a file for as long as it runs.
+//! A service for tests that holds a lock and appends "node pid time" to a file while it runs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    // The agent passes what is wrong on to the log of the service.
+    // `end` writes the error to standard error, which the agent copies to the service's log.
     end("ha-witness", run(&Arguments::parse()))
 }
 
@@ -34,7 +34,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let who = format!("{node} {}", std::process::id());
     let mut record = append(&arguments.file)?;
     let lock = append(&arguments.file.with_extension("lock"))?;
-    // Kept until the end: the kernel gives it back with the process.
+    // The lock is held until the process ends, and then the kernel releases it.
     let _held = match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
         Ok(held) => Some(held),
         Err((_, error)) => {
@@ -44,7 +44,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
     };
     loop {
-        // One write, so that lines of two processes can only alternate, not mix.
+        // A single write, so that lines of two processes can alternate but not mix.
         record.write_all(format!("{who} {}\n", monotonic_ns()).as_bytes())?;
         thread::sleep(Duration::from_millis(arguments.interval_ms));
     }

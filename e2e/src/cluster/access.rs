@@ -1,4 +1,4 @@
-//! Ways to reach a cluster's parts: the store, the API, hactl and kubectl.
+//! Ways to reach a cluster's parts: etcd, the API, hactl and kubectl.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,11 +19,11 @@ use crate::machine::{Machine, Role};
 use crate::plan::{API_PORT, ETCD_CLIENT_PORT, endpoints};
 use crate::wait::wait_for_ok;
 
-/// How long most commands of a client may take.
+/// Longest time for most commands of a client.
 const CLIENT_CEILING: Duration = Duration::from_secs(180);
 
 impl Cluster {
-    /// The store, through all members.
+    /// Returns a client of etcd that uses all members.
     pub fn etcdctl(&self) -> Etcdctl {
         Etcdctl {
             endpoints: endpoints(&self.state.plan, &self.state.network),
@@ -31,18 +31,19 @@ impl Cluster {
         }
     }
 
-    /// The name of the member of the store that leads.
+    /// Returns the name of the etcd member that is the leader.
     ///
     /// # Errors
-    /// When none does.
+    /// Fails if no member is the leader.
     pub fn store_leader(&self) -> Result<String> {
         self.store_leader_among_others("")
     }
 
-    /// As [`Cluster::store_leader`], without asking one member: one that was deposed may not know.
+    /// Returns the same as [`Cluster::store_leader`] without asking the member `except`: a deposed leader may not know that it
+    /// lost.
     ///
     /// # Errors
-    /// When none of the others leads.
+    /// Fails if none of the other members is the leader.
     pub fn store_leader_among_others(&self, except: &str) -> Result<String> {
         let members: Vec<&Machine> = self
             .state
@@ -59,35 +60,35 @@ impl Cluster {
             .with_context(|| format!("{endpoint} is no member of this cluster"))
     }
 
-    /// The controller that leads, by the leader key.
+    /// Returns the controller that is the leader, according to the leader key.
     ///
     /// # Errors
-    /// When nobody leads.
+    /// Fails if no controller is the leader.
     pub fn leader(&self) -> Result<String> {
         let entry = self.etcdctl().get(&self.keys().leader())?.context("no controller leads")?;
         entry.value["id"].as_str().map(str::to_owned).context("the leader key names nobody")
     }
 
-    /// The address of a controller's API.
+    /// Returns the URL of a controller's API.
     ///
     /// # Errors
-    /// When there is no such machine.
+    /// Fails if no machine has that name.
     pub fn url(&self, controller: &str) -> Result<String> {
         Ok(format!("https://{}:{API_PORT}", self.machine(controller)?.address))
     }
 
-    /// A client of one controller's API.
+    /// Returns a client of one controller's API.
     ///
     /// # Errors
-    /// When there is no such machine.
+    /// Fails if no machine has that name, or if a certificate cannot be read.
     pub fn api(&self, controller: &str) -> Result<Api> {
         Api::new(&self.url(controller)?, &self.state.plan.certificates())
     }
 
-    /// Creates or changes an object through any controller that answers.
+    /// Creates or changes an object through the first controller that accepts the request.
     ///
     /// # Errors
-    /// When none accepts it for long.
+    /// Fails if no controller accepts the request in time.
     pub fn apply(&self, plural: &str, name: &str, spec: &Value) -> Result<Value> {
         let kind = Kind::ALL
             .iter()
@@ -98,10 +99,10 @@ impl Cluster {
         self.through_any(&format!("{plural}/{name} to be accepted"), |api| api.apply(plural, &object))
     }
 
-    /// Deletes an object through any controller that answers.
+    /// Deletes an object through the first controller that accepts the request.
     ///
     /// # Errors
-    /// When none accepts it for long.
+    /// Fails if no controller accepts the request in time.
     pub fn delete(&self, plural: &str, name: &str) -> Result<()> {
         self.through_any(&format!("{plural}/{name} to be deleted"), |api| match api.object(plural, name)? {
             Some(_) => api.delete(plural, name).map(|_| ()),
@@ -123,26 +124,26 @@ impl Cluster {
         })
     }
 
-    /// An object as any controller that answers gives it.
+    /// Returns an object from the first controller that responds with it.
     pub fn object(&self, plural: &str, name: &str) -> Option<Value> {
         let controllers = self.names(Role::Controller);
         controllers.iter().find_map(|controller| self.api(controller).ok()?.object(plural, name).ok()?)
     }
 
-    /// What a node's agent committed of itself.
+    /// Returns the report that a node's agent has committed about the node.
     ///
     /// # Errors
-    /// When it has not reported, or the store does not answer.
+    /// Fails if the agent has not reported, or etcd does not respond.
     pub fn node_report(&self, node: &str) -> Result<NodeReport> {
         let key = self.keys().node_report(node);
         let entry = self.etcdctl().get(&key)?.with_context(|| format!("{node} has not reported"))?;
         serde_json::from_value(entry.value).with_context(|| key)
     }
 
-    /// The agent process whose heartbeat the store holds, by its own name for itself.
+    /// Returns the instance identifier of the agent process whose heartbeat is stored in etcd.
     ///
     /// # Errors
-    /// When the node has no heartbeat there, or the store does not answer.
+    /// Fails if etcd stores no heartbeat of the node, or does not respond.
     pub fn agent_instance(&self, node: &str) -> Result<String> {
         let key = self.keys().alive(node);
         let entry = self.etcdctl().get(&key)?.with_context(|| format!("{node} has no heartbeat"))?;
@@ -152,15 +153,15 @@ impl Cluster {
     /// Runs hactl against the cluster.
     ///
     /// # Errors
-    /// When it cannot be started; its failure is in the output.
+    /// Fails if hactl cannot be started. A failure of hactl itself shows only in the output.
     pub fn hactl(&self, arguments: &[&str]) -> Result<Output> {
         self.hactl_within(CLIENT_CEILING, arguments)
     }
 
-    /// As [`Cluster::hactl`], for a command that may take longer than most.
+    /// Runs hactl with a limit of its own, for a command that takes longer than most.
     ///
     /// # Errors
-    /// When it cannot be started; its failure is in the output.
+    /// Fails if hactl cannot be started. A failure of hactl itself shows only in the output.
     pub fn hactl_within(&self, limit: Duration, arguments: &[&str]) -> Result<Output> {
         let program = self.folder().join("hactl").to_string_lossy().into_owned();
         bounded(limit, &program, arguments)
@@ -169,17 +170,17 @@ impl Cluster {
     /// Runs kubectl against the cluster.
     ///
     /// # Errors
-    /// When it cannot be started; its failure is in the output.
+    /// Fails if kubectl cannot be started. A failure of kubectl itself shows only in the output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<Output> {
         let configuration = format!("--kubeconfig={}", self.folder().join("kubeconfig").display());
-        // Its cache of discovery must not be that of another cluster with the same address.
+        // kubectl's discovery cache must not be that of another cluster with the same address.
         let cache = format!("--cache-dir={}", self.folder().join("kubectl-cache").display());
         let all: Vec<&str> =
             [configuration.as_str(), cache.as_str()].into_iter().chain(arguments.iter().copied()).collect();
         bounded(CLIENT_CEILING, &binaries::kubectl()?.to_string_lossy(), &all)
     }
 
-    /// Writes what clients need: a command `hactl` and a `kubeconfig` in the cluster's folder.
+    /// Writes the clients' files into the cluster's directory: a command `hactl` and a `kubeconfig`.
     pub(super) fn write_clients(&self) -> Result<()> {
         let tls = self.state.plan.certificates();
         let urls: Vec<String> =
@@ -205,13 +206,13 @@ impl Cluster {
                 "user": {"client-certificate": file("admin.pem"), "client-key": file("admin.key")}}],
             "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "admin"}}],
         });
-        // JSON is YAML, and one writer less.
+        // JSON is valid YAML, so no YAML writer is needed.
         fs::write(self.folder().join("kubeconfig"), serde_json::to_vec_pretty(&configuration)?)?;
         Ok(())
     }
 }
 
-/// Runs a client, and kills it (status 137) when it takes so long that it must be hanging.
+/// Runs a client, and kills it (status 137) after `limit` because it must be hanging.
 fn bounded(limit: Duration, program: &str, arguments: &[&str]) -> Result<Output> {
     let seconds = limit.as_secs().to_string();
     let all: Vec<&str> =

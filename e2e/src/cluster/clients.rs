@@ -1,4 +1,4 @@
-//! Who uses the services and is none of the machines: a network namespace beside theirs.
+//! Clients of the services: network namespaces on the cluster's network that are not machines.
 
 use std::process::Output;
 
@@ -7,31 +7,31 @@ use anyhow::Result;
 use super::Cluster;
 use crate::command::{output, run, tool};
 
-/// The number of the only client.
+/// Host number of the only client.
 const CLIENT: u8 = 240;
 
 impl Cluster {
-    /// Joins a client to the network, with another address besides its own.
+    /// Connects a client to the network and gives it a second address.
     ///
     /// # Errors
-    /// Without namespaces, or when the kernel refuses.
+    /// Fails without namespaces, or if the kernel refuses.
     pub fn attach_client(&self, name: &str, address: &str) -> Result<()> {
         self.state.network.attach(name, CLIENT)?;
         self.add_address(name, address)
     }
 
-    /// Gives a machine or a client another address, until its next boot.
+    /// Adds an address to a machine or a client, until its next boot.
     ///
     /// # Errors
-    /// Without namespaces, or when the kernel refuses.
+    /// Fails without namespaces, or if the kernel refuses.
     pub fn add_address(&self, name: &str, address: &str) -> Result<()> {
         self.change_address(name, "add", address)
     }
 
-    /// Takes an address away, behind everybody's back.
+    /// Removes an address without informing the agent.
     ///
     /// # Errors
-    /// When it is not there.
+    /// Fails if the address is not assigned.
     pub fn remove_address(&self, name: &str, address: &str) -> Result<()> {
         self.change_address(name, "delete", address)
     }
@@ -41,20 +41,20 @@ impl Cluster {
         run(tool("ip"), &["-n", &namespace, "address", verb, address, "dev", "eth0"]).map(|_| ())
     }
 
-    /// The addresses of a machine, each with the length of its prefix.
+    /// Returns the addresses of a machine, each with its prefix length.
     ///
     /// # Errors
-    /// Without namespaces.
+    /// Fails without namespaces.
     pub fn addresses(&self, name: &str) -> Result<Vec<String>> {
         let namespace = self.namespace(name);
         let said = run(tool("ip"), &["-4", "-n", &namespace, "-oneline", "address", "show", "dev", "eth0"])?;
         Ok(said.lines().filter_map(|line| line.split_whitespace().nth(3)).map(str::to_owned).collect())
     }
 
-    /// Runs a command of a client, or of whoever else is on the network under this name.
+    /// Runs a command in the network namespace of a client or a machine.
     ///
     /// # Errors
-    /// When it cannot be started; its failure is in the output.
+    /// Fails if the command cannot be started. A failure of the command itself shows only in the output.
     pub fn as_client(&self, name: &str, command: &[&str]) -> Result<Output> {
         let namespace = self.namespace(name);
         output(tool("ip"), &[&["netns", "exec", namespace.as_str()], command].concat())

@@ -1,4 +1,4 @@
-//! What can be done to a cluster's machines: power, links, packets.
+//! Faults of a cluster's machines: power, links and packets.
 
 use std::process::{Command, Stdio};
 
@@ -15,10 +15,10 @@ use crate::process::ProcessId;
 use crate::wait::wait_until;
 
 impl Cluster {
-    /// Switches a machine on, with a new boot id; a node gets a new stand-in watchdog.
+    /// Switches a machine on, with a new boot id. A node gets a new simulated watchdog.
     ///
     /// # Errors
-    /// When it is on, or does not start.
+    /// Fails if the machine is already on, or does not start.
     pub fn power_on(&mut self, name: &str) -> Result<()> {
         let network = self.state.network.clone();
         if self.has_address(self.machine(name)?) {
@@ -30,9 +30,9 @@ impl Cluster {
         self.children.push(child);
         self.record.processes.extend(holder);
         self.record.processes.extend(init);
-        // Saved before anything else can fail, so that it is found after a kill.
+        // Saved before the next step can fail, so that a later command finds the processes even after a kill.
         self.record.save()?;
-        // A whole machine has a watchdog of its own.
+        // A whole machine has its own watchdog.
         if self.machine(name)?.role == Role::Node && self.state.plan.hardware.is_none() {
             let init = init.context("a machine that is on has a first process")?;
             self.start_watchdog(name, init)?;
@@ -46,10 +46,10 @@ impl Cluster {
         self.save()
     }
 
-    /// Takes note of the pid namespace in which a system container runs its services: each of its boots has another.
+    /// Records the pid namespace in which a system container runs its services. Each boot of the container creates a new one.
     ///
     /// # Errors
-    /// When it does not boot.
+    /// Fails if the container does not boot.
     pub fn learn_container(&self, name: &str) -> Result<()> {
         let machine = self.machine(name)?;
         if machine.role == Role::Node && self.state.plan.units.is_some() {
@@ -59,7 +59,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts the stand-in for the hardware watchdog, outside the node's tree.
+    /// Starts the simulated watchdog outside the node's process tree.
     fn start_watchdog(&mut self, name: &str, init: ProcessId) -> Result<()> {
         let machine = self.machine(name)?;
         let socket = stand_in_socket(machine);
@@ -87,7 +87,7 @@ impl Cluster {
     /// Cuts a machine's power.
     ///
     /// # Errors
-    /// When something of it survives.
+    /// Fails if a process of the machine survives.
     pub fn power_off(&mut self, name: &str) -> Result<()> {
         let machine = self.machine_mut(name)?;
         machine.power_off()?;
@@ -97,10 +97,10 @@ impl Cluster {
         self.save()
     }
 
-    /// Switches a machine off in order.
+    /// Shuts a machine down in order.
     ///
     /// # Errors
-    /// When something of it survives.
+    /// Fails if a process of the machine survives.
     pub fn shut_down(&mut self, name: &str) -> Result<()> {
         self.machine_mut(name)?.shut_down()?;
         self.end_network(name)?;
@@ -108,12 +108,12 @@ impl Cluster {
         self.save()
     }
 
-    /// Takes a machine's addresses away with its power.
+    /// Removes a machine's addresses when its power ends.
     fn end_network(&self, name: &str) -> Result<()> {
         if self.has_address(self.machine(name)?) { self.state.network.shut(name) } else { Ok(()) }
     }
 
-    /// Whether a machine's address is that of its namespace, not of what runs in there.
+    /// Returns `true` if the machine's address belongs to its network namespace, not to the guest inside it.
     fn has_address(&self, machine: &Machine) -> bool {
         match machine.role {
             Role::Etcd | Role::Controller => true,
@@ -125,32 +125,32 @@ impl Cluster {
     /// Takes a machine's link down.
     ///
     /// # Errors
-    /// Without namespaces.
+    /// Fails without namespaces.
     pub fn cut(&self, name: &str) -> Result<()> {
         self.state.network.cut(self.machine(name)?.number)
     }
 
-    /// Undoes every cut of a machine.
+    /// Removes every network fault of a machine.
     ///
     /// # Errors
-    /// Without namespaces.
+    /// Fails without namespaces.
     pub fn heal(&self, name: &str) -> Result<()> {
         self.state.network.heal(name, self.machine(name)?.number)
     }
 
-    /// Drops some of a machine's packets.
+    /// Drops the packets of a machine that match `what`.
     ///
     /// # Errors
-    /// Without namespaces.
+    /// Fails without namespaces.
     pub fn drop_packets(&self, name: &str, what: Drop) -> Result<()> {
         self.machine(name)?;
         self.state.network.drop(name, what)
     }
 
-    /// Drops what a machine sends to all machines of a role, and what it receives from them unless `one_way`.
+    /// Drops all packets that a machine sends to the machines of a role. Unless `one_way`, also drops the packets from them.
     ///
     /// # Errors
-    /// Without namespaces.
+    /// Fails without namespaces.
     pub fn cut_from(&self, name: &str, role: Role, one_way: bool) -> Result<()> {
         for other in self.names(role).into_iter().filter(|other| other != name) {
             let address = self.state.network.address(self.machine(&other)?.number);
@@ -162,10 +162,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Cuts a member of the store off from its peers, while its clients still reach it.
+    /// Isolates an etcd member from its peers; its clients still reach it.
     ///
     /// # Errors
-    /// Without namespaces.
+    /// Fails without namespaces.
     pub fn isolate_member(&self, name: &str) -> Result<()> {
         self.drop_packets(name, Drop::Port(ETCD_PEER_PORT))
     }

@@ -1,24 +1,24 @@
-//! Small disks that can be filled: file systems in memory, mounted below a run's folder and found again by that.
+//! Small disks that tests can fill: tmpfs file systems, mounted below a run's directory and found by that path.
 
 use crate::command::{run, tool};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Mounts an empty disk. It outlives the machine that uses it, as a disk does, and ends with the run.
+/// Mounts an empty disk. Like a real disk, it outlives the machine that uses it; it is removed with the run.
 ///
 /// # Errors
-/// When the kernel refuses, as it does without root.
+/// Fails if the kernel refuses, for example without root.
 pub(super) fn mount(folder: &Path, kilobytes: u32) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let size = format!("size={kilobytes}k,mode=755");
     run(tool("mount"), &["-t", "tmpfs", "-o", &size, "hactl-disk", &folder.to_string_lossy()]).map(|_| ())
 }
 
-/// Unmounts every disk below a run's folder; none is no error.
+/// Unmounts every disk below a run's directory, if any.
 ///
 /// # Errors
-/// When one cannot be unmounted.
+/// Fails if a disk cannot be unmounted.
 pub(super) fn unmount_all(folder: &Path) -> Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
     for path in mounted_below(&mounts, folder) {
@@ -27,7 +27,8 @@ pub(super) fn unmount_all(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Our disks in the kernel's list (device, place, type …, separated by blanks; a blank in a name is `\040`).
+/// Returns the mount points of this suite's disks below `folder`. `mounts` is the kernel's list: device, mount point, type and so
+/// on, separated by spaces. A space in a name is written `\040`.
 fn mounted_below(mounts: &str, folder: &Path) -> Vec<PathBuf> {
     let places = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ');

@@ -1,4 +1,4 @@
-//! What a Prometheus answers to everything that a dashboard asks, and what it has no answer to.
+//! Answers of a Prometheus to all queries of a dashboard, and the queries without an answer.
 
 use anyhow::{Context, Result};
 
@@ -6,37 +6,38 @@ use super::model::{Dashboard, Target, Variable, VariableKind};
 use super::prometheus::{Prometheus, Series, Span, Time};
 use super::query::{Values, fill, selectors};
 
-/// For how long rates are taken, in scrapes: as Grafana does.
+/// Window of a rate, in scrapes. Grafana uses the same number.
 const SCRAPES_OF_A_RATE: f64 = 4.0;
 
-/// Who is asked, about when.
+/// A Prometheus and the range of time for its queries.
 pub struct Asker<'a> {
-    /// The Prometheus.
+    /// Client of the Prometheus.
     pub client: &'a Prometheus,
-    /// From when to when.
+    /// Range of time of all queries.
     pub span: Span,
     /// Seconds between two scrapes.
     pub scrape_seconds: f64,
 }
 
-/// What was answered to a dashboard.
+/// Answers to a dashboard's queries.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// What its variables stood for.
+    /// Values of the dashboard's variables.
     pub values: Values,
-    /// By panel, by query: the series.
+    /// Series by panel and by query.
     pub panels: Vec<Vec<Vec<Series>>>,
-    /// The events of each annotation.
+    /// Events of each annotation.
     pub events: Vec<Vec<Series>>,
-    /// What there was no answer to, in sentences.
+    /// Descriptions of the queries and variables without an answer.
     pub missing: Vec<String>,
 }
 
 impl Asker<'_> {
-    /// Asks everything. Of a variable the value in `chosen` is taken, or the first one, or all where several can be chosen at once.
+    /// Runs all queries. A variable takes its value in `chosen`. Without one, it takes the first value, or all values if it is a
+    /// multiple choice.
     ///
     /// # Errors
-    /// When Prometheus refuses a query.
+    /// Fails if Prometheus refuses a query.
     pub fn ask(&self, dashboard: &Dashboard, chosen: &Values) -> Result<Answers> {
         let mut answers = Answers { values: self.intervals(), ..Answers::default() };
         for variable in &dashboard.templating.list {
@@ -59,7 +60,7 @@ impl Asker<'_> {
         Ok(answers)
     }
 
-    /// What Grafana puts in by itself.
+    /// Returns the variables that Grafana itself defines.
     fn intervals(&self) -> Values {
         let rate = (self.span.step + self.scrape_seconds).max(SCRAPES_OF_A_RATE * self.scrape_seconds);
         let range = (self.span.to - self.span.from).max(1.0);
@@ -68,7 +69,7 @@ impl Asker<'_> {
         named.map(seconds).into()
     }
 
-    /// Decides what a variable stands for.
+    /// Selects the value of a variable.
     fn choose(&self, variable: &Variable, chosen: &Values, answers: &mut Answers) -> Result<()> {
         if variable.kind == VariableKind::Datasource {
             return Ok(());
@@ -93,7 +94,8 @@ impl Asker<'_> {
         Ok(())
     }
 
-    /// What a query gives. Each series that it names must be there too: `or vector(0)` answers whatever was asked.
+    /// Returns the result of a query. Checks also that each series in the query exists, because `or vector(0)` always gives a
+    /// result.
     fn series(&self, target: &Target, place: &str, answers: &mut Answers) -> Result<Vec<Series>> {
         let query = fill(&target.expr, &answers.values);
         let found = if target.instant {
@@ -114,7 +116,7 @@ impl Asker<'_> {
     }
 }
 
-/// Now.
+/// Returns the current time.
 pub fn now() -> Time {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

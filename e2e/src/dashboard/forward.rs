@@ -1,4 +1,4 @@
-//! What passes on to a port of a machine's own loopback, as agents' metrics need: a proxy on the node, in a few lines.
+//! Proxy to a port on a machine's loopback, where agents serve their metrics.
 
 use std::fs::File;
 use std::io;
@@ -12,17 +12,17 @@ use nix::sched::{CloneFlags, setns};
 use crate::background::Background;
 use crate::cluster::Cluster;
 
-/// Listens outside of the machine until it is dropped.
+/// A proxy that listens outside the machine until it is dropped.
 pub struct Forward {
     address: SocketAddr,
     _work: Background,
 }
 
 impl Forward {
-    /// Passes connections on to `port` of the machine's loopback; whether anybody listens there shows with each connection.
+    /// Forwards connections to `port` on the machine's loopback. If no process listens there, each connection is closed.
     ///
     /// # Errors
-    /// Without namespaces, or when no port is free.
+    /// Fails without namespaces, or if no port is free.
     pub fn start(cluster: &Cluster, machine: &str, port: u16) -> Result<Self> {
         let path = format!("/run/netns/{}", cluster.namespace(machine));
         let namespace = File::open(&path).with_context(|| path.clone())?;
@@ -33,7 +33,7 @@ impl Forward {
             while !stop.is_asked() {
                 match (listener.accept(), namespace.try_clone()) {
                     (Ok((outer, _)), Ok(namespace)) => {
-                        // What fails is closed, as by a machine where nobody listens.
+                        // A failed connection is closed, like on a machine where no process listens.
                         thread::spawn(move || pass(&outer, &namespace, port));
                     }
                     (Ok(_) | Err(_), _) => thread::sleep(Duration::from_millis(20)),
@@ -43,13 +43,13 @@ impl Forward {
         Ok(Self { address, _work: work })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// In a thread of its own, which alone enters the machine's network.
+/// Copies both directions of one connection. Runs in its own thread, because it enters the machine's network namespace.
 fn pass(outer: &TcpStream, namespace: &File, port: u16) -> io::Result<()> {
     setns(namespace, CloneFlags::CLONE_NEWNET)?;
     let inner = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -61,9 +61,9 @@ fn pass(outer: &TcpStream, namespace: &File, port: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// One direction, to its end; the other end learns of it.
+/// Copies one direction until its end, then shuts down writing to `to`.
 fn copy(mut from: &TcpStream, mut to: &TcpStream) {
-    // A connection that breaks is one that ends.
+    // A broken connection is treated as ended.
     let _ = io::copy(&mut from, &mut to);
     let _ = to.shutdown(Shutdown::Write);
 }

@@ -1,4 +1,4 @@
-//! What has to happen in a cluster so that every query has an answer: failures, moves, errors, work by hand.
+//! Events in a cluster that give every query an answer: failures, moves, errors and manual operations.
 
 use std::thread;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::machine::Role;
 use crate::scenario::{CEILING, witness_spec};
 use crate::wait::wait_until;
 
-/// The resource that most happens to.
+/// Resource of most events.
 const WEB: &str = "web";
-/// A virtual machine, simulated: it moves live.
+/// A simulated virtual machine, which can live-migrate.
 const MACHINE: &str = "machine";
 
-/// Lets it happen, with a pause after each event, and says what to look at: the resource, and the node where it is in the end.
+/// Causes the events with a pause after each. Returns the resource and its final node, as values for the dashboards' variables.
 ///
 /// # Errors
-/// When something does not happen for long.
+/// Fails if an event does not take effect in time.
 pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
     declare(rig)?;
     thread::sleep(pause);
@@ -35,7 +35,7 @@ pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
     move_live(rig)?;
     thread::sleep(pause);
 
-    // Held until another one leads: started again at once, it may win.
+    // Held until another controller is leader: a controller that restarts immediately could win again.
     let leader = rig.scenario.cluster.leader()?;
     rig.scenario.cluster.machine(&leader)?.hold("ha-controller")?;
     wait_until("another controller to lead", CEILING, || {
@@ -45,7 +45,7 @@ pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
     rig.seen("sum(hactl_leader) == 1")?;
     thread::sleep(pause);
 
-    // Both nodes that may take it are away for a while.
+    // Both eligible nodes are unavailable for a while.
     let other = if home == "node1" { "node2" } else { "node1" };
     hactl(rig, &["node", "maintenance", "enable", other, "--wait"])?;
     rig.seen(&format!("hactl_node_maintenance{{node=\"{other}\"}} == 1"))?;
@@ -59,10 +59,10 @@ pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
     Ok([("resource", WEB), ("node", other)].map(|(name, value)| (name.to_owned(), value.to_owned())).into())
 }
 
-/// The node whose power was cut comes back, and the resource goes home.
+/// Switches the failed node on again and waits until the resource has returned to it.
 ///
 /// # Errors
-/// When that does not happen for long.
+/// Fails if the node or the resource does not return in time.
 pub fn recover(rig: &mut Rig, chosen: &Values) -> Result<()> {
     let away = chosen.get("node").context("a node was chosen")?;
     let home = if away == "node1" { "node2" } else { "node1" };
@@ -74,7 +74,7 @@ pub fn recover(rig: &mut Rig, chosen: &Values) -> Result<()> {
     rig.seen(&format!("hactl_node_state{{node=\"{home}\",state=\"Online\"}} == 1"))
 }
 
-/// Nodes that say what they have, and resources in every condition.
+/// Declares nodes with a capacity, and resources in every state.
 fn declare(rig: &Rig) -> Result<()> {
     let scenario = &rig.scenario;
     scenario.apply(
@@ -115,7 +115,7 @@ fn declare(rig: &Rig) -> Result<()> {
     rig.seen("hactl_failure_tolerance_nodes")
 }
 
-/// The machine moves to a node where it is not, by hand.
+/// Live-migrates the machine to another node by command.
 fn move_live(rig: &Rig) -> Result<()> {
     let scenario = &rig.scenario;
     let place = || {

@@ -1,4 +1,4 @@
-//! A dashboard as its file has it: the part of Grafana's format that ours use.
+//! A dashboard as stored in its file: the part of Grafana's format that this project uses.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,102 +12,102 @@ use crate::binaries::repository;
 /// A dashboard.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Dashboard {
-    /// Its name in links.
+    /// Identifier in links.
     pub uid: String,
-    /// Its name for people.
+    /// Title that the dashboard shows.
     pub title: String,
     /// Rows and panels, from top to bottom.
     pub panels: Vec<Panel>,
-    /// What queries name as `$NAME`.
+    /// Variables, which queries name as `$NAME`.
     pub templating: List<Variable>,
-    /// Events that are marked in every graph.
+    /// Events that every graph marks.
     pub annotations: List<Annotation>,
 }
 
-/// Grafana wraps some lists.
+/// Grafana's wrapper around some lists.
 #[derive(Debug, Clone, Deserialize)]
 pub struct List<T> {
-    /// What is in it.
+    /// Elements of the list.
     pub list: Vec<T>,
 }
 
-/// A variable.
+/// A variable of a dashboard.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Variable {
-    /// Its name.
+    /// Name, without the `$`.
     pub name: String,
-    /// Of what kind.
+    /// Source of the values.
     #[serde(rename = "type")]
     pub kind: VariableKind,
-    /// What its values are.
+    /// Query that lists the possible values.
     pub query: String,
-    /// Whether several values are chosen at once.
+    /// `true` if several values can be chosen at once.
     #[serde(default)]
     pub multi: bool,
 }
 
-/// What a variable's values are.
+/// Source of a variable's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VariableKind {
-    /// A source of data.
+    /// Data sources of Grafana.
     Datasource,
-    /// What a query answers.
+    /// Result of a query.
     Query,
 }
 
-/// Events.
+/// A kind of event that graphs mark.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Annotation {
-    /// What they are called.
+    /// Name of the kind.
     pub name: String,
-    /// How they are drawn.
+    /// Color of the marks.
     pub icon_color: String,
-    /// What finds them.
+    /// Query that finds the events.
     pub target: Target,
 }
 
-/// A panel, or the title of a row of them.
+/// A panel, or the title of a row of panels.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Panel {
-    /// What it is called.
+    /// Title of the panel or row.
     pub title: String,
-    /// How it shows its numbers.
+    /// Way to display the numbers.
     #[serde(rename = "type")]
     pub kind: PanelKind,
-    /// Where it is.
+    /// Position and size.
     pub grid_pos: Place,
-    /// Its queries.
+    /// Queries of the panel.
     #[serde(default)]
     pub targets: Vec<Target>,
-    /// Settings of its kind.
+    /// Settings that depend on the kind of panel.
     #[serde(default)]
     pub options: Value,
-    /// What numbers look like.
+    /// Format of the numbers.
     #[serde(default)]
     pub field_config: FieldConfig,
-    /// What is done to the answers first.
+    /// Transformations of the results before the display.
     #[serde(default)]
     pub transformations: Vec<Transformation>,
 }
 
-/// How a panel shows its numbers.
+/// Way in which a panel displays its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PanelKind {
-    /// The title of a row.
+    /// Title of a row of panels.
     Row,
-    /// A number.
+    /// Single number.
     Stat,
     /// Lines over time.
     Timeseries,
-    /// Coloured bars over time.
+    /// Colored bars over time.
     #[serde(rename = "state-timeline")]
     StateTimeline,
-    /// A bar a series.
+    /// One bar for each series.
     Bargauge,
     /// Buckets over time.
     Heatmap,
@@ -115,136 +115,136 @@ pub enum PanelKind {
     Table,
 }
 
-/// Where a panel is, in 24 columns and as many rows as it takes.
+/// Position and size of a panel, in a grid of 24 columns and any number of rows.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct Place {
-    /// Columns from the left.
+    /// Columns to the left of the panel.
     pub x: u16,
-    /// Rows from the top.
+    /// Rows above the panel.
     pub y: u16,
-    /// Columns.
+    /// Width in columns.
     pub w: u16,
-    /// Rows.
+    /// Height in rows.
     pub h: u16,
 }
 
-/// A query.
+/// A query of a panel or annotation.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// The query.
+    /// Expression in PromQL.
     pub expr: String,
-    /// Its letter in the panel.
+    /// Letter of the query in the panel.
     pub ref_id: String,
-    /// What a series is called.
+    /// Name of each series, with `{{LABEL}}` for the value of a label.
     #[serde(default)]
     pub legend_format: String,
-    /// Whether it is asked for now, not for a range.
+    /// `true` for the value at the end of the range, `false` for the whole range.
     pub instant: bool,
 }
 
-/// What the numbers of a panel look like, and those of single columns.
+/// Format of a panel's numbers, with exceptions for columns.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct FieldConfig {
-    /// All of them.
+    /// Format of all numbers.
     pub defaults: Field,
-    /// Those of single columns.
+    /// Exceptions for columns.
     #[serde(default)]
     pub overrides: Vec<Override>,
 }
 
-/// What numbers look like.
+/// Format of numbers.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Field {
-    /// Their unit.
+    /// Unit in Grafana's notation; `None` for plain numbers.
     pub unit: Option<String>,
-    /// How many digits after the point.
+    /// Number of decimal digits; `None` for a default by size.
     pub decimals: Option<usize>,
-    /// Where an axis begins.
+    /// Lower end of the axis; `None` to derive it from the data.
     pub min: Option<f64>,
-    /// Where it ends.
+    /// Upper end of the axis; `None` to derive it from the data.
     pub max: Option<f64>,
-    /// Texts and colours for single numbers.
+    /// Texts and colors for single numbers.
     #[serde(default)]
     pub mappings: Vec<Mapping>,
-    /// Colours from a number on.
+    /// Colors by range of the number.
     pub thresholds: Option<Thresholds>,
-    /// Settings of the panel's kind.
+    /// Settings that depend on the kind of panel.
     #[serde(default)]
     pub custom: Value,
 }
 
-/// Texts and colours by the number as text.
+/// Texts and colors for single numbers.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Mapping {
-    /// Number to text and colour.
+    /// Text and color by number, with the number in decimal notation.
     pub options: BTreeMap<String, Mapped>,
 }
 
-/// What a number is shown as.
+/// Text and color that replace a number.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Mapped {
-    /// The text.
+    /// Text instead of the number.
     pub text: String,
-    /// The colour.
+    /// Color of the text.
     pub color: String,
 }
 
-/// Colours from a number on, the first for all below.
+/// Colors by range. The first color also applies below all thresholds.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Thresholds {
-    /// From the lowest to the highest.
+    /// Thresholds in ascending order.
     pub steps: Vec<Threshold>,
 }
 
-/// A colour from a number on.
+/// A color from a threshold upward.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Threshold {
-    /// The number; none: from the bottom on.
+    /// Threshold; `None` for the lowest range.
     pub value: Option<f64>,
-    /// The colour.
+    /// Color of the range.
     pub color: String,
 }
 
-/// Settings of one column.
+/// Exceptions for one column.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Override {
-    /// Which one.
+    /// Column to which the exceptions apply.
     pub matcher: Matcher,
-    /// The settings.
+    /// Settings that differ.
     pub properties: Vec<Property>,
 }
 
-/// Which column: by its name.
+/// Matches a column by name.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Matcher {
-    /// The name.
+    /// Name of the column.
     pub options: String,
 }
 
-/// A setting.
+/// A setting of one column.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Property {
-    /// Its name.
+    /// Name of the setting.
     pub id: String,
-    /// Its value.
+    /// Value of the setting.
     pub value: Value,
 }
 
-/// What is done to answers.
+/// A transformation of results before the display.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Transformation {
-    /// Which one.
+    /// Name of the transformation.
     pub id: String,
-    /// Its settings.
+    /// Settings of the transformation.
     pub options: Value,
 }
 
 impl Dashboard {
-    /// All that are in `manifests/grafana`, by the name of the file.
+    /// Returns all dashboards of `manifests/grafana`, by file name without the extension.
     ///
     /// # Errors
-    /// When one cannot be read, or there is none.
+    /// Fails if a dashboard cannot be read, or if none exists.
     pub fn all() -> Result<BTreeMap<String, Dashboard>> {
         let folder = repository().join("manifests/grafana");
         let mut all = BTreeMap::new();
@@ -258,7 +258,7 @@ impl Dashboard {
         Ok(all)
     }
 
-    /// Every query, with what it is for: panels' and events'.
+    /// Returns all queries of panels and annotations, each with the title of its panel or annotation.
     pub fn queries(&self) -> impl Iterator<Item = (&str, &Target)> {
         let panels = self.panels.iter();
         let of_panels =
@@ -269,7 +269,7 @@ impl Dashboard {
 }
 
 impl Field {
-    /// What the settings of a column make of it.
+    /// Returns the format of a column, with its exceptions applied.
     #[must_use]
     pub fn with(&self, overrides: &[Override], column: &str) -> Field {
         let mut field = self.clone();

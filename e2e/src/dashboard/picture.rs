@@ -1,4 +1,4 @@
-//! A dashboard as a picture (SVG), drawn from the answers to its queries: what Grafana would show, without Grafana.
+//! Draws a dashboard as an SVG picture from the answers to its queries, like Grafana would.
 
 mod axis;
 mod bars;
@@ -19,31 +19,31 @@ use super::query::legend;
 use axis::clock;
 use canvas::{Area, Canvas};
 
-/// The width of a picture.
+/// Width of a picture, in pixels.
 const WIDTH: f64 = 1200.0;
-/// Around and between panels.
+/// Space around and between panels, in pixels.
 const MARGIN: f64 = 8.0;
-/// A row of the grid, and its 24th part.
+/// Height of a row of the grid, and width of one of the 24 columns, in pixels.
 const ROW: f64 = 30.0;
 const COLUMN: f64 = (WIDTH - MARGIN) / 24.0;
-/// Above the panels.
+/// Height above the panels, in pixels.
 const HEAD: f64 = 44.0;
 
-/// What panels are drawn with.
+/// Data that the panels share.
 struct Scene<'a> {
     span: Span,
-    /// When what happened, and its colour.
+    /// Time and color of each event.
     events: Vec<(Time, &'static str)>,
     answers: &'a Answers,
 }
 
-/// A series under its name.
+/// A series and its name.
 struct Named<'a> {
     name: String,
     series: &'a Series,
 }
 
-/// Draws a dashboard with the answers to it.
+/// Draws a dashboard with the answers to its queries.
 pub fn draw(dashboard: &Dashboard, answers: &Answers, span: Span) -> String {
     let rows = dashboard.panels.iter().map(|panel| panel.grid_pos.y + panel.grid_pos.h).max().unwrap_or(0);
     let mut canvas = Canvas::new(WIDTH, HEAD + f64::from(rows) * ROW + MARGIN);
@@ -94,7 +94,7 @@ fn draw_panel(canvas: &mut Canvas, scene: &Scene<'_>, panel: &Panel, found: &[Ve
     }
 }
 
-/// The series of all queries, under the names that their legends give them.
+/// Returns the series of all queries, with the names from their legends.
 fn named<'a>(scene: &Scene<'_>, panel: &Panel, found: &'a [Vec<Series>]) -> Vec<Named<'a>> {
     let pairs = panel.targets.iter().zip(found);
     let all = pairs.flat_map(|(target, found)| {
@@ -104,14 +104,14 @@ fn named<'a>(scene: &Scene<'_>, panel: &Panel, found: &'a [Vec<Series>]) -> Vec<
         })
     });
     let mut all: Vec<Named<'a>> = all.collect();
-    // Queries keep their order, as objectives do; series of one query come by name.
+    // The order of several queries is meaningful, as for objectives. The series of a single query are sorted by name.
     if panel.targets.len() == 1 {
         all.sort_by(|a, b| a.name.cmp(&b.name));
     }
     all
 }
 
-/// When each event begins: points that follow one another are one event.
+/// Returns the start of each event. Consecutive points belong to one event.
 fn moments(annotation: &Annotation, found: &[Series], span: Span) -> Vec<(Time, &'static str)> {
     let color = look::color(&annotation.icon_color);
     let mut moments = Vec::new();
@@ -127,12 +127,12 @@ fn moments(annotation: &Annotation, found: &[Series], span: Span) -> Vec<(Time, 
     moments
 }
 
-/// The newest number of a series.
+/// Returns the newest finite number of a series.
 fn newest(series: &Series) -> Option<f64> {
     series.points.iter().rev().map(|(_, number)| *number).find(|number| number.is_finite())
 }
 
-/// A setting of a panel's kind, as text.
+/// Returns a setting that depends on the kind of panel, as text.
 fn custom<'a>(field: &'a Field, path: &str) -> &'a str {
     field.custom.pointer(path).and_then(serde_json::Value::as_str).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A Prometheus: the program, with a configuration made of the example's, and what it answers.
+//! The Prometheus server: starting it with a configuration, and querying it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,48 +16,48 @@ use crate::command::tool;
 use crate::scenario::CEILING;
 use crate::wait::wait_until;
 
-/// A time, in seconds since 1970.
+/// Seconds since 1970.
 pub type Time = f64;
 
-/// From when to when, and how far apart.
+/// A range of time and the distance of its points.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
-    /// The first point.
+    /// Time of the first point.
     pub from: Time,
-    /// No point is later.
+    /// Latest possible time of a point.
     pub to: Time,
-    /// Between two points, in seconds.
+    /// Seconds between two points.
     pub step: f64,
 }
 
-/// A series of an answer.
+/// One series of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// What tells it from others.
+    /// Labels that identify the series.
     pub labels: BTreeMap<String, String>,
-    /// Its numbers, with when.
+    /// Numbers with their times.
     pub points: Vec<(Time, f64)>,
 }
 
-/// Asks a Prometheus.
+/// A client of a Prometheus.
 pub struct Prometheus {
     base: Url,
     client: Client,
     runtime: Runtime,
 }
 
-/// A Prometheus that runs until this is dropped, also when the program ends otherwise.
+/// A Prometheus that runs until this value is dropped or the program ends.
 pub struct Server {
     child: Child,
-    /// Asks it.
+    /// Client of the server.
     pub client: Prometheus,
 }
 
 impl Server {
-    /// Starts one with this configuration, which keeps all it has in `folder`.
+    /// Starts a Prometheus with this configuration. All its files are in `folder`.
     ///
     /// # Errors
-    /// When it is not installed, or does not become ready.
+    /// Fails if Prometheus is not installed or does not become ready.
     pub fn start(folder: &Path, address: SocketAddr, configuration: &str) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let (file, log) = (folder.join("prometheus.yaml"), folder.join("prometheus.log"));
@@ -88,26 +88,26 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Prometheus {
-    /// The one at this URL.
+    /// Returns a client of the Prometheus at this URL.
     ///
     /// # Errors
-    /// When that is none.
+    /// Fails if the URL is invalid.
     pub fn at(base: &str) -> Result<Self> {
-        // A second caller finds it installed, which is as well.
+        // A later call fails because the provider is already installed. That is harmless.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().timeout(Duration::from_secs(30)).no_proxy().build()?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         Ok(Self { base: Url::parse(base).with_context(|| base.to_owned())?, client, runtime })
     }
 
-    /// Whether it answers queries.
+    /// Returns `true` if Prometheus is ready to run queries.
     pub fn is_ready(&self) -> bool {
         let Ok(url) = self.base.join("/-/ready") else { return false };
         self.runtime
@@ -115,37 +115,37 @@ impl Prometheus {
             .is_ok_and(|answer| answer.status().is_success())
     }
 
-    /// What a query gives at a time.
+    /// Returns the result of a query at one time.
     ///
     /// # Errors
-    /// When it is refused.
+    /// Fails if Prometheus does not respond or refuses the query.
     pub fn instant(&self, query: &str, at: Time) -> Result<Vec<Series>> {
         series(&self.get("/api/v1/query", &[("query", query), ("time", &at.to_string())])?)
     }
 
-    /// What a query gives over a time.
+    /// Returns the result of a query over a range of time.
     ///
     /// # Errors
-    /// When it is refused.
+    /// Fails if Prometheus does not respond or refuses the query.
     pub fn range(&self, query: &str, span: Span) -> Result<Vec<Series>> {
         let (from, to, step) = (span.from.to_string(), span.to.to_string(), span.step.to_string());
         let asked = [("query", query), ("start", &from), ("end", &to), ("step", &step)];
         series(&self.get("/api/v1/query_range", &asked)?)
     }
 
-    /// How many series there are of this name and labels.
+    /// Returns the number of series that match a selector.
     ///
     /// # Errors
-    /// When the selector is refused.
+    /// Fails if Prometheus does not respond or refuses the selector.
     pub fn count(&self, selector: &str, span: Span) -> Result<usize> {
         let asked = [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
         Ok(self.get("/api/v1/series", &asked)?.as_array().map_or(0, Vec::len))
     }
 
-    /// The values that a label has in these series.
+    /// Returns the values of a label in the series that match a selector.
     ///
     /// # Errors
-    /// When the selector is refused.
+    /// Fails if Prometheus does not respond or refuses the selector.
     pub fn label_values(&self, selector: &str, label: &str, span: Span) -> Result<Vec<String>> {
         let asked = [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
         let found = self.get(&format!("/api/v1/label/{label}/values"), &asked)?;
@@ -166,7 +166,7 @@ impl Prometheus {
     }
 }
 
-/// Of an answer of any type.
+/// Parses a result of type scalar, vector or matrix.
 fn series(data: &Value) -> Result<Vec<Series>> {
     let result = &data["result"];
     if data["resultType"] == "scalar" {
@@ -183,7 +183,7 @@ fn series(data: &Value) -> Result<Vec<Series>> {
     result.as_array().context("a list of series")?.iter().map(one).collect()
 }
 
-/// `[time, "number"]`.
+/// Parses a point: `[time, "number"]`.
 fn point(pair: &Value) -> Result<(Time, f64)> {
     let time = pair[0].as_f64().context("a time")?;
     let number = pair[1].as_str().context("a number as text")?;

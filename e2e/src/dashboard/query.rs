@@ -1,25 +1,25 @@
-//! Queries as text: what Grafana fills in, and the series that a query names.
+//! Queries as text: filling in variables, and finding the series and labels that a query uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What variables stand for.
+/// Values of variables by name.
 pub type Values = BTreeMap<String, String>;
 
-/// The series that a query names: a metric, with the labels that are asked for.
+/// A selector of series: a metric and conditions on its labels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selector {
-    /// As it stands in the query.
+    /// Text of the selector in the query.
     pub text: String,
-    /// The metric.
+    /// Name of the metric.
     pub metric: String,
-    /// The labels.
+    /// Names of the labels in the conditions.
     pub labels: BTreeSet<String>,
 }
 
-/// Puts values in the place of variables. One that is not known stays, which Prometheus then refuses.
+/// Replaces variables with their values. An unknown variable remains, so Prometheus rejects the query.
 pub fn fill(text: &str, values: &Values) -> String {
     let mut filled = text.to_owned();
-    // The longest names first: `$__range` is no beginning of `$__range_s`.
+    // Longest names first, so that `$ab` is not replaced as `$a` followed by `b`.
     let mut names: Vec<&String> = values.keys().collect();
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));
     for name in names {
@@ -29,7 +29,7 @@ pub fn fill(text: &str, values: &Values) -> String {
     filled
 }
 
-/// What a series is called: `{{label}}` becomes the label's value; without a text, the labels.
+/// Returns the name of a series: each `{{label}}` becomes the label's value. With an empty format, lists all labels.
 pub fn legend(format: &str, labels: &BTreeMap<String, String>) -> String {
     if format.is_empty() {
         let named: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -47,13 +47,13 @@ pub fn legend(format: &str, labels: &BTreeMap<String, String>) -> String {
     text.trim().to_owned()
 }
 
-/// The labels that a legend, or a title of an event, names.
+/// Returns the labels that a legend or the title of an annotation contains.
 pub fn legend_labels(format: &str) -> BTreeSet<String> {
     let parts = format.split("{{").skip(1).filter_map(|part| part.split_once("}}"));
     parts.map(|(name, _)| name.trim().to_owned()).collect()
 }
 
-/// All series that a query names: a metric is a word right before `{`.
+/// Returns all selectors of a query. A metric name is the word directly before `{`.
 pub fn selectors(query: &str) -> Vec<Selector> {
     let mut found = Vec::new();
     let mut rest = query;
@@ -72,7 +72,7 @@ pub fn selectors(query: &str) -> Vec<Selector> {
     found
 }
 
-/// The labels that a query groups or joins by.
+/// Returns the labels by which a query groups or joins.
 pub fn grouped(query: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for keyword in ["by", "on", "without", "ignoring", "group_left", "group_right"] {
@@ -92,7 +92,7 @@ fn is_of_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == ':'
 }
 
-/// How long the part in braces is, with both; braces within quotes are text.
+/// Returns the length of the part in braces, including both. Braces inside quotes are text.
 fn closing(text: &str) -> usize {
     let mut quoted = false;
     for (at, letter) in text.char_indices() {
@@ -105,7 +105,7 @@ fn closing(text: &str) -> usize {
     text.len()
 }
 
-/// The names before `=`, `!=`, `=~` and `!~`, outside of quotes.
+/// Returns the label names before `=`, `!=`, `=~` and `!~`, outside quotes.
 fn matched(matchers: &str) -> BTreeSet<String> {
     let names = matchers.split('"').step_by(2);
     let names = names.map(|part| part.trim_matches(|letter: char| !is_of_word(letter)).to_owned());
@@ -148,11 +148,11 @@ mod tests {
         assert_eq!(grouped(query), set(&["le", "x", "z", "w"]));
     }
 
-    /// The labels that a series of this name can have; `None`: there is no such metric.
+    /// Returns the labels that series of this metric can have; `None` if the metric does not exist.
     fn known(name: &str) -> Option<BTreeSet<String>> {
-        // What every target has, by the configuration of Prometheus.
+        // Prometheus' configuration gives these labels to every target.
         let mut labels = set(&["cluster", "instance", "job"]);
-        // Prometheus' own.
+        // Metrics of Prometheus itself.
         if name == "up" {
             return Some(labels);
         }
@@ -170,14 +170,14 @@ mod tests {
         if part.is_some_and(|(_, by_size)| by_size) {
             labels.insert("le".to_owned());
         }
-        // Agents are told apart by the node that their targets are labelled with.
+        // The label `node` of the targets identifies the agent.
         if matches!(metric.exposer, Exposer::Agent | Exposer::Every) {
             labels.insert("node".to_owned());
         }
         Some(labels)
     }
 
-    /// What is wrong with a query that shows these labels.
+    /// Returns the errors of a query whose legend shows these labels.
     fn wrong(query: &str, shown: &BTreeSet<String>) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut all = BTreeSet::new();

@@ -17,12 +17,12 @@ use crate::plan::{API_PORT, Plan};
 use crate::scenario::{CEILING, Scenario};
 use crate::wait::wait_until;
 
-/// Where Prometheus listens, at the run's own address.
+/// Port of Prometheus at the run's own address.
 const PORT: u16 = 9090;
-/// Where agents serve their metrics, on loopback.
+/// Port on loopback at which agents serve their metrics.
 const ADMIN_PORT: u16 = 7444;
 
-/// Both, until this is dropped.
+/// A cluster and a Prometheus that run until this value is dropped.
 pub struct Rig {
     /// The cluster, with a witness running.
     pub scenario: Scenario,
@@ -33,12 +33,12 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Starts both; every target has been scraped when this returns.
+    /// Starts the cluster and Prometheus, and waits until every target has been scraped.
     ///
     /// # Errors
-    /// When one does not come up.
+    /// Fails if the cluster or Prometheus does not start.
     pub fn start(folder: &Path, scrape_seconds: u16) -> Result<Self> {
-        // What happens here is ordered; a busy machine must not add failures of its own.
+        // The history is a fixed sequence of events, so a busy host must not add failures of its own.
         let scenario = Scenario::start_with(Plan { profile: "Default".to_owned(), ..Plan::test(folder) })?;
         let cluster = &scenario.cluster;
         let forwards: Vec<(String, Forward)> = cluster
@@ -58,17 +58,17 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Waits until Prometheus has an answer to this.
+    /// Waits until a query has a non-empty result.
     ///
     /// # Errors
-    /// When it has none for long.
+    /// Fails if the result remains empty for too long.
     pub fn seen(&self, query: &str) -> Result<()> {
         wait_until(&format!("Prometheus to see {query}"), CEILING, || {
             self.server.client.instant(query, now()).is_ok_and(|found| !found.is_empty())
         })
     }
 
-    /// Asks about all the time so far, at so many points.
+    /// Returns an asker for the whole time so far, with about `points` points.
     pub fn asker(&self, points: u16) -> Asker<'_> {
         let to = now();
         let step = ((to - self.began) / f64::from(points)).ceil().max(f64::from(self.scrape_seconds));
@@ -76,15 +76,15 @@ impl Rig {
         Asker { client: &self.server.client, span, scrape_seconds: f64::from(self.scrape_seconds) }
     }
 
-    /// How long it has been scraped.
+    /// Returns the time since the start of Prometheus.
     pub fn age(&self) -> Duration {
         Duration::from_secs_f64((now() - self.began).max(0.0))
     }
 
-    /// Ends both; see [`Scenario::finish`].
+    /// Ends both the cluster and Prometheus; see [`Scenario::finish`].
     ///
     /// # Errors
-    /// When never two was broken, or something is left.
+    /// Fails if a service ran twice at once, or if a part of the run remains.
     pub fn finish(self) -> Result<()> {
         let Self { scenario, server, _forwards: forwards, .. } = self;
         drop((server, forwards));
@@ -92,7 +92,7 @@ impl Rig {
     }
 }
 
-/// The example's, with this cluster's addresses and files. Targets keep the names that they would have with those of the example.
+/// Returns the example configuration with this cluster's addresses and files. Targets keep the instance names of the example.
 fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds: u16) -> Result<String> {
     let folder = repository().join("manifests/prometheus");
     let text = std::fs::read_to_string(folder.join("prometheus.yaml")).context("manifests/prometheus")?;
@@ -101,7 +101,7 @@ fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds
     all["global"] =
         json!({"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval});
     all["rule_files"] = json!([folder.join("rules.yaml")]);
-    // There is nobody to tell.
+    // No Alertmanager runs.
     all.as_object_mut().context("the configuration is an object")?.remove("alerting");
     let controllers = cluster.names(Role::Controller).into_iter().map(|name| {
         let address = cluster.machine(&name)?.address;

@@ -1,4 +1,4 @@
-//! What administrators do to a store: hand over its leadership, compact it, fill it up and make room again.
+//! Administration of etcd: transferring the leadership, compacting, filling the database and freeing space.
 
 use super::{Etcdctl, leading};
 use crate::binaries;
@@ -7,45 +7,45 @@ use crate::wait::wait_for_ok;
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
-/// How long the store may take to answer an administrator.
+/// Longest time for an administrative operation.
 const CEILING: Duration = Duration::from_secs(120);
-/// The size of one value that fills it, in bytes: below etcd's limit for a request.
+/// Size of one filler value, in bytes. It is below etcd's limit for a request.
 const PIECE: usize = 1 << 20;
 
 impl Etcdctl {
-    /// Makes another member the leader.
+    /// Transfers the leadership to another member.
     ///
     /// # Errors
-    /// When no member leads, or the handover fails.
+    /// Fails if no member is the leader, or if the transfer fails.
     pub fn move_leader(&self) -> Result<()> {
         let members = self.members()?;
         let leader = leading(&members)?;
         let mut ids = members.iter().map(|member| member.status.header.member_id);
         let other =
             ids.find(|id| *id != leader.status.header.member_id).context("there is no other member")?;
-        // Only the leader itself hands over.
+        // Only the leader can transfer the leadership.
         let own = Etcdctl { endpoints: leader.endpoint.clone(), ..self.clone() };
         own.run(&["move-leader", &format!("{other:x}")]).map(|_| ())
     }
 
-    /// Forgets everything before now.
+    /// Compacts the history up to the current revision.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Fails if etcd does not respond.
     pub fn compact(&self) -> Result<()> {
         let newest = self.members()?.iter().map(|member| member.status.header.revision).max();
         let newest = newest.context("no member of the store answers")?;
         match self.run(&["compaction", &newest.to_string()]) {
-            // Somebody else did it at the same time.
+            // Another client has compacted at the same time.
             Err(error) if format!("{error:#}").contains("has been compacted") => Ok(()),
             outcome => outcome.map(|_| ()),
         }
     }
 
-    /// Writes below a prefix until the store refuses for lack of room.
+    /// Writes keys with a prefix until etcd refuses for lack of space.
     ///
     /// # Errors
-    /// When it refuses for another reason.
+    /// Fails if etcd refuses for another reason.
     pub fn fill(&self, prefix: &str) -> Result<()> {
         let piece = vec![b'x'; PIECE];
         for index in 0_u32.. {
@@ -62,10 +62,10 @@ impl Etcdctl {
         Ok(())
     }
 
-    /// Deletes what [`Etcdctl::fill`] wrote, and lets the store be written to again.
+    /// Deletes the keys that [`Etcdctl::fill`] wrote, and makes etcd writable again.
     ///
     /// # Errors
-    /// When that does not succeed for long.
+    /// Fails if etcd does not become writable in time.
     pub fn make_room(&self, prefix: &str) -> Result<()> {
         wait_for_ok("room in the store", CEILING, || {
             self.run(&["del", "--prefix", prefix])?;

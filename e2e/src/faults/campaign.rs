@@ -1,4 +1,4 @@
-//! A campaign: a cluster with services, the faults of a schedule done to it, and everything back in the end.
+//! A campaign: a cluster with services, a schedule of faults, and the recovery at the end.
 
 use super::injector::{self, Done};
 use super::kind::Kind;
@@ -17,39 +17,39 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// Services that run all the while.
+/// Number of services, which run during the whole campaign.
 const SERVICES: usize = 4;
-/// How often the campaign looks at what is due.
+/// Time between two checks for due actions.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a machine that was reset takes to boot, in nanoseconds: long enough that its services are elsewhere sometimes.
+/// Boot time of a reset machine, in nanoseconds. It is long enough that the services sometimes fail over.
 const BOOT_NS: u64 = 3_000_000_000;
-/// How long everything may take to come back. The longest of the product's own waits is the deadline of a freeze.
+/// Longest time for the whole recovery. The longest wait in the product is the deadline of a freeze.
 const BACK: Duration = Duration::from_secs(300);
-/// The quota of a store that can be filled within seconds, in bytes.
+/// Quota of etcd's database, in bytes; small enough to fill within seconds.
 const STORE_BYTES: u64 = 32 << 20;
-/// The size of a disk for the journal that can be filled at once, in kilobytes.
+/// Size of a journal's disk, in kilobytes; small enough to fill immediately.
 const DISK_KILOBYTES: u32 = 4096;
 
-/// What is to be done.
+/// Parameters of a campaign.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// All faults follow from it.
+    /// Seed of the schedule of faults.
     pub seed: u64,
-    /// How many.
+    /// Number of faults.
     pub faults: u32,
-    /// Over which time, in milliseconds.
+    /// Time over which the faults are spread, in milliseconds.
     pub length_ms: u64,
 }
 
-/// The name of a service that the campaign breaks.
+/// Returns the name of a service of the campaign.
 pub fn service(index: usize) -> String {
     format!("service-{}", index + 1)
 }
 
-/// Runs a campaign in a cluster of its own, whose data are in `folder`. `say` is told each fault as it is done.
+/// Runs a campaign in its own cluster, with its data in `folder`. Calls `say` with a line for each fault.
 ///
 /// # Errors
-/// When never two was broken, an acknowledged write was lost, or something did not come back.
+/// Fails if a service ran twice at once, an acknowledged write was lost, or a part did not recover.
 pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Result<Report> {
     let plan = Plan {
         profile: "Fast".to_owned(),
@@ -60,7 +60,7 @@ pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Resu
     let cluster = Cluster::start(plan)?;
     let checker = cluster.checker(&["ha-witness"]);
     let scenario = Scenario { cluster, checker };
-    // Every node may be declared dead whenever it is: here they are meant to die often.
+    // Fencing is not rate-limited, because the faults make nodes fail often.
     scenario.apply(
         "clusters",
         "default",
@@ -68,7 +68,7 @@ pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Resu
     )?;
     for index in 0..SERVICES {
         let mut spec = witness_spec(&service(index))?;
-        // It fails as often as the faults say; that policies end is tested elsewhere.
+        // The faults make services fail often. Other tests cover the limits of restarts and relocations.
         spec["maxRestart"] = json!(100);
         spec["maxRelocate"] = json!(100);
         scenario.apply("resources", &service(index), &spec)?;
@@ -109,15 +109,16 @@ pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Resu
 
 struct Campaign {
     scenario: Scenario,
-    /// Faults that last, with the name of what they were done to.
+    /// Faults in effect, each with the name of its target.
     lasting: Vec<Done>,
-    /// Nodes that were reset, and when they are switched on again: in hardware the watchdog starts the machine anew.
+    /// Nodes that were reset, each with the time of its next start. Real hardware restarts after a watchdog reset.
     off: Vec<(String, u64)>,
     report: Report,
 }
 
 impl Campaign {
-    /// Lets time pass until `until_ns`, or until nothing lasts any more; undoes what is due and boots what was reset.
+    /// Waits until `until_ns`, or until no fault is in effect if `until_ns` is the maximum. Meanwhile undoes due faults and boots
+    /// nodes that were reset.
     fn pass_until(&mut self, until_ns: u64, began_ns: u64) -> Result<()> {
         loop {
             let now = monotonic_ns();
@@ -150,7 +151,7 @@ impl Campaign {
                     self.lasting.push(done);
                 }
             }
-            // What is to be broken is down already, or the store that is needed for it does not answer.
+            // The target is already down, or etcd, which the fault needs, does not respond.
             Err(error) => {
                 say(&format!("{seconds:8.1} s  {title}: not possible now: {error:#}"));
                 self.report.impossible += 1;
@@ -160,7 +161,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// A fault that was done in part must not stay.
+    /// Undoes a fault that was injected only in part.
     fn clean_up_after(&mut self, fault: Fault) -> Result<()> {
         if fault.kind == Kind::StoreLeaderIsolated {
             for member in self.scenario.cluster.names(Role::Etcd) {
@@ -170,7 +171,7 @@ impl Campaign {
             }
         }
         if fault.kind == Kind::StoreFull {
-            // Undone at the next look.
+            // Due at once, so the next check undoes it.
             let fault = Fault { until_ms: Some(fault.at_ms), ..fault };
             self.lasting.push(Done { fault, target: "store".to_owned() });
         }
@@ -189,7 +190,7 @@ impl Campaign {
         }
         while let Some(index) = self.off.iter().position(|(_, at_ns)| *at_ns <= now) {
             let (node, _) = self.off.remove(index);
-            // Takes away what belonged to it and was outside its tree.
+            // Removes the parts of the node outside its process tree.
             self.scenario.cluster.power_off(&node)?;
             self.scenario.cluster.power_on(&node)?;
         }

@@ -1,4 +1,4 @@
-//! Doing faults to a cluster, and undoing them.
+//! Injecting faults into a cluster, and undoing them.
 
 use super::kind::{Kind, Target};
 use super::schedule::Fault;
@@ -20,28 +20,28 @@ const WATCHDOG_DAEMON: &str = "ha-watchdogd";
 const CONTROLLER: &str = "ha-controller";
 const STORE: &str = "etcd";
 
-/// What a slow link lets through, in kilobytes a second: a heartbeat fits, a list of everything does not.
+/// Bandwidth of a slow link, in kilobytes a second: enough for a heartbeat, too little for a list of all objects.
 const SLOW_KILOBYTES: u32 = 10;
-/// What a lossy link loses, in percent.
+/// Packet loss of a lossy link, in percent.
 const LOST_PERCENT: u8 = 25;
-/// How long a controller that is asked to end may take until its next process runs.
+/// Longest time between a controller's SIGTERM and the start of its next process.
 const RESTART: Duration = Duration::from_secs(10);
-/// Where the store is filled up.
+/// Prefix of the keys that fill etcd's database.
 const FILLER: &str = "/filler/";
 
-/// What a fault was done to, by name, so that it is undone there.
+/// An injected fault and its target, for the undo.
 #[derive(Debug, Clone)]
 pub struct Done {
     /// The fault.
     pub fault: Fault,
-    /// The machine or service; several: separated by blanks.
+    /// Name of the machine or service. Several names are separated by spaces.
     pub target: String,
 }
 
-/// Does a fault.
+/// Injects a fault.
 ///
 /// # Errors
-/// When it could not be done, as when the program that is to be killed does not run just now.
+/// Fails if the fault is impossible now, for example because the program to kill does not run.
 pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
     let target = target_of(scenario, fault)?;
     let cluster = &mut scenario.cluster;
@@ -111,10 +111,10 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
     Ok(Done { fault, target })
 }
 
-/// Undoes a fault that lasts.
+/// Undoes a lasting fault.
 ///
 /// # Errors
-/// When that is not possible, which leaves the cluster broken.
+/// Fails if the undo is impossible. The cluster then stays broken.
 pub fn undo(scenario: &mut Scenario, done: &Done) -> Result<()> {
     let cluster = &mut scenario.cluster;
     let target = done.target.as_str();
@@ -178,7 +178,7 @@ fn target_of(scenario: &Scenario, fault: Fault) -> Result<String> {
     }
 }
 
-/// A program that was stopped goes on. One that died meanwhile, with its machine, has been started anew.
+/// Continues a stopped program, if it still runs. A program that died with its machine has no stopped process.
 fn go_on(cluster: &Cluster, machine: &str, program: &str) -> Result<()> {
     match cluster.machine(machine)?.program(program) {
         Some(process) => process.signal(Signal::SIGCONT),
@@ -186,16 +186,16 @@ fn go_on(cluster: &Cluster, machine: &str, program: &str) -> Result<()> {
     }
 }
 
-/// Sends a signal to everything that runs on a machine. Process 1 comes first, so that it starts nothing meanwhile.
+/// Sends a signal to all processes of a machine. Process 1 comes first, so that it starts no other process meanwhile.
 fn signal_all(cluster: &Cluster, machine: &str, signal: Signal) -> Result<()> {
     let machine = cluster.machine(machine)?;
     let mut processes = machine.processes();
     processes.sort_by_key(|process| Some(*process) != machine.init);
-    // One may have ended since it was listed.
+    // A process may have ended since the list was made.
     processes.iter().filter(|process| process.is_alive()).try_for_each(|process| process.signal(signal))
 }
 
-/// Asks each controller to end, and waits until the next process of it runs.
+/// Restarts the controllers one at a time, each by SIGTERM.
 fn roll_controllers(cluster: &Cluster) -> Result<()> {
     for controller in cluster.names(Role::Controller) {
         let machine = cluster.machine(&controller)?;
@@ -211,7 +211,7 @@ fn roll_controllers(cluster: &Cluster) -> Result<()> {
 fn kill_controllers(cluster: &Cluster) -> Result<()> {
     for controller in cluster.names(Role::Controller) {
         let machine = cluster.machine(&controller)?;
-        // One that is just being started is spared: the others are away all the same.
+        // A controller that is just starting is skipped. The others are down in any case.
         if machine.program(CONTROLLER).is_some() {
             machine.kill(CONTROLLER)?;
         }
@@ -223,10 +223,10 @@ fn disk_filler(cluster: &Cluster, node: &str) -> Result<PathBuf> {
     Ok(cluster.machine(node)?.state().join("filler"))
 }
 
-/// Writes until nothing fits in any more.
+/// Writes until the disk is full.
 fn fill(path: &PathBuf) -> Result<()> {
     let mut file = File::create(path).with_context(|| path.display().to_string())?;
-    // Large pieces, then single bytes: no room is left for a short line either.
+    // Large blocks, then single bytes, so that no space remains even for a short line.
     for size in [1 << 16, 1] {
         let piece = vec![0; size];
         while file.write_all(&piece).is_ok() {}

@@ -1,81 +1,82 @@
-//! The kinds of fault: what each is done to, how long it lasts, and how often it is drawn.
+//! The kinds of fault, each with its target, its duration and its frequency.
 
-/// What is done to the cluster.
+/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A node loses its power, and gets it back.
+    /// A node loses its power, which is restored later.
     PowerCut,
     /// A node's link is down.
     LinkCut,
-    /// Nothing that a node sends arrives.
+    /// All packets that a node sends are dropped.
     SendsNothing,
-    /// Nothing that is sent to a node arrives.
+    /// All packets to a node are dropped.
     ReceivesNothing,
-    /// A node receives a few kilobytes a second.
+    /// A node receives only a few kilobytes a second.
     SlowLink,
-    /// A node loses a part of what it receives, by chance.
+    /// A node loses a random part of the packets that it receives.
     LossyLink,
-    /// A node does not reach the store, and reaches everything else.
+    /// A node cannot reach etcd, but reaches all other machines.
     StoreUnreachable,
-    /// Nothing that a node sends to the store arrives; what the store sends does.
+    /// All packets from a node to etcd are dropped; the packets from etcd arrive.
     StoreUnreachableOneWay,
-    /// A node does not reach the controllers, and reaches everything else.
+    /// A node cannot reach the controllers, but reaches all other machines.
     ControllersUnreachable,
-    /// A node does not reach the other nodes, and reaches everything else.
+    /// A node cannot reach the other nodes, but reaches all other machines.
     PeersUnreachable,
-    /// All processes of a node are stopped (SIGSTOP), its watchdog daemon too, and continue later: a machine that sleeps.
+    /// All processes of a node, including its watchdog daemon, are stopped (SIGSTOP) and continued later, like a suspended
+    /// machine.
     MachineSleeps,
-    /// A node's watchdog refuses to be petted.
+    /// A node's watchdog rejects pets.
     PetsRefused,
-    /// A node's agent is killed, and started again by the service manager.
+    /// A node's agent is killed, and the service manager restarts it.
     AgentKilled,
-    /// A node's agent is stopped (SIGSTOP), and goes on later.
+    /// A node's agent is stopped (SIGSTOP) and continued later.
     AgentStopped,
-    /// A node's agent is asked to end, as an upgrade does, and started again.
+    /// A node's agent is restarted in order (SIGTERM), as during an upgrade.
     AgentRestarted,
-    /// A node's agent is killed, and not started again for a while.
+    /// A node's agent is killed and not restarted for a while.
     AgentMissing,
-    /// The watchdog's daemon is killed, and started again.
+    /// A node's watchdog daemon is killed and restarted.
     WatchdogDaemonKilled,
     /// The process of a service is killed.
     ServiceKilled,
-    /// The disk of a node's journal is full.
+    /// The disk of a node's journal is full for a while.
     DiskFull,
-    /// Somebody deletes a node's heartbeat key.
+    /// Another client of etcd deletes a node's heartbeat key.
     HeartbeatDeleted,
-    /// Somebody revokes the lease of a node's heartbeat key.
+    /// Another client of etcd revokes the lease of a node's heartbeat key.
     LeaseRevoked,
-    /// A controller is killed, and started again.
+    /// A controller is killed and restarted.
     ControllerKilled,
-    /// A controller is stopped (SIGSTOP), and goes on later.
+    /// A controller is stopped (SIGSTOP) and continued later.
     ControllerStopped,
     /// A controller's link is down.
     ControllerCut,
-    /// A controller does not reach the store, and reaches everything else.
+    /// A controller cannot reach etcd, but reaches all other machines.
     ControllerWithoutStore,
-    /// All controllers are restarted in order, one at a time, as an upgrade does.
+    /// All controllers are restarted in order, one at a time, as during an upgrade.
     ControllersRolled,
-    /// All controllers are killed at once, and again when they are back.
+    /// All controllers are killed at once, and again after their restart.
     ControllerStorm,
-    /// A member of the store loses its power, and gets it back.
+    /// An etcd member loses its power, which is restored later.
     MemberLost,
-    /// A member of the store is stopped (SIGSTOP), and goes on later.
+    /// An etcd member is stopped (SIGSTOP) and continued later.
     MemberStopped,
-    /// A member of the store's link is down.
+    /// The link of an etcd member is down.
     MemberCut,
-    /// The store's leader hands over to another member.
+    /// The etcd leader transfers the leadership to another member.
     StoreLeaderMoved,
-    /// The store's leader is paused, cut off from its peers, and goes on: it does not know that it was deposed.
+    /// The etcd leader is paused, isolated from its peers and continued, so it does not know that it was deposed.
     StoreLeaderIsolated,
-    /// The store forgets its history.
+    /// etcd's history is compacted.
     Compaction,
-    /// The store is full, until somebody makes room.
+    /// etcd's database is full until space is freed.
     StoreFull,
-    /// All members of the store are stopped.
+    /// All etcd members are stopped (SIGSTOP) for a while.
     StoreLost,
 }
 
-/// What a fault is done to; while it lasts, no other fault is done to the same.
+/// The kind of target of a fault. While a fault lasts, its target gets no other fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// One of the nodes.
@@ -84,16 +85,16 @@ pub enum Target {
     Controller,
     /// All controllers.
     Controllers,
-    /// One member of the store.
+    /// One etcd member.
     Member,
-    /// The store as a whole.
+    /// etcd as a whole.
     Store,
     /// One of the services.
     Service,
 }
 
 impl Kind {
-    /// Every kind.
+    /// All kinds, in the order of the report.
     pub const ALL: &'static [Kind] = &[
         Kind::PowerCut,
         Kind::LinkCut,
@@ -132,7 +133,7 @@ impl Kind {
         Kind::StoreLost,
     ];
 
-    /// Its name in reports.
+    /// Returns the name of the kind in reports.
     pub fn title(self) -> &'static str {
         match self {
             Kind::PowerCut => "node: power cut",
@@ -173,7 +174,7 @@ impl Kind {
         }
     }
 
-    /// What it is done to.
+    /// Returns the kind of target.
     pub fn target(self) -> Target {
         match self {
             Kind::PowerCut
@@ -211,9 +212,9 @@ impl Kind {
         }
     }
 
-    /// Shortest and longest time that it lasts, in milliseconds; `None`: it is done in a moment.
+    /// Returns the shortest and longest duration in milliseconds; `None` for an instantaneous fault.
     ///
-    /// The longest ones are longer than the fast profile's W of 9.1 s, so that all of the protocol is run through.
+    /// The longest durations exceed W of the fast profile (9.1 s), so campaigns exercise the whole protocol.
     pub fn lasts_ms(self) -> Option<(u64, u64)> {
         match self {
             Kind::AgentKilled
@@ -250,8 +251,8 @@ impl Kind {
         }
     }
 
-    /// How often it is drawn, in relation to the others. What takes everything down at once is rare: in between there must be
-    /// something to disturb.
+    /// Returns the relative frequency of the kind. A fault that disrupts the whole cluster is rare, so that the cluster recovers
+    /// in between.
     pub fn weight(self) -> u32 {
         match self {
             Kind::StoreFull | Kind::StoreLost | Kind::ControllerStorm | Kind::ControllersRolled => 2,

@@ -1,4 +1,4 @@
-//! A client that writes all the while and remembers what was acknowledged: all of it must be there in the end.
+//! A client that writes continuously and records which writes were acknowledged. At the end, etcd must contain all of them.
 
 use crate::api::Api;
 use crate::background::{Background, Stop};
@@ -9,40 +9,40 @@ use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
 
-/// How many objects are written in turns.
+/// Number of objects, which are written in turn.
 const ACCOUNTS: usize = 5;
-/// Time from one write to the next.
+/// Time between two writes.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// What one object was told.
+/// Numbers written to one object.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
-    /// The newest number whose write was acknowledged.
+    /// Highest number whose write was acknowledged.
     acknowledged: u64,
-    /// The newest number that was sent; its write may have been applied without an answer.
+    /// Highest number that was sent. Its write may have been applied without a response.
     sent: u64,
 }
 
-/// Writes in the background until it is closed or dropped.
+/// A writer that runs in the background until it is closed or dropped.
 pub struct Ledger {
     background: Background<Books>,
 }
 
-/// What was written.
+/// Result of the writes.
 #[derive(Debug, Clone, Default)]
 pub struct Books {
     accounts: [Account; ACCOUNTS],
-    /// Writes that were acknowledged.
+    /// Number of acknowledged writes.
     pub acknowledged: u64,
-    /// Writes that were refused or got no answer.
+    /// Number of writes that were refused or got no response.
     pub failed: u64,
 }
 
 impl Ledger {
-    /// Creates the objects (resources that stay stopped) and begins to write their comments.
+    /// Creates the objects, which are stopped resources, and starts to write their comments.
     ///
     /// # Errors
-    /// When they cannot be created.
+    /// Fails if an object cannot be created.
     pub fn open(cluster: &Cluster) -> Result<Ledger> {
         let apis: Vec<Api> =
             cluster.names(Role::Controller).iter().map(|name| cluster.api(name)).collect::<Result<_>>()?;
@@ -57,20 +57,20 @@ impl Ledger {
         Ok(Ledger { background: Background::start(move |stop| write(&apis, stop)) })
     }
 
-    /// Ends writing and gives what was written.
+    /// Stops writing and returns the result.
     ///
     /// # Errors
-    /// When the writer died.
+    /// Fails if the writer panicked.
     pub fn close(mut self) -> Result<Books> {
         self.background.end().context("the writer of acknowledged changes died")
     }
 }
 
 impl Books {
-    /// Compares with what is there now.
+    /// Compares the objects, read by `read`, with the writes.
     ///
     /// # Errors
-    /// Naming an object that lost an acknowledged write, or says what nobody wrote.
+    /// Names an object that lost an acknowledged write, or contains a number that was never written.
     pub fn check(&self, read: impl Fn(&str) -> Option<Value>) -> Result<()> {
         for (index, account) in self.accounts.iter().enumerate() {
             let name = name(index);
@@ -100,7 +100,7 @@ fn write(apis: &[Api], stop: &Stop) -> Books {
     let mut turn = 0;
     while !stop.is_asked() {
         let account = &mut books.accounts[turn % ACCOUNTS];
-        // Another controller each time: what one acknowledged, all must know.
+        // The controllers take turns, because each of them must return the writes that another acknowledged.
         match one(&apis[turn % apis.len()], &name(turn % ACCOUNTS), account) {
             Ok(()) => books.acknowledged += 1,
             Err(_) => books.failed += 1,
@@ -111,7 +111,8 @@ fn write(apis: &[Api], stop: &Stop) -> Books {
     books
 }
 
-/// Reads, and writes the next number onto what was read: a write that comes late conflicts instead of undoing a newer one.
+/// Reads an object and writes the next number with the version that was read. A late write then conflicts instead of overwriting
+/// a newer one.
 fn one(api: &Api, name: &str, account: &mut Account) -> Result<()> {
     let object = api.object("resources", name)?.with_context(|| format!("{name} is not there"))?;
     let version = object["metadata"]["resourceVersion"].clone();

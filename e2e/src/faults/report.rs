@@ -1,47 +1,47 @@
-//! What a campaign did and saw, as text.
+//! The report of a campaign.
 
 use super::kind::Kind;
 use crate::timeline::Change;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A time in which a service ran nowhere.
+/// A period in which a service ran on no node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// When it began, in milliseconds from the first fault.
+    /// Start of the gap, in milliseconds after the first fault.
     pub at_ms: u64,
-    /// How long it was.
+    /// Length of the gap, in milliseconds.
     pub lasted_ms: u64,
 }
 
-/// The result of a campaign in which everything held.
+/// The result of a campaign without a violation.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// How often each kind of fault was done.
+    /// Number of injected faults by kind.
     pub done: BTreeMap<Kind, usize>,
-    /// Faults that were due when what they break was down already.
+    /// Number of faults that were impossible when due, for example because the target was down.
     pub impossible: usize,
-    /// Machines that their watchdog reset.
+    /// Number of nodes that a watchdog reset.
     pub resets: usize,
-    /// Writes that the API acknowledged; all of them were there in the end.
+    /// Number of writes that the API acknowledged. All of them were found at the end.
     pub acknowledged: u64,
-    /// Writes that it refused, or that got no answer.
+    /// Number of writes that the API refused or did not respond to.
     pub failed: u64,
-    /// From the end of the last fault until everything ran, in milliseconds.
+    /// Time from the end of the last fault until all services ran, in milliseconds.
     pub back_ms: u64,
-    /// The longest time in which each service ran nowhere, longest first.
+    /// Longest gap of each service, longest first.
     pub gaps: Vec<Gap>,
 }
 
 impl Report {
-    /// How many faults were done.
+    /// Returns the number of injected faults.
     pub fn faults(&self) -> usize {
         self.done.values().sum()
     }
 
-    /// Takes in where a service was seen.
+    /// Adds the longest gap of a service, from the changes that the checker saw.
     pub(super) fn note_gaps(&mut self, service: &str, changes: &[Change], began_ns: u64) {
         let pairs = changes.windows(2).filter(|pair| pair[0].places.is_empty());
         let longest = pairs.max_by_key(|pair| pair[1].at_ns - pair[0].at_ns);

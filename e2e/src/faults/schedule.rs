@@ -1,42 +1,42 @@
-//! The schedule: which fault is done when, to what, for how long. All of it follows from the seed.
+//! The schedule of faults: time, kind, target and duration. The seed determines all of it.
 
 use super::kind::{Kind, Target};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-/// How many of each there are to be broken.
+/// Number of possible targets of each kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     /// Nodes.
     pub nodes: usize,
     /// Controllers.
     pub controllers: usize,
-    /// Members of the store.
+    /// Members of etcd.
     pub members: usize,
     /// Services.
     pub services: usize,
 }
 
-/// One fault to be done.
+/// A scheduled fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// When, in milliseconds from the start.
+    /// Start of the fault, in milliseconds after the start of the campaign.
     pub at_ms: u64,
-    /// What.
+    /// Kind of the fault.
     pub kind: Kind,
-    /// To which of its targets, from 0; 0 for what is one only.
+    /// Index among the possible targets; 0 if there is only one.
     pub target: usize,
-    /// When it ends, in milliseconds from the start; `None`: it is done in a moment.
+    /// End of the fault, in milliseconds after the start of the campaign; `None` for an instantaneous fault.
     pub until_ms: Option<u64>,
 }
 
 impl Fault {
-    /// Whether it lasts at this time.
+    /// Returns `true` if the fault is in effect at this time.
     fn lasts_at(&self, at_ms: u64) -> bool {
         self.until_ms.is_some_and(|until| until >= at_ms)
     }
 
-    /// Whether another fault would get into its way: both are done to the same machine, or one to all of its kind.
+    /// Returns `true` if another fault would interfere: both have the same target, or one affects all targets of that kind.
     fn excludes(&self, kind: Kind, target: usize) -> bool {
         match (self.kind.target(), kind.target()) {
             (Target::Node, Target::Node)
@@ -60,13 +60,13 @@ impl Fault {
     }
 }
 
-/// Draws `count` faults for `length_ms`. They overlap, but each machine has one at a time.
+/// Draws `count` faults over `length_ms` milliseconds. Faults overlap, but each machine has at most one at a time.
 pub fn draw(seed: u64, size: Size, count: u32, length_ms: u64) -> Vec<Fault> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let step_ms = (length_ms / u64::from(count.max(1))).max(1);
     let mut faults: Vec<Fault> = Vec::new();
     let mut at_ms = 0;
-    // Each kind comes once before any comes by chance, in an order of its own: a short run shows as many as it can.
+    // Each kind comes once, in random order, before any kind repeats. A short run then covers as many kinds as possible.
     let mut first: Vec<Kind> = Kind::ALL.to_vec();
     let mut left = count;
     while left > 0 {
@@ -77,7 +77,7 @@ pub fn draw(seed: u64, size: Size, count: u32, length_ms: u64) -> Vec<Fault> {
         };
         let target = random.random_range(0..targets(kind, size));
         if faults.iter().any(|fault| fault.lasts_at(at_ms) && fault.excludes(kind, target)) {
-            // What it is done to is busy: something else, a little later.
+            // The target already has a fault: draw again, a little later.
             at_ms += step_ms / 10 + 1;
             continue;
         }

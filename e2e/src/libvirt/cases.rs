@@ -1,4 +1,4 @@
-//! What is done to nodes and guests, and what must come of it.
+//! Cases of the libvirt suite: operations and faults, and their required outcome.
 
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
@@ -10,20 +10,20 @@ use super::{guest, host};
 use crate::plan::SHARED;
 use crate::wait::{wait_for, wait_until};
 
-/// One case.
+/// A case of the suite.
 pub struct Case {
-    /// Its name, as on the command line.
+    /// Name of the case on the command line.
     pub name: &'static str,
-    /// What holds, in a sentence.
+    /// Requirement that the case checks, as a sentence.
     pub holds: &'static str,
-    /// Does it; fails when that does not hold.
+    /// Function that runs the case. It fails if the requirement is not met.
     pub run: fn(&mut Rig) -> Result<()>,
 }
 
-/// Those that `./dev/test` runs.
+/// Names of the cases that `./dev/test` runs.
 pub const SHORT: [&str; 1] = ["moves"];
 
-/// Every case.
+/// All cases.
 pub const ALL: [Case; 10] = [
     Case {
         name: "moves",
@@ -69,14 +69,15 @@ pub const ALL: [Case; 10] = [
     },
 ];
 
-/// Slow enough to be caught half-way: about twenty seconds.
+/// Bandwidth that makes a migration take about twenty seconds, long enough to interrupt it.
 const SLOW_MEBIBYTES: u32 = 4;
 
 fn name() -> String {
     format!("vm:{}", guest::NAME)
 }
 
-/// A guest of this spec, started afresh: what is deleted while it runs is left alone, and taken over.
+/// Starts a guest with this spec from scratch, and returns its node. The guest is stopped before its deletion, because deleting a
+/// running resource leaves the service running.
 fn fresh(rig: &Rig, spec: &serde_json::Value) -> Result<String> {
     if rig.cluster.object("resources", guest::NAME).is_some() {
         rig.hactl(&["stop", &name(), "--timeout", "1s"], 0)?;
@@ -88,7 +89,7 @@ fn fresh(rig: &Rig, spec: &serde_json::Value) -> Result<String> {
     rig.guest(spec)
 }
 
-/// A guest that moves slowly, half-way on its way; its node, the target, and what it said before.
+/// Starts a slow migration and returns when it is half-way: source, target, and the guest's last line before it.
 fn half_way(rig: &Rig) -> Result<(String, String, Said)> {
     let source = fresh(rig, &guest::spec(Some(SLOW_MEBIBYTES))?)?;
     let target = rig.other(&source)?;
@@ -101,7 +102,7 @@ fn half_way(rig: &Rig) -> Result<(String, String, Said)> {
 fn moves(rig: &mut Rig) -> Result<()> {
     let source = fresh(rig, &guest::spec(None)?)?;
     let target = rig.other(&source)?;
-    // What its definition asks for counts on its node.
+    // The node's allocation must include the requests from the definition.
     wait_until("its memory to count on its node", CEILING, || {
         let allocated = rig.cluster.object("nodes", &source).unwrap_or_default();
         allocated["status"]["allocated"]["memory"] == format!("{}Mi", guest::MEBIBYTES)
@@ -193,7 +194,7 @@ fn post_copy(rig: &mut Rig) -> Result<()> {
     rig.hactl(&["migrate", &name(), &target], 0)?;
     rig.goes_on(&before, &target)?;
     rig.gone_from(&source)?;
-    // Libvirt itself says that it did.
+    // libvirt itself must report the change to post-copy.
     let log = std::fs::read_to_string(rig.cluster.machine(&source)?.log("ha-node-agent"))?;
     if !log.contains("changes to post-copy") {
         bail!("it arrived without a change to post-copy: {log}");

@@ -1,7 +1,8 @@
-//! What guests say on their consoles, node by node, and whether one ever ran on two nodes.
+//! Output of the guest's consoles on all nodes, and the check that the guest never ran on two nodes.
 //!
-//! A guest says which boot of it is speaking, and counts. Where it moved, another node's console goes on with the next number; where it
-//! ran twice, the same number stands on two; where it was started anew too early, two boots speak by turns.
+//! Each line of the guest contains an identifier of its boot and a counter. After a migration, the counter continues on another
+//! node's console. A guest that runs twice shows the same count on two nodes. A guest that starts again too early shows two boots
+//! in turns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,32 +16,32 @@ use anyhow::{Result, bail};
 use crate::background::Background;
 use crate::wait::{monotonic_ns, wait_for};
 
-/// Time from one look to the next.
+/// Time between two reads of the consoles.
 const PERIOD: Duration = Duration::from_millis(50);
-/// How long a guest may take to boot or to go on. Emulated guests on a busy host are slow.
+/// Longest time for a guest to boot or to continue. Emulated guests on a busy host are slow.
 const CEILING: Duration = Duration::from_secs(120);
 
-/// What a guest said.
+/// A line of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// When it was read.
+    /// Time of the read on `CLOCK_MONOTONIC`, in nanoseconds.
     pub at_ns: u64,
-    /// On which node's console.
+    /// Node of the console.
     pub node: String,
-    /// Which boot of the guest.
+    /// Identifier of the guest's boot.
     pub boot: String,
-    /// Its number.
+    /// Counter of the guest.
     pub count: u64,
 }
 
-/// Reads all consoles in the background.
+/// A reader of all consoles in the background.
 pub struct Consoles {
     shared: Arc<Mutex<Vec<Said>>>,
     background: Background,
 }
 
 impl Consoles {
-    /// Begins to read; the files need not exist yet.
+    /// Starts to read. The files need not exist yet.
     pub fn read(files: Vec<(String, PathBuf)>) -> Self {
         let shared: Arc<Mutex<Vec<Said>>> = Arc::default();
         let background = Background::start({
@@ -48,7 +49,7 @@ impl Consoles {
             move |stop| {
                 let mut read = vec![0; files.len()];
                 while !stop.is_asked() {
-                    // All at one moment: what is read in one round is not ordered among the nodes.
+                    // All files at once: lines of one round have no order among the nodes.
                     let texts: Vec<String> =
                         files.iter().map(|(_, path)| fs::read(path).map(lossy).unwrap_or_default()).collect();
                     let at_ns = monotonic_ns();
@@ -66,15 +67,15 @@ impl Consoles {
         Self { shared, background }
     }
 
-    /// What was said last.
+    /// Returns the last line of any guest.
     pub fn last(&self) -> Option<Said> {
         locked(&self.shared).last().cloned()
     }
 
-    /// Waits until a guest says something new that fits.
+    /// Waits for a new line of a guest that matches.
     ///
     /// # Errors
-    /// When it does not for long; what it said last is in the error.
+    /// Fails if no line matches in time. The error contains the last line.
     pub fn wait(&self, what: &str, fits: impl Fn(&Said) -> bool) -> Result<Said> {
         let from = locked(&self.shared).len();
         let found = wait_for(&format!("the guest: {what}"), CEILING, || {
@@ -83,10 +84,10 @@ impl Consoles {
         found.map_err(|error| error.context(format!("it said last {:?}", self.last())))
     }
 
-    /// Ends reading, and checks all that was read.
+    /// Stops reading and checks all lines.
     ///
     /// # Errors
-    /// When a guest ever ran on two nodes.
+    /// Fails if a guest ever ran on two nodes.
     pub fn finish(mut self) -> Result<()> {
         self.background.end();
         let said = locked(&self.shared).clone();
@@ -102,11 +103,11 @@ fn locked(shared: &Mutex<Vec<Said>>) -> MutexGuard<'_, Vec<Said>> {
 }
 
 fn lossy(bytes: Vec<u8>) -> String {
-    // One character a byte, so that places in the file stay what they are.
+    // One character for each byte, so that positions in the file do not change.
     bytes.into_iter().map(|byte| if byte.is_ascii() { char::from(byte) } else { '?' }).collect()
 }
 
-/// `boot 1a2b3c4d count 17`; a line that was cut by a move is none.
+/// Parses `boot 1a2b3c4d count 17`. Returns `None` for any other line, such as one that a migration cut.
 fn parse(line: &str, node: &str, at_ns: u64) -> Option<Said> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
@@ -118,7 +119,7 @@ fn parse(line: &str, node: &str, at_ns: u64) -> Option<Said> {
     }
 }
 
-/// How a guest ran twice, if it did.
+/// Describes how a guest ran twice; `None` if it did not.
 fn twice(said: &[Said]) -> Option<String> {
     let mut nodes: BTreeMap<(&str, u64), BTreeSet<&str>> = BTreeMap::new();
     for one in said {
@@ -127,7 +128,7 @@ fn twice(said: &[Said]) -> Option<String> {
     if let Some(((boot, count), nodes)) = nodes.iter().find(|(_, nodes)| nodes.len() > 1) {
         return Some(format!("boot {boot} said {count} on {nodes:?}"));
     }
-    // It may come back to a node. Of two boots, the second speaks only when the first is over.
+    // A boot may return to an earlier node. After the first line of a second boot, the first boot must not write again.
     let mut over: BTreeSet<&str> = BTreeSet::new();
     let mut speaks: Option<&Said> = None;
     for one in said {

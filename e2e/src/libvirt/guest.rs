@@ -1,4 +1,4 @@
-//! The guest: Debian's kernel and a shell that counts on the serial console, and switches off when the power button is pressed.
+//! The guest: Debian's kernel and a shell that counts on the serial console and powers off when the power button is pressed.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use super::host::CONSOLE;
 use crate::binaries;
 
-/// The resource's name, and the domain's: what looks like a number must not be taken for one of libvirt's own.
+/// Name of the resource and of the domain. It looks like a number on purpose: libvirt must not take it for a domain id.
 pub const NAME: &str = "100";
-/// Its memory.
+/// Memory of the guest, in mebibytes.
 pub const MEBIBYTES: u32 = 128;
 
-/// The spec of the resource. `bandwidth_mebibytes`: how fast it moves.
+/// Returns the spec of the resource. `bandwidth_mebibytes` limits its migration, in mebibytes per second.
 ///
 /// # Errors
-/// When the guest has not been made.
+/// Fails if the guest has not been built.
 pub fn spec(bandwidth_mebibytes: Option<u32>) -> Result<Value> {
     let mut migration = json!({"uri": "qemu+tcp://{node}/system", "dataUri": "tcp://{node}"});
     if let Some(mebibytes) = bandwidth_mebibytes {
@@ -27,10 +27,10 @@ pub fn spec(bandwidth_mebibytes: Option<u32>) -> Result<Value> {
     }))
 }
 
-/// The domain XML. Emulated everywhere: what is tested is not the processor.
+/// Returns the domain XML. The guest is emulated on every host, because the processor is not under test.
 ///
 /// # Errors
-/// When the guest has not been made.
+/// Fails if the guest has not been built.
 pub fn definition() -> Result<String> {
     let folder = binaries::libvirt_guest()?;
     Ok(format!(

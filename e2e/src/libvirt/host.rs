@@ -1,4 +1,4 @@
-//! A node's own libvirt.
+//! The libvirt of a node.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use crate::command::tool;
 use crate::machine::Machine;
 
-/// The name of the program on a node.
+/// Name of libvirt's program on a node.
 pub const PROGRAM: &str = "libvirtd";
-/// Where a guest's console goes, as the guest's node sees it.
+/// Path of a guest's console on the guest's node.
 pub const CONSOLE: &str = "/var/lib/libvirt/hactl-console.log";
 
-/// Lays the node's own folders over libvirt's, once a boot, and becomes libvirtd.
+/// Mounts the node's own directories over libvirt's, once a boot, and then executes libvirtd.
 ///
-/// Nothing is asked for a password on this network, which is the test's own; machines that share a kernel can share neither control
-/// groups nor device nodes, so there are none of both.
+/// libvirtd requires no password, because the network belongs to the test. Machines that share a kernel cannot share control
+/// groups or device nodes, so both are disabled.
 const SCRIPT: &str = r#"
 own=$1 volatile=$2 names=$3 uuid=$4 daemon=$5
 set -e
@@ -36,10 +36,10 @@ fi
 exec "$daemon" --listen --pid-file /run/libvirt/libvirtd.pid
 "#;
 
-/// Becomes the program that follows once libvirt can be asked: an agent looks for its drivers when it starts, and not soon again.
+/// Waits until libvirt responds, then executes a program. An agent probes its drivers when it starts, and not again soon.
 const WAIT: &str = r#"until virsh -q -c qemu:///system uri >/dev/null 2>&1; do sleep 0.1; done; exec "$@""#;
 
-/// The command that is a node's libvirt. `names`: the nodes by name and address.
+/// Returns the command that starts a node's libvirt. `names` lists all nodes with their addresses.
 pub fn command(machine: &Machine, index: u8, names: &[(String, Ipv4Addr)]) -> Vec<String> {
     let hosts: Vec<String> = names.iter().map(|(name, address)| format!("{address} {name}")).collect();
     [
@@ -56,12 +56,12 @@ pub fn command(machine: &Machine, index: u8, names: &[(String, Ipv4Addr)]) -> Ve
     .to_vec()
 }
 
-/// A program that begins once its node's libvirt answers.
+/// Returns a command that starts once the node's libvirt responds.
 pub fn after_libvirt(command: Vec<String>) -> Vec<String> {
     ["sh", "-c", WAIT, "wait"].map(str::to_owned).into_iter().chain(command).collect()
 }
 
-/// A node's console file, as the host sees it.
+/// Returns the path of a node's console file on the host.
 pub fn console(machine: &Machine) -> PathBuf {
     let inside = Path::new(CONSOLE).strip_prefix("/var/lib/libvirt").unwrap_or(Path::new(CONSOLE));
     own(machine).join("var").join(inside)

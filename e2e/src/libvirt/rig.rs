@@ -1,4 +1,4 @@
-//! A cluster of two nodes with libvirt, one guest, and its consoles.
+//! A cluster of two nodes with libvirt, one guest, and the guest's consoles.
 
 use std::path::Path;
 use std::process::Output;
@@ -16,22 +16,22 @@ use crate::process;
 use crate::scratch;
 use crate::wait::{monotonic_ns, wait_for, wait_until};
 
-/// How long anything may take before it is broken.
+/// Longest time for any step of a case.
 pub const CEILING: Duration = Duration::from_secs(180);
 
-/// The cluster under observation.
+/// A cluster under observation.
 pub struct Rig {
-    /// The cluster.
+    /// Cluster with two nodes.
     pub cluster: Cluster,
-    /// What the guest says.
+    /// Lines that the guest has written.
     pub consoles: Consoles,
 }
 
 impl Rig {
-    /// Starts the cluster; the guest is not there yet.
+    /// Starts the cluster without a guest.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// Fails if the cluster does not start.
     pub fn start() -> Result<Self> {
         let folder = scratch::folder(&format!("libvirt-{}", monotonic_ns() / 1_000_000_000))?;
         let plan = Plan { etcd: 1, controllers: 1, nodes: 2, libvirt: true, ..Plan::test(&folder) };
@@ -44,24 +44,24 @@ impl Rig {
         Ok(Self { cluster, consoles })
     }
 
-    /// The run's folder.
+    /// Returns the directory of the run.
     pub fn folder(&self) -> &Path {
         self.cluster.folder()
     }
 
-    /// Applies the guest, and waits until it runs and counts; gives its node.
+    /// Applies the guest and waits until it runs and counts. Returns its node.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// Fails if the guest does not start.
     pub fn guest(&self, spec: &Value) -> Result<String> {
         self.cluster.apply("resources", guest::NAME, spec)?;
         self.home()
     }
 
-    /// Where the guest counts, once the API says Started there.
+    /// Returns the node on which the guest counts, once the API reports the resource as Started there.
     ///
     /// # Errors
-    /// When it does not for long.
+    /// Fails if the guest does not get there in time.
     pub fn home(&self) -> Result<String> {
         let begin = Instant::now();
         loop {
@@ -81,30 +81,30 @@ impl Rig {
         }
     }
 
-    /// The node that is not this one.
+    /// Returns the other node.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if no other node exists.
     pub fn other(&self, node: &str) -> Result<String> {
         self.cluster.names(Role::Node).into_iter().find(|other| other != node).context("there are two nodes")
     }
 
-    /// The guest's status as the API shows it.
+    /// Returns the status of the guest's resource, as the API reports it.
     pub fn status(&self) -> Value {
         self.cluster.object("resources", guest::NAME).unwrap_or_default()["status"].take()
     }
 
-    /// What its conditions say, in a line.
+    /// Returns the messages of the guest's conditions, in one line.
     pub fn told(&self) -> String {
         let status = self.status();
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
         conditions.iter().filter_map(|condition| condition["message"].as_str()).collect::<Vec<_>>().join("; ")
     }
 
-    /// Runs hactl to its end.
+    /// Runs hactl and returns its output.
     ///
     /// # Errors
-    /// When its exit status is another one.
+    /// Fails if the exit status differs from `expected`.
     pub fn hactl(&self, arguments: &[&str], expected: i32) -> Result<String> {
         let output = self.cluster.hactl_within(CEILING, arguments)?;
         let text = printed(&output);
@@ -114,18 +114,18 @@ impl Rig {
         Ok(text)
     }
 
-    /// Asks for a move and does not wait; gives the request's name.
+    /// Requests a migration without waiting for it.
     ///
     /// # Errors
-    /// When it is refused.
+    /// Fails if the request is refused.
     pub fn begin_move(&self, target: &str) -> Result<()> {
         self.hactl(&["migrate", &format!("vm:{}", guest::NAME), target, "--no-wait"], 0).map(|_| ())
     }
 
-    /// Waits until a part of the memory is on its way: half-way.
+    /// Waits until at least 10 % of the guest's memory has been sent. Returns the conditions' messages.
     ///
     /// # Errors
-    /// When it does not get there; it must be slow enough.
+    /// Fails if the migration does not get there in time, or finishes before it is observed.
     pub fn half_way(&self) -> Result<String> {
         wait_for("the move to be half-way", CEILING, || {
             let told = self.told();
@@ -135,20 +135,20 @@ impl Rig {
         .with_context(|| format!("its conditions say: {}", self.told()))
     }
 
-    /// Waits until the guest says something on this node, in the same boot, with a higher number.
+    /// Waits for a line on this node from the same boot with a higher counter.
     ///
     /// # Errors
-    /// When it does not.
+    /// Fails if no such line appears in time.
     pub fn goes_on(&self, before: &Said, node: &str) -> Result<Said> {
         self.consoles.wait(&format!("to go on from {} on {node}", before.count), |said| {
             said.node == node && said.boot == before.boot && said.count > before.count
         })
     }
 
-    /// What the guest says now.
+    /// Returns the next line of the guest.
     ///
     /// # Errors
-    /// When it says nothing.
+    /// Fails if the guest writes nothing.
     pub fn now(&self) -> Result<Said> {
         self.consoles.wait("to count", |_| true)
     }
@@ -156,7 +156,7 @@ impl Rig {
     /// Runs virsh on a node.
     ///
     /// # Errors
-    /// When it fails.
+    /// Fails if virsh fails.
     pub fn virsh(&self, node: &str, arguments: &[&str]) -> Result<String> {
         let machine = self.cluster.machine(node)?;
         let init = machine.init.context("the node is on")?;
@@ -167,7 +167,7 @@ impl Rig {
         crate::command::run("nsenter", &all)
     }
 
-    /// The QEMU processes on a node.
+    /// Returns the guest's QEMU processes on a node.
     pub fn qemus(&self, node: &str) -> Vec<process::ProcessId> {
         let Ok(machine) = self.cluster.machine(node) else { return Vec::new() };
         let is_qemu = |pid: i32| {
@@ -177,10 +177,10 @@ impl Rig {
         machine.processes().into_iter().filter(|process| is_qemu(process.pid)).collect()
     }
 
-    /// Waits until nothing of the guest is on a node.
+    /// Waits until no process or domain of the guest remains on a node.
     ///
     /// # Errors
-    /// When something stays.
+    /// Fails if a process or domain remains.
     pub fn gone_from(&self, node: &str) -> Result<()> {
         wait_until(&format!("nothing of the guest to be left on {node}"), CEILING, || {
             self.qemus(node).is_empty()
@@ -188,27 +188,27 @@ impl Rig {
         })
     }
 
-    /// Switches a node on, and waits until it is open for services.
+    /// Switches a node on and waits until its epoch is open.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// Fails if the node does not start.
     pub fn power_on(&mut self, node: &str) -> Result<()> {
         self.cluster.power_on(node)?;
         self.cluster.wait_for_nodes()
     }
 
-    /// The events of the guest.
+    /// Returns the events of the guest, as hactl prints them.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Fails if the events cannot be read.
     pub fn events(&self) -> Result<String> {
         self.hactl(&["events", "--for", &format!("resource/{}", guest::NAME)], 0)
     }
 
-    /// Waits until an event says this.
+    /// Waits for an event that contains a text.
     ///
     /// # Errors
-    /// When none does.
+    /// Fails if no such event appears in time.
     pub fn event(&self, text: &str) -> Result<()> {
         wait_until(&format!("an event with {text:?}"), CEILING, || {
             self.events().is_ok_and(|events| events.contains(text))
@@ -216,10 +216,10 @@ impl Rig {
         .with_context(|| self.events().unwrap_or_default())
     }
 
-    /// Ends the run: the guest never ran twice, and everything is removed.
+    /// Checks that the guest never ran twice, and removes the cluster.
     ///
     /// # Errors
-    /// When it did, or something is left.
+    /// Fails if the guest ran twice, or a part of the cluster cannot be removed.
     pub fn finish(self) -> Result<()> {
         let Self { cluster, consoles } = self;
         consoles.finish().with_context(|| format!("logs are in {}", cluster.folder().display()))?;
@@ -227,7 +227,7 @@ impl Rig {
     }
 }
 
-/// As a merge patch of the spec.
+/// Returns a spec with a merge patch applied.
 pub fn patched(mut spec: Value, patch: &Value) -> Value {
     merge(&mut spec, patch);
     spec

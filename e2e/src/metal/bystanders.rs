@@ -1,4 +1,4 @@
-//! Services of the machines to which nothing is done: their processes go on, whatever happens.
+//! Services on the machines without a fault. Their processes must keep running during the whole case.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use super::case::Others;
 use super::rig::Rig;
 use crate::plan::SHARED;
 
-/// Services, each with the process that held it at first.
+/// Services, each with its first process.
 pub struct Bystanders(Vec<Bystander>);
 
 struct Bystander {
@@ -15,10 +15,10 @@ struct Bystander {
 }
 
 impl Bystanders {
-    /// Gives each machine but `node` a service, if the case says so; their names begin with `service`.
+    /// Creates a service on each machine except `node`, if the case requires it. The names start with `service`.
     ///
     /// # Errors
-    /// When one does not start.
+    /// Fails if a service does not start.
     pub fn create(rig: &Rig, others: Others, service: &str, node: &str) -> Result<Self> {
         let busy = match others {
             Others::Idle => Vec::new(),
@@ -33,10 +33,10 @@ impl Bystanders {
         all.collect::<Result<_>>().map(Self)
     }
 
-    /// What did not go on, in words.
+    /// Returns a message for each service whose process did not keep running.
     ///
     /// # Errors
-    /// When a record cannot be read.
+    /// Fails if a record cannot be read.
     pub fn failures(&self, rig: &Rig) -> Result<Vec<String>> {
         let mut found = Vec::new();
         for Bystander { service, process } in &self.0 {
@@ -49,10 +49,10 @@ impl Bystanders {
         Ok(found)
     }
 
-    /// Removes them.
+    /// Deletes the services.
     ///
     /// # Errors
-    /// When one does not go.
+    /// Fails if a service cannot be deleted.
     pub fn delete(&self, rig: &Rig) -> Result<()> {
         self.0.iter().try_for_each(|bystander| rig.delete_service(&bystander.service))
     }

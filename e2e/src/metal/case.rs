@@ -1,4 +1,4 @@
-//! One case: what is done to a machine, and what must hold, said beforehand.
+//! A case of the metal suite: a fault of one machine, and the expected results.
 
 use anyhow::Result;
 use ha_api_types::cluster::{OnStoreLoss, ShutdownPolicy};
@@ -9,52 +9,52 @@ use super::hardware::Watchdog;
 use super::rig::Rig;
 use crate::plan::SHARED;
 
-/// What is done, and what must come of it.
+/// A fault of one machine, and its expected results.
 pub struct Case {
-    /// Its name, as on the command line.
+    /// Name of the case on the command line.
     pub name: &'static str,
-    /// The watchdog of the machine that it is done to.
+    /// Watchdog of the affected machine.
     pub watchdog: Watchdog,
-    /// Whether the machine must be reset.
+    /// Whether and how the machine must be reset.
     pub reset: Reset,
-    /// What must become of the service there.
+    /// Required outcome for the machine's service.
     pub service: Service,
-    /// How the machine may be fenced.
+    /// Way in which the machine may be fenced.
     pub fencing: Fencing,
-    /// Directory of the machines under which the service has its storage.
+    /// Directory on the machines in which the service has its storage.
     pub storage: &'static str,
     /// `Cluster.spec.shutdownPolicy`.
     pub policy: ShutdownPolicy,
     /// `Cluster.spec.fencing.onStoreLoss`.
     pub on_store_loss: OnStoreLoss,
-    /// What the other machines have to do meanwhile.
+    /// Load of the other machines during the case.
     pub others: Others,
-    /// What is changed on the machine before it takes the service.
+    /// Changes the machine before it gets the service.
     pub equip: fn(&mut Rig, &str) -> Result<()>,
-    /// What has to be prepared while it has the service, which may leave the machine for it but never starts anew there; its time
-    /// counts for nothing.
+    /// Prepares the machine while it has the service. The service may move away during this step, but must not start there again.
+    /// The time of this step is not measured.
     pub prepare: fn(&mut Rig, &str) -> Result<()>,
-    /// Does it.
+    /// Causes the fault.
     pub act: fn(&mut Rig, &str) -> Result<()>,
-    /// Brings the machine back, as its operator would.
+    /// Restores the machine, as its operator would.
     pub mend: fn(&mut Rig, &str) -> Result<()>,
 }
 
-/// How a machine may be fenced. All of them are virtual, so their hypervisor could pause them.
+/// A way to fence a machine. All machines are virtual, so their hypervisor could pause them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fencing {
-    /// By waiting, as if they could not be paused.
+    /// By waiting for W, as if the machine could not be paused.
     Wait,
-    /// Not at all: nobody says that waiting is enough, and there is no device.
+    /// Not possible: waiting for W is not accepted as proof, and the machine has no device.
     Impossible,
-    /// By its hypervisor.
+    /// By a fence device that uses the hypervisor.
     Device,
-    /// By the switch between it and the storage, behind which the service's folder then is. Nothing else proves it dead; with
-    /// Reboot another boot is let in again, with Off only an operator does that.
+    /// By the switch between the machine and the storage that contains the service's directory. No other proof is possible. With
+    /// Reboot, the next boot is reconnected automatically. With Off, only an operator can reconnect it.
     Fabric(FenceAction),
 }
 
-/// What most cases have in common.
+/// Default values of a case.
 pub const USUAL: Case = Case {
     name: "",
     watchdog: Watchdog::Softdog,
@@ -71,92 +71,92 @@ pub const USUAL: Case = Case {
     mend: deeds::nothing,
 };
 
-/// What the other machines have to do.
+/// The load of the other machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// Nothing, until the service comes.
+    /// No service, until the case's service moves there.
     Idle,
-    /// Each has a service of its own, whose process goes on whatever happens.
+    /// Each other machine has its own service, whose process must keep running.
     Busy,
 }
 
-/// Whether a machine must be reset.
+/// Whether and how a machine must be reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
     /// By its watchdog, before the service starts elsewhere.
     Must,
-    /// By its watchdog, which nobody pets any more; by then its agent has stopped what ran there.
+    /// By its watchdog, because no process pets it any more. The agent must have stopped the services before.
     MustEmpty,
-    /// By its watchdog daemon, before the service starts elsewhere: the device does not fire.
+    /// By its watchdog daemon, before the service starts elsewhere. The device does not fire.
     MustByDaemon,
-    /// By nobody.
+    /// No reset.
     MustNot,
-    /// It asked for it itself.
+    /// By a reboot from inside the machine.
     Own,
-    /// Somebody else asked for it, in this step and at no other time.
+    /// By a request from outside the machine, in this step and at no other time.
     Asked(Step),
 }
 
 /// A step of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The deed: [`Case::act`].
+    /// The fault: [`Case::act`].
     Deed,
-    /// What brings the machine back: [`Case::mend`].
+    /// The restoration of the machine: [`Case::mend`].
     Mending,
 }
 
-/// What must become of the service.
+/// The required outcome for the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
-    /// It starts elsewhere within the computed bound, after it stopped here.
+    /// Starts on another machine within the computed limit, after it stopped on the first.
     Elsewhere,
-    /// It starts again within the computed bound, after it stopped here: elsewhere, or here if the machine has booted anew and
-    /// registered before its silence counts.
+    /// Starts again within the computed limit, after it stopped on the first machine. It may start on the same machine, if that
+    /// machine has booted and registered before its missing heartbeats count.
     Recovers,
-    /// It starts elsewhere as soon as the fence device has confirmed.
+    /// Starts on another machine as soon as the fence device has confirmed.
     Fenced,
-    /// It starts elsewhere in order: stopped here first, however long that takes.
+    /// Moves to another machine in order: it first stops on the old one, however long that takes.
     Moves,
-    /// As [`Service::Moves`], and back once its machine takes services again.
+    /// Does the same as [`Service::Moves`], and returns once its machine accepts services again.
     Visits,
-    /// The very same process goes on.
+    /// Keeps running as the same process.
     Undisturbed,
-    /// It stops, and starts here again.
+    /// Stops, and starts on the same machine again.
     Returns,
-    /// It stops before the machine's heartbeat ceases to be good, runs nowhere until the machine is brought back, and then
-    /// starts here again.
+    /// Stops before the machine's heartbeat expires, and runs nowhere until the machine is restored. Then it starts on the same
+    /// machine again.
     Withdraws,
 }
 
-/// What was seen. Times are milliseconds after the deed.
+/// The observations of one run. Times are in milliseconds after the fault.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// When the machine was reset.
+    /// Time of the machine's reset; `None` without a reset.
     pub reset_ms: Option<u64>,
-    /// When the service's last write there was.
+    /// Time of the service's last write on the first machine.
     pub stopped_ms: Option<u64>,
-    /// When its first write elsewhere, or of the next process here, was.
+    /// Time of the first write on another machine, or of the next process on the same machine.
     pub elsewhere_ms: Option<u64>,
-    /// The latest that the timing settings allow for the start, or for the end if that is what is expected.
+    /// Latest time that the timing settings allow for the start, or for the end if the case expects an end.
     pub bound_ms: Option<u64>,
-    /// Moments with two, in words.
+    /// Descriptions of times at which the service ran twice.
     pub two: Vec<String>,
-    /// Whether the machine returned as an empty node and the service stayed where it was.
+    /// `true` if the machine returned as an empty node and the service stayed on its new node.
     pub returned: bool,
-    /// Why the times say nothing: the host did not run a machine for too long.
+    /// Reason why the times are not valid: the host did not run a machine for too long.
     pub void: Option<String>,
-    /// What did not hold.
+    /// Descriptions of violated requirements.
     pub failures: Vec<String>,
 }
 
 impl Outcome {
-    /// Whether everything held that must hold.
+    /// Returns `true` if all requirements are met and the times are valid.
     pub fn passed(&self) -> bool {
         self.void.is_none() && self.held()
     }
 
-    /// Whether everything held that can be judged: of a void run its times cannot.
+    /// Returns `true` if all requirements are met that can be judged. The times of a void run cannot.
     pub fn held(&self) -> bool {
         self.failures.is_empty() && self.two.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The cases, in the order of their worth.
+//! All cases of the metal suite, most important first.
 
 use ha_api_types::cluster::OnStoreLoss::Hold;
 use ha_api_types::cluster::ShutdownPolicy::{Conditional, Failover, Freeze, Migrate};
@@ -9,7 +9,7 @@ use super::hardware::Watchdog::I6300esb;
 use super::{deeds, fabric, suspended, unbound};
 use crate::plan;
 
-/// All of them.
+/// All cases.
 pub static ALL: &[Case] = &[
     Case {
         name: "power-cut",
@@ -139,15 +139,15 @@ pub static ALL: &[Case] = &[
     },
 ];
 
-/// Those that `./dev/test` runs.
+/// Names of the cases that `./dev/test` runs.
 pub const SHORT: [&str; 4] = ["power-cut", "network-cut", "agent-stopped-softdog", "agent-stopped-i6300esb"];
 
-/// Nobody but the watchdog can end the service.
+/// A fault after which only the watchdog can end the service.
 const RESET: Case = Case { reset: Reset::Must, service: Service::Recovers, ..USUAL };
 
 const AGENT_LOST: Case = Case { prepare: deeds::keep_agent_down, act: deeds::kill_agent, ..RESET };
 
-/// Nobody pets any more, but the agent commits heartbeats until the end.
+/// No process pets the watchdog any more, but the agent commits heartbeats until the end.
 const DAEMON_LOST: Case = Case {
     reset: Reset::MustEmpty,
     service: Service::Elsewhere,
@@ -156,10 +156,10 @@ const DAEMON_LOST: Case = Case {
     ..USUAL
 };
 
-/// The hardware watchdog stops and refuses pets. softdog has no device that could be unbound.
+/// The hardware watchdog stops and rejects pets. softdog has no device that could be unbound.
 const UNBOUND: Case = Case { watchdog: I6300esb, service: Service::Elsewhere, ..USUAL };
 
-/// The machine runs on, unguarded and alone.
+/// The machine keeps running, without a watchdog and isolated.
 const FABRIC: Case = Case {
     reset: Reset::Asked(Step::Mending),
     service: Service::Fenced,
@@ -169,10 +169,10 @@ const FABRIC: Case = Case {
     ..USUAL
 };
 
-/// Nobody stops anything because the store is away.
+/// With onStoreLoss Hold, no service stops because etcd is unreachable.
 const HOLD: Case = Case { on_store_loss: Hold, others: Others::Busy, ..USUAL };
 
-/// The service has moved away, as a machine is tested in maintenance only.
+/// The service has moved away, because a watchdog is tested only in maintenance.
 const TEST: Case = Case {
     reset: Reset::Asked(Step::Deed),
     prepare: deeds::empty,

@@ -1,4 +1,4 @@
-//! What is done to a machine, and undone, by the cases.
+//! Faults and other operations on machines that several cases use, and their reversal.
 
 use std::process::Output;
 use std::time::Duration;
@@ -11,44 +11,44 @@ use super::rig::{CEILING, Rig};
 use crate::machine::Role;
 use crate::wait::{monotonic_ns, wait_for_ok, wait_until};
 
-/// The agent's unit.
+/// Unit of the agent.
 pub(super) const AGENT: &str = "ha-node-agent.service";
-/// The watchdog daemon's unit.
+/// Unit of the watchdog daemon.
 const DAEMON: &str = "ha-watchdogd.service";
-/// How long a test of a watchdog may take: a boot, or a wait for the reset that does not come.
+/// Longest time for a test of a watchdog, including the boot or the wait for a reset that does not come.
 const TEST_CEILING: Duration = Duration::from_secs(600);
 
-/// Undoing nothing: the machine returns by itself, or never left.
+/// Does nothing: the machine returns automatically, or was never away.
 pub fn nothing(_: &mut Rig, _: &str) -> Result<()> {
     Ok(())
 }
 
-/// The agent stands still.
+/// Stops the agent with SIGSTOP.
 pub fn stop_agent(rig: &mut Rig, node: &str) -> Result<()> {
     signal(rig, node, AGENT, "SIGSTOP")
 }
 
-/// The agent is not started again when it dies, until the machine boots anew.
+/// Prevents a restart of the agent until the machine's next boot.
 pub fn keep_agent_down(rig: &mut Rig, node: &str) -> Result<()> {
     never_restart(rig, node, AGENT)
 }
 
-/// The watchdog daemon is not started again when it dies, until the machine boots anew.
+/// Prevents a restart of the watchdog daemon until the machine's next boot.
 pub fn keep_daemon_down(rig: &mut Rig, node: &str) -> Result<()> {
     never_restart(rig, node, DAEMON)
 }
 
-/// The agent dies.
+/// Kills the agent.
 pub fn kill_agent(rig: &mut Rig, node: &str) -> Result<()> {
     signal(rig, node, AGENT, "SIGKILL")
 }
 
-/// The watchdog daemon dies. A service manager that starts it again gives it the descriptors that it kept.
+/// Kills the watchdog daemon. A service manager that restarts it passes it the file descriptors that were stored.
 pub fn kill_daemon(rig: &mut Rig, node: &str) -> Result<()> {
     signal(rig, node, DAEMON, "SIGKILL")
 }
 
-/// The agent dies fifty times in a row, each time as soon as the one started in its place has committed a heartbeat.
+/// Kills the agent fifty times, each time as soon as its successor has committed a heartbeat.
 pub fn kill_agent_often(rig: &mut Rig, node: &str) -> Result<()> {
     for _ in 0..50 {
         let before = rig.cluster.agent_instance(node)?;
@@ -60,13 +60,13 @@ pub fn kill_agent_often(rig: &mut Rig, node: &str) -> Result<()> {
     Ok(())
 }
 
-/// The kernel panics.
+/// Causes a kernel panic.
 pub fn panic(rig: &mut Rig, node: &str) -> Result<()> {
-    // It never answers, so nothing is waited for; the pause lets the guest agent tell that it began.
+    // The command never returns, so the test does not wait for it. The pause allows the guest agent to report the start.
     rig.guest(node)?.spawn("sleep 0.2; echo c >/proc/sysrq-trigger").map(|_| ())
 }
 
-/// A program with the highest real-time priority takes the processor and never gives it back.
+/// Starts a program with the highest real-time priority that uses the processor permanently.
 pub fn starve(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?
         .spawn(
@@ -75,7 +75,7 @@ pub fn starve(rig: &mut Rig, node: &str) -> Result<()> {
         .map(|_| ())
 }
 
-/// The hypervisor pauses the machine for longer than W and lets it go on.
+/// Pauses the machine through the hypervisor for longer than W, then continues it.
 pub fn pause(rig: &mut Rig, node: &str) -> Result<()> {
     let report = rig.cluster.node_report(node)?;
     rig.order(node, "stop")?;
@@ -87,23 +87,23 @@ pub fn pause(rig: &mut Rig, node: &str) -> Result<()> {
     rig.order(node, "cont")
 }
 
-/// The hypervisor pauses the machine; its fence device ends it.
+/// Pauses the machine through the hypervisor. Its fence device ends it.
 pub fn pause_for_good(rig: &mut Rig, node: &str) -> Result<()> {
     rig.order(node, "stop")
 }
 
-/// A condition in an object's status.
+/// Returns a condition of an object's status.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
-/// Every member of the store is cut off for longer than W and a heartbeat's validity, and comes back.
+/// Isolates all etcd members for longer than W plus Th, then reconnects them.
 pub fn store_outage(rig: &mut Rig, node: &str) -> Result<()> {
     lose_store(rig, node)?;
     heal_store(rig)
 }
 
-/// Every member of the store is cut off, and has been for longer than W and a heartbeat's validity.
+/// Isolates all etcd members and waits for W plus Th.
 pub fn lose_store(rig: &mut Rig, node: &str) -> Result<()> {
     let report = rig.cluster.node_report(node)?;
     for member in rig.cluster.names(Role::Etcd) {
@@ -114,7 +114,7 @@ pub fn lose_store(rig: &mut Rig, node: &str) -> Result<()> {
     wait_until("a long outage of the store", CEILING, || monotonic_ns() > begin_ns + length_ms * 1_000_000)
 }
 
-/// The machine's link, and the store's, come back.
+/// Restores the links of the machine and of all etcd members.
 pub fn heal_all(rig: &mut Rig, node: &str) -> Result<()> {
     rig.cluster.heal(node)?;
     heal_store(rig)
@@ -124,23 +124,23 @@ fn heal_store(rig: &Rig) -> Result<()> {
     rig.cluster.names(Role::Etcd).iter().try_for_each(|member| rig.cluster.heal(member))
 }
 
-/// The machine boots again in order.
+/// Reboots the machine in order.
 pub fn reboot(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.spawn("systemctl reboot").map(|_| ())
 }
 
-/// The machine switches itself off in order.
+/// Shuts the machine down in order, from inside.
 pub fn switch_off(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.spawn("systemctl poweroff").map(|_| ())
 }
 
-/// The machine switches itself off in order and is soon switched on again.
+/// Shuts the machine down in order and switches it on again.
 pub fn switch_off_and_on(rig: &mut Rig, node: &str) -> Result<()> {
     switch_off(rig, node)?;
     switch_on(rig, node)
 }
 
-/// A machine that switched itself off, or whose fence device did, is switched on.
+/// Switches on a machine that has shut down, or that its fence device has switched off.
 pub fn switch_on(rig: &mut Rig, node: &str) -> Result<()> {
     let monitor = rig.monitor(node)?;
     wait_until(&format!("{node} to be off"), CEILING, || monitor.is_off())?;
@@ -148,22 +148,22 @@ pub fn switch_on(rig: &mut Rig, node: &str) -> Result<()> {
     rig.power_on(node)
 }
 
-/// The node goes into maintenance.
+/// Enables maintenance of the node.
 pub fn begin_maintenance(rig: &mut Rig, node: &str) -> Result<()> {
     hactl(rig, &["node", "maintenance", "enable", node])
 }
 
-/// The node comes back from maintenance, and what left it for that too.
+/// Disables maintenance and waits until the services that had moved away are back.
 pub fn end_maintenance(rig: &mut Rig, node: &str) -> Result<()> {
     hactl(rig, &["node", "maintenance", "disable", node, "--wait", "--timeout", "170s"])
 }
 
-/// All services leave the node for maintenance.
+/// Enables maintenance and waits until all services have moved away.
 pub fn empty(rig: &mut Rig, node: &str) -> Result<()> {
     hactl(rig, &["node", "maintenance", "enable", node, "--wait", "--timeout", "170s"])
 }
 
-/// The node's watchdog is tested and passes, which the machine's next boot remembers.
+/// Tests the node's watchdog. The test must pass, and hactl must report its result after the machine's next boot.
 pub fn test_watchdog(rig: &mut Rig, node: &str) -> Result<()> {
     let output = tested(rig, node)?;
     ensure!(output.status.success(), "the test was not passed: {}", String::from_utf8_lossy(&output.stderr));
@@ -173,7 +173,7 @@ pub fn test_watchdog(rig: &mut Rig, node: &str) -> Result<()> {
     Ok(())
 }
 
-/// The node's watchdog is tested and does not reset the machine, so that it counts no more.
+/// Tests the node's watchdog. The test must fail, and the watchdog must then no longer be trusted.
 pub fn fail_watchdog_test(rig: &mut Rig, node: &str) -> Result<()> {
     let output = tested(rig, node)?;
     let told = String::from_utf8_lossy(&output.stderr);
@@ -189,12 +189,12 @@ fn tested(rig: &Rig, node: &str) -> Result<Output> {
     rig.cluster.hactl_within(TEST_CEILING, &["node", "test-watchdog", node, "--yes", "--timeout", "10m"])
 }
 
-/// softdog is told not to reboot, until it is loaded anew.
+/// Reloads softdog with an option that prevents resets.
 pub fn deafen_softdog(rig: &mut Rig, node: &str) -> Result<()> {
     load_softdog(rig, node, "soft_noboot=1")
 }
 
-/// softdog is loaded as it is meant to be, passes a test, and services come back.
+/// Reloads softdog with its defaults, tests it and ends the maintenance.
 pub fn cure_softdog(rig: &mut Rig, node: &str) -> Result<()> {
     load_softdog(rig, node, "")?;
     test_watchdog(rig, node)?;
@@ -203,19 +203,19 @@ pub fn cure_softdog(rig: &mut Rig, node: &str) -> Result<()> {
 
 fn load_softdog(rig: &Rig, node: &str, settings: &str) -> Result<()> {
     let guest = rig.guest(node)?;
-    // The kernel keeps a driver whose device is open.
+    // The kernel cannot unload a driver while its device is open.
     wait_for_ok("softdog to be released", CEILING, || guest.run("modprobe -r softdog"))?;
     guest.run(&format!("modprobe softdog {settings}"))
 }
 
-/// The agent's program is replaced and restarted, as a package does.
+/// Replaces the agent's program and restarts it, like a package upgrade.
 pub fn upgrade_agent(rig: &mut Rig, node: &str) -> Result<()> {
     upgrade(rig, node, "ha-node-agent", AGENT, "systemctl restart")
 }
 
-/// The watchdog daemon's program is replaced and restarted, as a package does.
+/// Replaces the watchdog daemon's program and restarts it, like a package upgrade.
 pub fn upgrade_daemon(rig: &mut Rig, node: &str) -> Result<()> {
-    // Its unit refuses to be stopped or restarted by hand.
+    // The unit refuses a manual stop or restart.
     upgrade(rig, node, "ha-watchdogd", DAEMON, "systemctl kill")
 }
 
@@ -228,12 +228,12 @@ fn upgrade(rig: &mut Rig, node: &str, program: &str, unit: &str, restart: &str) 
     ))
 }
 
-/// Sends a signal to the one process that a unit is about.
+/// Sends a signal to the main process of a unit.
 pub(super) fn signal(rig: &Rig, node: &str, unit: &str, signal: &str) -> Result<()> {
     rig.guest(node)?.run(&format!("systemctl kill --kill-whom=main --signal={signal} {unit}"))
 }
 
-/// Below /run, so that the next boot knows nothing of it.
+/// Prevents restarts of a unit. The setting is below `/run`, so the next boot does not have it.
 fn never_restart(rig: &Rig, node: &str, unit: &str) -> Result<()> {
     let folder = format!("/run/systemd/system/{unit}.d");
     rig.guest(node)?.run(&format!(
@@ -241,7 +241,7 @@ fn never_restart(rig: &Rig, node: &str, unit: &str) -> Result<()> {
     ))
 }
 
-/// Runs hactl, which must succeed.
+/// Runs hactl; the command must succeed.
 pub(super) fn hactl(rig: &Rig, arguments: &[&str]) -> Result<()> {
     let output = rig.cluster.hactl(arguments)?;
     ensure!(

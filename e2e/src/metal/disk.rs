@@ -1,4 +1,4 @@
-//! The disk that makes a machine a node: programs, units, certificates, addresses, laid over the image at boot.
+//! The disk that turns the image into a node: programs, units, certificates and addresses, overlaid on the image at boot.
 
 use std::fs::{self, Permissions};
 use std::net::Ipv4Addr;
@@ -14,32 +14,32 @@ use crate::command::{run, tool};
 use crate::machine::Machine;
 use crate::plan::{FABRIC, SHARED, STORAGE_PORT};
 
-/// Programs that a node has.
+/// Names of the programs on a node.
 const PROGRAMS: [&str; 4] = ["ha-node-agent", "ha-exec-shim", "ha-watchdogd", "ha-holder"];
-/// Room for what a node writes.
+/// Size of the disk, including space for the node's own data.
 const SIZE: &str = "512M";
 
-/// What a node has to know of its cluster.
+/// Settings of a node that depend on its cluster.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The driver that ha-watchdogd is told to load.
+    /// Driver that ha-watchdogd loads.
     pub watchdog: Watchdog,
-    /// The store's addresses, separated by commas.
+    /// URLs of the etcd members, separated by commas.
     pub endpoints: String,
-    /// The folder with the cluster's certificates.
+    /// Directory with the cluster's certificates.
     pub certificates: PathBuf,
-    /// Its address on the fabric.
+    /// Address of the node on the fabric.
     pub fabric_address: Ipv4Addr,
-    /// Where the storage behind the fabric is.
+    /// Address of the storage behind the fabric.
     pub storage_address: Ipv4Addr,
-    /// The folder that is asked for there.
+    /// Directory of the storage that the node mounts.
     pub export: PathBuf,
 }
 
-/// Makes the disk of a node.
+/// Creates the disk of a node.
 ///
 /// # Errors
-/// When a program has not been built, or the disk cannot be written.
+/// Fails if a program has not been built, or if the disk cannot be written.
 pub fn make(machine: &Machine, settings: &Settings) -> Result<()> {
     let tree = machine.folder.join("disk");
     let upper = Tree(tree.join("upper"));
@@ -56,7 +56,7 @@ pub fn make(machine: &Machine, settings: &Settings) -> Result<()> {
     fs::remove_dir_all(&tree).with_context(|| tree.display().to_string())
 }
 
-/// Where a program is on every node.
+/// Returns the path of a program on every node.
 pub fn installed(program: &str) -> String {
     format!("/usr/bin/{program}")
 }
@@ -64,7 +64,7 @@ pub fn installed(program: &str) -> String {
 fn programs(upper: &Tree) -> Result<()> {
     for name in PROGRAMS {
         let target = upper.path(&installed(name))?;
-        // Without what only a debugger reads: a tenth of the size.
+        // Debug information is removed, which reduces the size to a tenth.
         let (from, to) = (binaries::own(name)?, target.display().to_string());
         run(tool("strip"), &["--strip-debug", "-o", &to, &from.display().to_string()])?;
         fs::set_permissions(&target, Permissions::from_mode(0o755))?;
@@ -72,7 +72,7 @@ fn programs(upper: &Tree) -> Result<()> {
     Ok(())
 }
 
-/// The very files of `manifests/`, where their first lines say they belong.
+/// Copies the files of `manifests/` to the paths that their first lines give.
 fn units(upper: &Tree, watchdog: Watchdog) -> Result<()> {
     let manifests = binaries::repository().join("manifests");
     for folder in fs::read_dir(manifests.join("systemd"))? {
@@ -124,12 +124,13 @@ fn network(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
     upper.unit("metal-network.service", "network-online.target", &unit)
 }
 
-/// The shared folder, twice: as the hypervisor gives it, and through the fabric, which may be closed while the machine boots.
+/// Declares both mounts of the shared directory: directly from the hypervisor, and through the fabric, which may be closed during
+/// the boot.
 fn storage(upper: &Tree, settings: &Settings) -> Result<()> {
     let mount = format!("shared {SHARED} 9p trans=virtio,version=9p2000.L,cache=none,msize=131072 0 0\n");
     upper.write("/etc/fstab", &mount)?;
     for folder in [SHARED, FABRIC] {
-        // The file is never made, the folder for it is.
+        // Only the directory is created; the file `x` never exists.
         upper.path(&format!("{folder}/x"))?;
     }
     let Settings { storage_address, export, .. } = settings;
@@ -162,11 +163,11 @@ fn agent(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
     upper.write("/etc/hactl/agent.yaml", &(lines.join("\n") + "\n"))
 }
 
-/// A folder that becomes the root of a machine.
+/// A directory that becomes the root of a machine.
 struct Tree(PathBuf);
 
 impl Tree {
-    /// Where a file of the machine is written, its folder being there.
+    /// Returns the path of a machine's file on the host, and creates its directory.
     fn path(&self, absolute: &str) -> Result<PathBuf> {
         let path = self.0.join(absolute.trim_start_matches('/'));
         let folder = path.parent().unwrap_or(Path::new("/"));
@@ -179,7 +180,7 @@ impl Tree {
         fs::write(&path, text).with_context(|| path.display().to_string())
     }
 
-    /// A unit of the suite's own, which `target` wants.
+    /// Writes a unit of the suite, wanted by `target`.
     fn unit(&self, name: &str, target: &str, text: &str) -> Result<()> {
         let path = format!("/etc/systemd/system/{name}");
         self.write(&path, text)?;

@@ -1,4 +1,4 @@
-//! What is done to a machine that its storage's switch fences, and how it is let in again.
+//! Operations on a machine that was fenced by its storage's switch, and its reconnection.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use super::rig::{CEILING, Rig};
 use crate::plan::FABRIC;
 use crate::wait::{holds_for, wait_for_ok, wait_until};
 
-/// How long a machine is watched not to be let in: several registrations and looks of the leader.
+/// Time for which a machine must stay disconnected: several registrations and checks of the leader.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The machine is cut off the cluster, and its agent stands still: what it runs, it runs on.
+/// Isolates the machine from the cluster and stops its agent, so the service keeps running.
 pub fn leave_to_itself(rig: &mut Rig, node: &str) -> Result<()> {
     deeds::stop_agent(rig, node)?;
     rig.cluster.cut(node)
 }
 
-/// A machine that ran on without its storage is not let in when it is back, but its next boot is.
+/// Checks that a machine that kept running without its storage is not reconnected on its return, but after its next boot.
 pub fn reset(rig: &mut Rig, node: &str) -> Result<()> {
     let before = boot(rig, node)?;
     bring_back(rig, node)?;
@@ -29,7 +29,8 @@ pub fn reset(rig: &mut Rig, node: &str) -> Result<()> {
     has_storage(rig, node)
 }
 
-/// A machine that ran on without its storage is not let in when it is back, nor is its next boot, until an operator says so.
+/// Checks that a machine that kept running without its storage is not reconnected, not even after its next boot, until an
+/// operator requests it.
 pub fn reset_and_unfence(rig: &mut Rig, node: &str) -> Result<()> {
     bring_back(rig, node)?;
     let before = rig.cluster.node_report(node)?.boot_id;
@@ -43,7 +44,7 @@ pub fn reset_and_unfence(rig: &mut Rig, node: &str) -> Result<()> {
     has_storage(rig, node)
 }
 
-/// The machine did run on; its agent and its link are back, and it stays out.
+/// Checks that the service kept running, then restores agent and link. The machine must stay disconnected.
 fn bring_back(rig: &Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run("pgrep -x ha-holder").context("the service there did not run on")?;
     rig.cluster.heal(node)?;
@@ -62,7 +63,7 @@ fn stays_out(rig: &Rig, node: &str) -> Result<()> {
     })
 }
 
-/// The boot that a node's fence names.
+/// Returns the boot id in a node's fence record.
 fn boot(rig: &Rig, node: &str) -> Result<Value> {
     let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(node))?;
     Ok(fence.with_context(|| format!("{node} has no fence"))?.value["bootId"].take())

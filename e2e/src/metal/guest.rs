@@ -1,4 +1,4 @@
-//! Commands inside a machine, through the guest agent's own channel: they work while the network is cut.
+//! Commands inside a machine, through the guest agent's own channel. They work while the network is down.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -10,26 +10,26 @@ use serde_json::{Value, json};
 
 use crate::wait::wait_for;
 
-/// How long one answer may take before the machine counts as not answering.
+/// Longest time for one response; after it, the machine counts as unresponsive.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How long a command may take.
+/// Longest time for a command.
 const CEILING: Duration = Duration::from_secs(60);
-/// What the agent puts before the answer that a client is to synchronise on.
+/// Byte that the agent sends before the response to a synchronization.
 const SENTINEL: u8 = 0xff;
 
-/// A machine that can be told to run something.
+/// A machine that can run commands.
 #[derive(Debug, Clone)]
 pub struct Guest {
     socket: PathBuf,
 }
 
 impl Guest {
-    /// The machine behind a guest agent's socket.
+    /// Returns the machine whose guest agent has this socket.
     pub fn new(socket: &Path) -> Self {
         Self { socket: socket.to_owned() }
     }
 
-    /// Whether the machine is so far up that it runs commands.
+    /// Returns `true` if the machine has booted far enough to run commands.
     pub fn answers(&self) -> bool {
         self.session().is_ok()
     }
@@ -37,7 +37,7 @@ impl Guest {
     /// Runs a shell script and waits for its end.
     ///
     /// # Errors
-    /// When the machine does not answer, or the script fails.
+    /// Fails if the machine does not respond, or if the script fails.
     pub fn run(&self, script: &str) -> Result<()> {
         let pid = self.spawn(script)?;
         let status = wait_for(&format!("the end of `{script}`"), CEILING, || {
@@ -50,12 +50,12 @@ impl Guest {
         }
     }
 
-    /// Starts a shell script, which need not end; gives its process number.
+    /// Starts a shell script, which may run indefinitely. Returns its process id.
     ///
     /// # Errors
-    /// When the machine does not answer.
+    /// Fails if the machine does not respond.
     pub fn spawn(&self, script: &str) -> Result<i64> {
-        // Never tried twice: the second time it may mean something else.
+        // Never retried: a second run may have another effect.
         let answer = self.ask("guest-exec", &json!({"path": "/bin/sh", "arg": ["-c", script]}))?;
         answer["pid"].as_i64().with_context(|| format!("`{script}` was not started: {answer}"))
     }
@@ -70,7 +70,7 @@ impl Guest {
         let stream = UnixStream::connect(&self.socket).with_context(|| self.socket.display().to_string())?;
         stream.set_read_timeout(Some(ANSWER))?;
         let mut session = Session { reader: BufReader::new(stream) };
-        // The channel remembers what earlier clients left unread, up to this.
+        // The channel may contain unread data of earlier clients. Skip it up to this id.
         let id: u32 = rand::random();
         session.send("guest-sync-delimited", &json!({"id": id}))?;
         loop {

@@ -1,4 +1,4 @@
-//! What the nodes' machines are made of: the image, the way of running it, and their watchdogs.
+//! Hardware of the nodes' machines: the image, the accelerator and the watchdogs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,31 +11,31 @@ use crate::binaries;
 use crate::command::tool;
 use crate::wait::wait_for;
 
-/// How long a machine may take to switch itself off in the probe; a working one takes a second.
+/// Longest time for a probing machine to power off. A working one takes a second.
 const PROBE_CEILING: Duration = Duration::from_secs(10);
 
 /// The hardware of all nodes of a cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Hardware {
-    /// The folder with `kernel`, `initrd` and `root.ext4` that `dev/lib/metal.sh` makes.
+    /// Directory with `kernel`, `initrd` and `root.ext4`, created by `dev/lib/metal.sh`.
     pub image: PathBuf,
-    /// How machines are run.
+    /// Accelerator of all machines.
     pub accelerator: Accelerator,
-    /// The watchdog of each node in turn.
+    /// Watchdogs, assigned to the nodes in turn.
     pub watchdogs: Vec<Watchdog>,
 }
 
-/// A watchdog as the kernel drives it.
+/// A watchdog, by its kernel driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Watchdog {
-    /// A timer of the kernel.
+    /// Timer of the kernel.
     Softdog,
-    /// Intel's 6300ESB, emulated: it resets the machine whatever its kernel does.
+    /// Intel's 6300ESB, emulated. It resets the machine regardless of the state of the kernel.
     I6300esb,
 }
 
 impl Watchdog {
-    /// The kernel's module.
+    /// Returns the name of the kernel module.
     pub fn module(self) -> &'static str {
         match self {
             Watchdog::Softdog => "softdog",
@@ -44,17 +44,17 @@ impl Watchdog {
     }
 }
 
-/// How machines are run.
+/// A way to run machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Accelerator {
-    /// By the processor.
+    /// By the processor's virtualization.
     Kvm,
-    /// By a program: some thirty times slower.
+    /// By emulation, which is about thirty times slower.
     Emulation,
 }
 
 impl Accelerator {
-    /// The name that QEMU and people know it by.
+    /// Returns QEMU's name of the accelerator.
     pub fn name(self) -> &'static str {
         match self {
             Accelerator::Kvm => "kvm",
@@ -62,16 +62,16 @@ impl Accelerator {
         }
     }
 
-    /// Whether the times of this profile can be asked of machines run so.
+    /// Returns `true` if machines with this accelerator are fast enough for the times of a profile.
     pub fn times_count(self, profile: &str) -> bool {
         self == Accelerator::Kvm || profile == "Conservative"
     }
 
-    /// KVM if a machine with the image's kernel runs with it, else emulation. A device node proves nothing: inside a
-    /// virtual machine it may be there and not work.
+    /// Returns KVM if a machine with the image's kernel runs with it, else emulation. The device node is not sufficient evidence:
+    /// inside a virtual machine it may exist without working.
     ///
     /// # Errors
-    /// When QEMU cannot be started.
+    /// Fails if QEMU cannot be started.
     pub fn probe(image: &Path) -> Result<Self> {
         if !Path::new("/dev/kvm").exists() {
             return Ok(Accelerator::Emulation);
@@ -90,7 +90,7 @@ impl Accelerator {
             .spawn()
             .context("qemu-system-x86_64 could not be started")?;
         let ended = wait_for("the probing machine", PROBE_CEILING, || machine.try_wait().ok().flatten());
-        // Both fail only for a process that has ended, which is what is wanted.
+        // Both calls fail only if the process has already ended, which is the goal.
         let _ = machine.kill();
         let _ = machine.wait();
         Ok(match ended {
@@ -101,10 +101,10 @@ impl Accelerator {
 }
 
 impl Hardware {
-    /// Three nodes of which the second has the emulated hardware watchdog and the others the kernel's own.
+    /// Returns the hardware of three nodes. The second has the emulated hardware watchdog, the others the kernel's timer.
     ///
     /// # Errors
-    /// When the image has not been made, or QEMU cannot be started.
+    /// Fails if the image has not been built, or if QEMU cannot be started.
     pub fn find() -> Result<Self> {
         let image = binaries::metal_image()?;
         let accelerator = Accelerator::probe(&image)?;
@@ -112,7 +112,7 @@ impl Hardware {
         Ok(Self { image, accelerator, watchdogs })
     }
 
-    /// The watchdog of the node with this number, counted from 1.
+    /// Returns the watchdog of a node. `index` starts at 1.
     pub fn watchdog(&self, index: u8) -> Watchdog {
         let place = usize::from(index.saturating_sub(1)) % self.watchdogs.len().max(1);
         self.watchdogs.get(place).copied().unwrap_or(Watchdog::Softdog)

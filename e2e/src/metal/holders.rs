@@ -1,8 +1,8 @@
-//! Who held the stateful service, as its shared storage recorded it.
+//! Processes that held the stateful service, as recorded on its shared storage.
 //!
-//! Every process of `ha-holder` appends to a file of its own in the shared folder for as long as it runs. That file lies on the
-//! host, whose kernel stamps its first and its last write; no clock of a machine is asked. Each process also checks at every
-//! write that the storage still names it as the owner: a second one that has started meanwhile is recorded as a violation.
+//! Every process of `ha-holder` appends to its own file in the shared directory while it runs. The file is stored on the host,
+//! whose kernel stamps the first and the last write, so no clock of a machine is used. At each write, the process also checks
+//! that the storage still names it as the owner. If a second process has started meanwhile, the first records a violation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use anyhow::{Context, Result};
 
 use crate::wait::monotonic_ns;
 
-/// The file that names the present owner.
+/// Name of the file with the current owner.
 pub const OWNER: &str = "owner";
-/// What the violations are appended to.
+/// Name of the file to which violations are appended.
 pub const VIOLATIONS: &str = "violations";
-/// What files of holders begin with; node and process follow.
+/// Prefix of the holders' file names; node and process follow.
 pub const PREFIX: &str = "holder";
 
 /// One process that held a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Its node.
+    /// Node of the process.
     pub node: String,
-    /// Distinguishes it from every other process on that node, also of other boots.
+    /// Identifier that is unique among the processes of all boots of the node.
     pub process: String,
-    /// Its first write, on the host's `CLOCK_MONOTONIC`.
+    /// Time of the first write, on the host's `CLOCK_MONOTONIC`, in nanoseconds.
     pub first_ns: u64,
-    /// Its last write.
+    /// Time of the last write, on the same clock.
     pub last_ns: u64,
 }
 
@@ -39,15 +39,15 @@ pub struct Holders {
 }
 
 impl Holders {
-    /// The record in a folder, which the service makes.
+    /// Returns the record in a directory, which the service creates.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
 
-    /// All of them, in the order of their first writes.
+    /// Returns all holders, in the order of their first writes.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Fails if the directory cannot be read.
     pub fn all(&self) -> Result<Vec<Holder>> {
         let mut found = Vec::new();
         if !self.folder.exists() {
@@ -74,10 +74,10 @@ impl Holders {
         Ok(found)
     }
 
-    /// Every pair that held the service at the same time, in words.
+    /// Returns a description of every pair of processes that held the service at the same time.
     ///
     /// # Errors
-    /// When the record cannot be read.
+    /// Fails if the record cannot be read.
     pub fn violations(&self) -> Result<Vec<String>> {
         let mut found: Vec<String> = overlaps(&self.all()?);
         let noticed = self.folder.join(VIOLATIONS);
@@ -88,7 +88,8 @@ impl Holders {
     }
 }
 
-/// Two times that are the same: a file's may be as much too early as the kernel's tick is long, so they prove nothing.
+/// Returns a description of every overlap. Equal times do not count, because a file's time can be early by one tick of the
+/// kernel.
 fn overlaps(holders: &[Holder]) -> Vec<String> {
     let mut found = Vec::new();
     for (index, one) in holders.iter().enumerate() {
@@ -107,7 +108,7 @@ fn overlaps(holders: &[Holder]) -> Vec<String> {
     found
 }
 
-/// The offset between the clock that files are stamped with and the one that everything else is measured on.
+/// The offset between the clock of file times and the monotonic clock of all other times.
 pub(super) struct Clocks {
     wall: SystemTime,
     monotonic_ns: u64,
@@ -144,7 +145,7 @@ mod tests {
         check(&[holder("a", 10, 20), holder("b", 30, 40)], 0);
         check(&[holder("a", 10, 30), holder("b", 30, 40)], 0);
         check(&[holder("a", 10, 31), holder("b", 30, 40)], 1);
-        // One that began first, and went on after the other was gone again.
+        // The first holder continued after the second and the third had ended.
         check(&[holder("a", 10, 90), holder("b", 30, 40), holder("c", 50, 60)], 2);
         check(&[holder("a", 10, 20), holder("a", 15, 40)], 1);
     }

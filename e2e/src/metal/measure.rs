@@ -1,4 +1,4 @@
-//! When a watchdog really resets its machine after the last pet: what the arithmetic calls Tw' and its lateness.
+//! Measurement of the time from the last pet to the watchdog's reset: Tw' and the lateness of the protocol.
 
 use std::fs;
 use std::path::Path;
@@ -13,27 +13,28 @@ use super::rig::{CEILING, Rig};
 use crate::plan::SHARED;
 use crate::wait::{monotonic_ns, wait_until};
 
-/// The timeout that the device is set to.
+/// Timeout of the device.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// Pets before the last one, a fifth of a second apart.
+/// Number of pets, 0.2 s apart.
 const PETS: u32 = 20;
 
-/// Between which two times after its last pet a machine was reset.
+/// Lower and upper bound of the time from the last pet to the reset.
 ///
-/// The pet itself happened between two writes to the shared storage, which the host's kernel stamped; the reset is QEMU's own
-/// event. So neither clock nor slowness of the machine is in it, and the truth lies between both.
+/// The pet happened between two writes to the shared storage, which the host's kernel stamped. The time of the reset is that of
+/// QEMU's event. Neither the clock nor the speed of the machine affects the bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measure {
-    /// From the write after the last pet, microseconds.
+    /// Time from the write after the last pet to the reset, in microseconds.
     pub at_least_us: u64,
-    /// From the write before it, microseconds.
+    /// Time from the write before the last pet to the reset, in microseconds.
     pub at_most_us: u64,
 }
 
-/// Lets the watchdog of the node with this kind fire once, with our daemons out of the way; the machine boots and is a node again.
+/// Makes the watchdog of a node with this kind fire once, with the project's daemons stopped. Waits until the machine is a node
+/// again.
 ///
 /// # Errors
-/// When the machine cannot be prepared, is not reset, or does not come back.
+/// Fails if the machine cannot be prepared, is not reset, or does not return.
 pub fn measure(rig: &Rig, watchdog: Watchdog, name: &str) -> Result<Measure> {
     let node = rig.node_with(watchdog)?;
     let guest = rig.guest(&node)?;
@@ -69,7 +70,7 @@ pub fn measure(rig: &Rig, watchdog: Watchdog, name: &str) -> Result<Measure> {
     Ok(measure)
 }
 
-/// One driver's measures in a line.
+/// Returns the measurements of one driver as a line of text.
 pub fn line(watchdog: Watchdog, measures: &[Measure]) -> String {
     let seconds = |us: Option<u64>| {
         us.map_or_else(|| "-".to_owned(), |us| format!("{}.{:03}", us / 1_000_000, us % 1_000_000 / 1_000))

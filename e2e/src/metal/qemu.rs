@@ -1,4 +1,4 @@
-//! The command line of one machine.
+//! The QEMU command line of one machine.
 
 use std::path::Path;
 
@@ -6,27 +6,27 @@ use super::hardware::{Accelerator, Hardware, Watchdog};
 use crate::command::tool;
 use crate::machine::Machine;
 
-/// The name of the one program of a node's tree.
+/// Name of the only program in a node's tree.
 pub const PROGRAM: &str = "qemu";
-/// The network devices of a node's namespace that its machine is plugged into: of the cluster's network, and of the fabric.
+/// Network devices of a node's namespace that connect its machine: to the cluster's network and to the fabric.
 pub const TAPS: [&str; 2] = ["tap0", "tap1"];
 
-/// The machine's monitor, for the suite.
+/// Socket of the monitor that the suite watches.
 pub const MONITOR: &str = "qmp.sock";
-/// A second monitor, for single orders: each has one client.
+/// Socket of a second monitor, for single commands. A monitor accepts one client.
 pub const CONTROL: &str = "control.sock";
-/// A third monitor, for the fence agent.
+/// Socket of a third monitor, for the fence agent.
 pub const FENCE_MONITOR: &str = "fence.sock";
-/// The agent that runs commands inside.
+/// Socket of the agent that runs commands inside the machine.
 pub const GUEST: &str = "guest.sock";
 
-/// How QEMU runs a node. A reset boots again, as metal does; switched off from inside it stays switched off until
-/// its process is ended.
+/// Returns the command that runs a node. A reset boots the machine again, like real hardware. After a shutdown from inside, the
+/// machine stays off until its process is ended.
 pub fn command(hardware: &Hardware, watchdog: Watchdog, machine: &Machine, shared: &Path) -> Vec<String> {
     let file = |name: &str| hardware.image.join(name).display().to_string();
     let socket = |name: &str| machine.volatile.join(name).display().to_string();
     let cpu = match hardware.accelerator {
-        // The register of known defects cannot be set under every hypervisor that this machine may itself run under.
+        // This register of known defects cannot be set under every hypervisor that may run the host.
         Accelerator::Kvm => "host,-arch-capabilities",
         Accelerator::Emulation => "max",
     };
@@ -36,7 +36,7 @@ pub fn command(hardware: &Hardware, watchdog: Watchdog, machine: &Machine, share
         format!("-machine q35,accel={} -cpu {cpu} -smp 1 -m 384", hardware.accelerator.name()),
         format!("-kernel {} -initrd {}", file("kernel"), file("initrd")),
         format!("-drive file={},format=raw,if=virtio,readonly=on", file("root.ext4")),
-        // What the machine has written is in the host's memory at once, which a power cut of the machine does not touch.
+        // Writes of the machine are immediately in the host's memory, which a power cut of the machine does not affect.
         format!("-drive file={},format=raw,if=virtio,cache=unsafe", disk(machine).display()),
         format!("-fsdev local,id=shared,path={},security_model=none", shared.display()),
         "-device virtio-9p-pci,fsdev=shared,mount_tag=shared".to_owned(),
@@ -59,7 +59,8 @@ pub fn command(hardware: &Hardware, watchdog: Watchdog, machine: &Machine, share
     }
     let mut command = vec![tool("qemu-system-x86_64")];
     command.extend(parts.iter().flat_map(|part| part.split(' ')).map(str::to_owned));
-    // After a panic the hardware watchdog is to show what it can; the kernel's own timer is dead by then.
+    // After a panic, only the hardware watchdog can reset the machine. With softdog the kernel reboots, because its timer no
+    // longer works.
     let panic = match watchdog {
         Watchdog::Softdog => 5,
         Watchdog::I6300esb => 0,
@@ -68,7 +69,7 @@ pub fn command(hardware: &Hardware, watchdog: Watchdog, machine: &Machine, share
     command
 }
 
-/// The node's own disk.
+/// Returns the path of the node's own disk.
 pub fn disk(machine: &Machine) -> std::path::PathBuf {
     machine.folder.join("disk.ext4")
 }

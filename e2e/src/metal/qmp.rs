@@ -1,4 +1,4 @@
-//! QEMU's monitor protocol: what happens to a machine, with the host's time, and orders to it from outside.
+//! QEMU's monitor protocol: events of a machine with the host's time, and commands to the machine.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -13,38 +13,38 @@ use serde_json::{Value, json};
 use crate::background::Background;
 use crate::wait::monotonic_ns;
 
-/// How often a monitor that is not there is tried, and the end is looked for.
+/// Time between two attempts to connect to a monitor, and between two checks for the end.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long an answer may take: the monitor shares a lock with a machine that may be starved.
+/// Longest time for a response. The monitor shares a lock with the machine, which may be starved.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Something that happened to a machine.
+/// An event of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// When it was told, on the host's `CLOCK_MONOTONIC`.
+    /// Time of the report on the host's `CLOCK_MONOTONIC`, in nanoseconds.
     pub at_ns: u64,
-    /// What.
+    /// Kind of the event.
     pub what: What,
 }
 
-/// The kinds of events that the suite judges.
+/// The kinds of events that the suite uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// The machine began to run: its power was switched on.
+    /// The machine's process started: its power was switched on.
     PowerOn,
-    /// Its process ended: its power was cut.
+    /// The machine's process ended: its power was cut.
     PowerOff,
-    /// It was reset: by its watchdog, or because it asked for it.
+    /// The machine was reset, by its watchdog or by request.
     Reset,
     /// The emulated hardware watchdog fired; a reset follows.
     Watchdog,
-    /// It switched itself off.
+    /// The machine shut down from inside.
     SwitchedOff,
-    /// The hypervisor paused it.
+    /// The hypervisor paused the machine.
     Paused,
-    /// The hypervisor let it go on.
+    /// The hypervisor resumed the machine.
     Resumed,
-    /// It suspended itself to memory.
+    /// The machine suspended to memory.
     Suspended,
 }
 
@@ -62,15 +62,15 @@ impl What {
     }
 }
 
-/// Notes a machine's events until it is dropped, over power cuts.
+/// A recorder of a machine's events, across power cuts, until it is dropped.
 pub struct Monitor {
     events: Arc<Mutex<Vec<Event>>>,
-    /// A panic in there leaves events out, which the verdicts notice.
+    /// Thread of the recorder. If it panics, events are missing, which makes cases fail.
     _background: Background,
 }
 
 impl Monitor {
-    /// Begins to listen to the monitor behind a socket, which need not be there yet.
+    /// Starts to record events from the monitor at a socket. The socket need not exist yet.
     pub fn start(socket: &Path) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let background = Background::start({
@@ -102,12 +102,12 @@ impl Monitor {
         Self { events, _background: background }
     }
 
-    /// Everything so far.
+    /// Returns all events so far.
     pub fn events(&self) -> Vec<Event> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the machine's power is off, by its own doing or another's.
+    /// Returns `true` if the machine's power is off, by a shutdown from inside or a power cut.
     pub fn is_off(&self) -> bool {
         let last = self.events().into_iter().rev().find_map(|event| match event.what {
             What::PowerOff | What::SwitchedOff => Some(true),
@@ -117,22 +117,22 @@ impl Monitor {
         last.unwrap_or(true)
     }
 
-    /// When there were events of a kind after `after_ns`.
+    /// Returns the times of all events of a kind after `after_ns`.
     pub fn all(&self, what: What, after_ns: u64) -> Vec<u64> {
         let events = self.events().into_iter();
         events.filter(|event| event.what == what && event.at_ns > after_ns).map(|event| event.at_ns).collect()
     }
 
-    /// The first event of a kind after `after_ns`.
+    /// Returns the time of the first event of a kind after `after_ns`.
     pub fn first(&self, what: What, after_ns: u64) -> Option<u64> {
         self.all(what, after_ns).into_iter().next()
     }
 }
 
-/// Gives one order to a machine through a monitor that nobody else uses.
+/// Sends one command to a machine, through a monitor without another client.
 ///
 /// # Errors
-/// When the machine is off, or refuses.
+/// Fails if the machine is off, or if the command is refused.
 pub fn execute(socket: &Path, command: &str) -> Result<Value> {
     let mut session = Session::open(socket, PATIENCE)?;
     session.execute(command)
@@ -142,7 +142,7 @@ pub fn execute(socket: &Path, command: &str) -> Result<Value> {
 struct Session {
     socket: PathBuf,
     reader: BufReader<UnixStream>,
-    /// The beginning of a line whose end has not come yet.
+    /// Start of a line whose end has not arrived yet.
     partial: String,
 }
 
@@ -162,7 +162,7 @@ impl Session {
         let line = json!({"execute": command}).to_string() + "\n";
         self.reader.get_mut().write_all(line.as_bytes())?;
         loop {
-            // An order may be answered after events, and "quit" by the end.
+            // Events may precede the response. After "quit", the end of the connection may replace it.
             let Some(answer) =
                 self.read().with_context(|| format!("{command}: {}", self.socket.display()))?
             else {
@@ -177,7 +177,7 @@ impl Session {
         }
     }
 
-    /// The next line; `None` when none came in time.
+    /// Returns the next line; `None` if none arrived in time.
     fn read(&mut self) -> Result<Option<Value>> {
         match self.reader.read_line(&mut self.partial) {
             Ok(0) => bail!("the machine's process ended"),

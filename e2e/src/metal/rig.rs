@@ -1,4 +1,4 @@
-//! A cluster whose nodes are whole machines, with everything that watches them from the host.
+//! A cluster whose nodes are whole machines, with its observers on the host.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,21 +20,21 @@ use crate::machine::Role;
 use crate::plan::{Plan, SHARED};
 use crate::wait::{monotonic_ns, wait_for, wait_until};
 
-/// How long anything may take before it counts as broken: machines boot, and emulated ones are slow.
+/// Longest time for any step of a case. Machines boot in this time, and emulated machines are slow.
 pub const CEILING: Duration = Duration::from_secs(300);
 
-/// How long services wait for a machine that reboots: an emulated one needs a minute on a busy host.
+/// Time that services wait for a rebooting machine. An emulated machine needs a minute on a busy host.
 const RETURN_GRACE_SECONDS: u32 = 120;
 
-/// The cluster and its observers.
+/// A cluster and its observers.
 pub struct Rig {
-    /// The cluster.
+    /// Cluster with whole machines as nodes.
     pub cluster: Cluster,
-    /// What its nodes are made of.
+    /// Hardware of the nodes.
     pub hardware: Hardware,
-    /// Whether times are judged.
+    /// `true` if the accelerator is fast enough to judge times.
     pub times_count: bool,
-    /// When the host let machines wait.
+    /// Periods in which the host did not run a machine.
     pub stalls: Stalls,
     monitors: BTreeMap<String, Monitor>,
     machines: Machines,
@@ -44,7 +44,7 @@ impl Rig {
     /// Starts a cluster, and waits until its machines are nodes.
     ///
     /// # Errors
-    /// When it does not come up, or the plan is not of whole machines.
+    /// Fails if the cluster does not start, or if the plan has no whole machines.
     pub fn start(plan: Plan) -> Result<Self> {
         let hardware = plan.hardware.clone().context("the plan has no whole machines")?;
         let times_count = hardware.accelerator.times_count(&plan.profile);
@@ -72,41 +72,41 @@ impl Rig {
         Ok(rig)
     }
 
-    /// The names of all nodes.
+    /// Returns the names of all nodes.
     pub fn nodes(&self) -> Vec<String> {
         self.cluster.names(Role::Node)
     }
 
-    /// The first node with a kind of watchdog.
+    /// Returns the first node with a kind of watchdog.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if no node has that kind.
     pub fn node_with(&self, watchdog: Watchdog) -> Result<String> {
         let position = self.hardware.watchdogs.iter().position(|other| *other == watchdog);
         let position = position.with_context(|| format!("no node has {}", watchdog.module()))?;
         self.nodes().into_iter().nth(position).context("there are fewer nodes than watchdogs")
     }
 
-    /// Commands inside a node.
+    /// Returns the interface for commands inside a node.
     ///
     /// # Errors
-    /// When there is no such node.
+    /// Fails if no node has that name.
     pub fn guest(&self, node: &str) -> Result<Guest> {
         Ok(Guest::new(&self.cluster.machine(node)?.volatile.join(qemu::GUEST)))
     }
 
-    /// Gives the hypervisor an order for a node.
+    /// Sends a command for a node's machine to the hypervisor.
     ///
     /// # Errors
-    /// When the machine is off, or the order is refused.
+    /// Fails if the machine is off, or if the command is refused.
     pub fn order(&self, node: &str, command: &str) -> Result<()> {
         qmp::execute(&self.cluster.machine(node)?.volatile.join(qemu::CONTROL), command).map(|_| ())
     }
 
-    /// What has happened to a node's machine.
+    /// Returns the recorder of a node's events.
     ///
     /// # Errors
-    /// When there is no such node.
+    /// Fails if no node has that name.
     pub fn monitor(&self, node: &str) -> Result<&Monitor> {
         self.monitors.get(node).with_context(|| format!("{node} is not watched"))
     }
@@ -114,7 +114,7 @@ impl Rig {
     /// Cuts a node's power.
     ///
     /// # Errors
-    /// When something of it survives.
+    /// Fails if a process of the node survives.
     pub fn power_off(&mut self, node: &str) -> Result<()> {
         self.cluster.power_off(node)
     }
@@ -122,15 +122,15 @@ impl Rig {
     /// Switches a node on.
     ///
     /// # Errors
-    /// When it is on.
+    /// Fails if the node is already on, or does not start.
     pub fn power_on(&mut self, node: &str) -> Result<()> {
         self.cluster.power_on(node)
     }
 
-    /// Waits until a node's machine is up and the node is open for services under this boot.
+    /// Waits until a node's machine responds and the node's epoch is open for this boot.
     ///
     /// # Errors
-    /// When it is not for long.
+    /// Fails if the node does not get there in time.
     pub fn ready(&self, node: &str) -> Result<()> {
         let machine = self.cluster.machine(node)?;
         let process =
@@ -149,10 +149,10 @@ impl Rig {
         })
     }
 
-    /// Sets what a case needs of the cluster and of its node, and undoes what an earlier one set.
+    /// Applies the settings that a case needs for the cluster and its nodes. They replace those of an earlier case.
     ///
     /// # Errors
-    /// When the API refuses it.
+    /// Fails if the API refuses a setting, or if a node does not adopt it.
     pub fn configure(&self, node: &str, case: &Case) -> Result<()> {
         let settings = json!({"shutdownPolicy": case.policy, "fencing": {"onStoreLoss": case.on_store_loss},
             "timing": {"returnGraceSeconds": RETURN_GRACE_SECONDS}});
@@ -175,7 +175,7 @@ impl Rig {
         Ok(())
     }
 
-    /// The fence device that ends a node's machine.
+    /// Returns the fence device that ends a node's machine.
     fn hypervisor(&self, node: &str) -> Result<Value> {
         let volatile = &self.cluster.machine(node)?.volatile;
         Ok(json!({"name": "hypervisor", "kind": "Power", "action": "Off", "timeoutSeconds": 30,
@@ -183,7 +183,7 @@ impl Rig {
                 "hold": volatile.join(format!("{}.hold", qemu::PROGRAM))}}]}))
     }
 
-    /// The fence device that closes a node's port of the fabric.
+    /// Returns the fence device that closes a node's port of the fabric.
     fn fabric(&self, node: &str, action: FenceAction) -> Result<Value> {
         let storage = self.cluster.names(Role::Storage);
         let switch = self.cluster.namespace(storage.first().context("there is no storage")?);
@@ -193,11 +193,11 @@ impl Rig {
         )
     }
 
-    /// Creates the stateful service so that it starts on `node` and stays wherever it goes; machines have its storage at
-    /// `storage`.
+    /// Creates the stateful service on `node`, without failback, and waits until it runs there and the node is armed. The
+    /// service's storage is below `storage` on the machines.
     ///
     /// # Errors
-    /// When the API refuses it.
+    /// Fails if the API refuses an object, or if the service does not start on `node`.
     pub fn create_service(&self, name: &str, node: &str, storage: &str) -> Result<()> {
         let mut priorities: BTreeMap<String, u8> = self.nodes().into_iter().map(|other| (other, 1)).collect();
         priorities.insert(node.to_owned(), 2);
@@ -212,11 +212,11 @@ impl Rig {
         })
     }
 
-    /// Stops and removes a service and everything that was made for it, but not its record: deleted alone, it would run on
-    /// beside the next case.
+    /// Stops and deletes a service and its group, but keeps its record. Without the stop, the service would keep running during
+    /// the next case.
     ///
     /// # Errors
-    /// When it does not go.
+    /// Fails if the service does not stop, or cannot be deleted.
     pub fn delete_service(&self, name: &str) -> Result<()> {
         self.cluster.apply("resources", name, &json!({"state": "Stopped"}))?;
         wait_until(&format!("{name} to be stopped"), CEILING, || {
@@ -232,22 +232,22 @@ impl Rig {
         self.cluster.delete("groups", name)
     }
 
-    /// The record that a service's shared storage keeps.
+    /// Returns the record on a service's shared storage.
     pub fn holders(&self, service: &str) -> Holders {
         Holders::new(&self.cluster.shared().join(service))
     }
 
-    /// The holders of a service that have written within the last second.
+    /// Returns the holders of a service that have written within the last second.
     pub fn holding(&self, service: &str) -> Vec<Holder> {
         let now_ns = monotonic_ns();
         let all = self.holders(service).all().unwrap_or_default();
         all.into_iter().filter(|holder| holder.last_ns + 1_000_000_000 > now_ns).collect()
     }
 
-    /// The one holder of a service from now on.
+    /// Waits until a service has exactly one holder, and returns it.
     ///
     /// # Errors
-    /// When there is none, or more, for long.
+    /// Fails if the service has no holder or several holders for too long.
     pub fn holder(&self, service: &str) -> Result<Holder> {
         let since_ns = monotonic_ns();
         wait_for(&format!("{service} to have one holder"), CEILING, || {
@@ -257,7 +257,7 @@ impl Rig {
         })
     }
 
-    /// Where a service runs: as the API says, and as its one holder shows.
+    /// Returns the node on which a service runs. The API and the service's only holder must agree.
     pub fn runs_on(&self, service: &str) -> Option<String> {
         let status = self.cluster.object("resources", service)?["status"].take();
         let holding = self.holding(service);
@@ -269,7 +269,7 @@ impl Rig {
         }
     }
 
-    /// Nodes other than `node` that were reset after `after_ns`: there must be none.
+    /// Returns the nodes other than `node` that were reset after `after_ns`. No such reset is allowed.
     pub fn other_resets(&self, node: &str, after_ns: u64) -> Vec<String> {
         let others = self.monitors.iter().filter(|(other, _)| *other != node);
         others
@@ -278,13 +278,14 @@ impl Rig {
             .collect()
     }
 
-    /// The longest stall since then that is longer than `limit_ms`, in words.
+    /// Returns a description of the longest stall after `after_ns`, if it is longer than `limit_ms`.
     pub fn stalled(&self, after_ns: u64, limit_ms: u64) -> Option<String> {
         let stall = self.stalls.longest(after_ns).filter(|stall| stall.length_ms > limit_ms)?;
         Some(format!("{} stood still for {} ms", stall.machine, stall.length_ms))
     }
 
-    /// What the store and a machine add to the protocol's times: a commit, and the start of a process.
+    /// Returns the delays that the environment adds to the protocol's times: for a commit and for the start of a process, in
+    /// milliseconds.
     pub fn slowness_ms(&self) -> (u64, u64) {
         match self.hardware.accelerator {
             Accelerator::Kvm => (100, 1_000),
@@ -292,15 +293,15 @@ impl Rig {
         }
     }
 
-    /// The folder with all logs.
+    /// Returns the directory with all logs.
     pub fn folder(&self) -> PathBuf {
         self.cluster.folder().to_owned()
     }
 
-    /// Removes everything.
+    /// Removes the cluster.
     ///
     /// # Errors
-    /// When something is left.
+    /// Fails if a part of the cluster cannot be removed.
     pub fn finish(self) -> Result<()> {
         drop(self.monitors);
         self.cluster.remove()

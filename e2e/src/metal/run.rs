@@ -1,4 +1,4 @@
-//! Running one case: prepare, do, watch, mend, judge.
+//! A run of one case: preparation, fault, observation, restoration and verdict.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use super::qmp::What;
 use super::rig::{CEILING, Rig};
 use crate::wait::{holds_for, monotonic_ns, wait_for, wait_until};
 
-/// For how long a service must stay where it is once everything is back.
+/// Time for which a service must stay on its node after the restoration.
 const CALM: Duration = Duration::from_secs(3);
 
-/// Runs a case once; `service` is a name that no earlier run had.
+/// Runs a case once. `service` must be a name that no earlier run has used.
 ///
 /// # Errors
-/// When the rig itself fails: the case could not be prepared, done, mended or cleaned up.
+/// Fails if the rig itself fails: the case could not be prepared, executed, restored or cleaned up.
 pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
     let node = rig.node_with(case.watchdog)?;
     rig.configure(&node, case)?;
     (case.equip)(rig, &node).with_context(|| format!("{node} could not be equipped"))?;
     rig.create_service(service, &node, case.storage)?;
     let bystanders = Bystanders::create(rig, case.others, service, &node)?;
-    // Now, as the store may be away later.
+    // Read now, because etcd may be unreachable later.
     let limits = Limits::of(rig, case, &node)?;
     let first = rig.holder(service)?;
     (case.prepare)(rig, &node).with_context(|| format!("{node} could not be prepared"))?;
@@ -45,13 +45,13 @@ pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
     Ok(run.outcome)
 }
 
-/// What the timing settings say of a machine.
+/// Limits for a machine from its timing settings.
 struct Limits {
-    /// The latest that the timing settings allow for what the case expects.
+    /// Latest time that the timing settings allow for the expected event, in milliseconds; `None` if there is no limit.
     bound_ms: Option<u64>,
-    /// W.
+    /// W of the machine.
     wait: Duration,
-    /// By how much a watchdog may be late.
+    /// Longest lateness of a watchdog, in milliseconds.
     lateness_ms: u64,
 }
 
@@ -61,9 +61,9 @@ impl Limits {
         let (commit_ms, start_ms) = rig.slowness_ms();
         let store = StoreTimes { commit_ms, ..StoreTimes::default() };
         let silence_ms = failover_bound_ms(&report.timings, &report.watchdog.bounds(), &store, false);
-        // Declared, off, confirmed off, each seen by a leader that looks every half second.
+        // Steps of the leader, which checks every half second: closing the epoch, switching off, and confirming.
         let device_ms = report.timings.heartbeat_valid_ms + 5 * commit_ms + 1_000;
-        // The bounds are for a node that is armed already; an idle one commits that first.
+        // The limits assume an armed node. An idle node first commits that it is armed.
         let arming_ms = report.timings.heartbeat_interval_ms + commit_ms;
         let bound_ms = match case.service {
             Service::Elsewhere | Service::Recovers => Some(silence_ms + arming_ms + start_ms),
@@ -84,9 +84,9 @@ struct Run<'a> {
     service: &'a str,
     node: &'a str,
     limits: &'a Limits,
-    /// The holder before the deed.
+    /// Process that holds the service before the fault.
     process: String,
-    /// When the deed begins, when it is done, and when mending begins and is done.
+    /// Start and end of the fault and of the restoration, on `CLOCK_MONOTONIC`, in nanoseconds.
     begin_ns: u64,
     acted_ns: u64,
     mending_ns: u64,
@@ -95,7 +95,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Everything is prepared, and the deed follows; `first` held the service before the preparation.
+    /// Starts a run after the preparation. `first` held the service before the preparation.
     fn begin(
         rig: &Rig,
         case: &'a Case,
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Waits for what must happen, or for as long as nothing must.
+    /// Waits for the expected events, or checks for a while that none occurs.
     fn watch(&mut self, rig: &Rig) -> Result<()> {
         let seen = match self.case.service {
             Service::Elsewhere | Service::Fenced | Service::Moves | Service::Visits => {
@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The machine is a node again, and the service stays where it is.
+    /// Checks that the machine becomes a node again, and that the service then stays on its node.
     fn returned(&mut self, rig: &Rig) {
         let outcome = rig.ready(self.node).and_then(|()| {
             let home = match self.case.service {
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         let all = record.all()?;
         let here = all.iter().find(|holder| holder.process == self.process).context("the first holder")?;
         let next = all.iter().find(|holder| holder.first_ns > here.first_ns);
-        // What is undisturbed by the deed may well be moved by what mends it.
+        // The restoration may move a service that the fault does not affect.
         let next =
             next.filter(|next| self.case.service != Service::Undisturbed || next.first_ns < self.mending_ns);
         let reset_ns = self.judge_resets(rig, here, next)?;
@@ -224,7 +224,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Gives the first reset, if there was one.
+    /// Checks the resets, and returns the time of the first.
     fn judge_resets(&mut self, rig: &Rig, here: &Holder, next: Option<&Holder>) -> Result<Option<u64>> {
         let monitor = rig.monitor(self.node)?;
         let all = monitor.all(What::Reset, self.begin_ns);
@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
         Ok(first_ns)
     }
 
-    /// Whether what a holder did came in time, if a time is allowed for it.
+    /// Checks that an action of a holder came in time, if a limit exists.
     fn judge_time(&mut self, rig: &Rig, what: &str, holder: Option<&Holder>, at: fn(&Holder) -> u64) {
         let (Some(bound), Some(holder)) = (self.outcome.bound_ms, holder) else { return };
         let at_ns = at(holder);
@@ -276,14 +276,14 @@ impl<'a> Run<'a> {
         let late = format!("{what} on {} {after} ms after the deed; {bound} are allowed", holder.node);
         let waited = rig.stalls.waited_ms(&holder.node, self.begin_ns, at_ns);
         if waited > after - bound {
-            // Slow, as everything on a machine that gets no processor: that says nothing about the product.
+            // The machine got no processor, so this delay is not a defect of the product.
             self.outcome.void = Some(format!("{late}; that machine waited {waited} ms for a processor"));
         } else {
             self.fail(late);
         }
     }
 
-    /// The process that held the service at first holds it no longer.
+    /// Returns `true` if the process that held the service before the fault no longer holds it.
     fn is_another(&self, rig: &Rig) -> bool {
         !rig.holding(self.service).iter().any(|holder| holder.process == self.process)
     }

@@ -1,4 +1,4 @@
-//! How long machines stood still because the host did not run them: such a time says nothing about the product.
+//! Periods in which the host did not run a machine. Times measured in such a period are not valid.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use crate::background::Background;
 use crate::process::ProcessId;
 use crate::wait::monotonic_ns;
 
-/// Time from one look to the next.
+/// Time between two samples.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// A time in which a machine could not run although it wanted to.
+/// A period in which a machine was ready to run, but did not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stall {
-    /// The machine; `host` when this recorder itself stood still.
+    /// Name of the machine; `host` if this recorder itself did not run.
     pub machine: String,
-    /// When it ended, on the host's `CLOCK_MONOTONIC`.
+    /// End of the stall on the host's `CLOCK_MONOTONIC`, in nanoseconds.
     pub until_ns: u64,
-    /// Its length.
+    /// Length of the stall, in milliseconds.
     pub length_ms: u64,
 }
 
-/// The processes that machines run in, which change with every power cycle.
+/// The processes that run the machines. Each power cycle replaces one.
 #[derive(Debug, Clone, Default)]
 pub struct Machines(Arc<Mutex<Vec<(String, ProcessId)>>>);
 
 impl Machines {
-    /// Notes the process of a machine instead of an earlier one.
+    /// Sets the process of a machine, instead of an earlier one.
     pub fn set(&self, machine: &str, process: ProcessId) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(name, _)| name != machine);
@@ -37,23 +37,23 @@ impl Machines {
     }
 }
 
-/// What was recorded.
+/// The stalls and waits so far.
 #[derive(Default)]
 struct Record {
     stalls: Vec<Stall>,
-    /// Which machine waited in the period that ended then, and for how long.
+    /// Waits of machines: name, end of the period, and waiting time in it, both in nanoseconds.
     waits: Vec<(String, u64, u64)>,
 }
 
-/// Records until it is dropped.
+/// A recorder of stalls that runs until it is dropped.
 pub struct Stalls {
     found: Arc<Mutex<Record>>,
-    /// A panic in there leaves stalls out: runs are judged more strictly, not less.
+    /// Thread of the recorder. If it panics, stalls are missing, so runs are judged more strictly.
     _background: Background,
 }
 
 impl Stalls {
-    /// Begins to watch these machines.
+    /// Starts to record the stalls of these machines.
     pub fn start(machines: Machines) -> Self {
         let found = Arc::new(Mutex::new(Record::default()));
         let background = Background::start({
@@ -92,14 +92,14 @@ impl Stalls {
         Self { found, _background: background }
     }
 
-    /// The longest stall that reached into the time after `after_ns`.
+    /// Returns the longest stall that ended after `after_ns`.
     pub fn longest(&self, after_ns: u64) -> Option<Stall> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let later = found.stalls.iter().filter(|stall| stall.until_ns > after_ns);
         later.max_by_key(|stall| stall.length_ms).cloned()
     }
 
-    /// How long a machine waited for a processor in all between two instants.
+    /// Returns the total time for which a machine waited for a processor between two times, in milliseconds.
     pub fn waited_ms(&self, machine: &str, from_ns: u64, to_ns: u64) -> u64 {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let within = found
@@ -110,7 +110,7 @@ impl Stalls {
     }
 }
 
-/// One machine's processor: the thread of QEMU that executes it.
+/// The processor of a machine: the QEMU thread that executes it.
 struct Watched {
     machine: String,
     process: ProcessId,
@@ -130,7 +130,7 @@ impl Watched {
         Some(Self { machine: machine.to_owned(), process, schedule, waited_ns, run: Run::default() })
     }
 
-    /// How long it has waited since the last look; `None` when its process has ended.
+    /// Returns the waiting time since the last call, in nanoseconds; `None` if the process has ended.
     fn look(&mut self) -> Option<u64> {
         let waited_ns = waited_ns(&self.schedule)?;
         let since_ns = waited_ns.saturating_sub(self.waited_ns);
@@ -139,21 +139,21 @@ impl Watched {
     }
 }
 
-/// How long a thread has waited for a processor so far: the second number of its schedule statistics.
+/// Returns the total waiting time of a thread, in nanoseconds: the second number of its schedule statistics.
 fn waited_ns(schedule: &Path) -> Option<u64> {
     fs::read_to_string(schedule).ok()?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Periods in a row in which there was nothing but waiting.
+/// Consecutive periods that consist of waiting.
 #[derive(Default)]
 struct Run {
     length_ns: u64,
 }
 
 impl Run {
-    /// Takes one period in; gives the stall that ended with it.
+    /// Adds a period. Returns the stall that ended with it, if any.
     fn add(&mut self, machine: &str, now_ns: u64, passed_ns: u64, waited_ns: u64) -> Option<Stall> {
-        // The kernel adds a wait up when it ends, so one period may show the waiting of many.
+        // The kernel counts a wait when it ends, so one period may include the waiting of many.
         if waited_ns * 10 >= passed_ns * 9 {
             self.length_ns += waited_ns;
             return None;
@@ -187,7 +187,7 @@ mod tests {
     fn waiting_in_a_row_is_one_stall() {
         check(&[(100, 0), (100, 50), (100, 10)], &[]);
         check(&[(100, 95), (100, 100), (100, 20)], &[195]);
-        // Told only when it ended.
+        // The kernel reports the wait only when it has ended.
         check(&[(100, 0), (100, 0), (100, 290), (100, 0)], &[290]);
         check(&[(100, 95), (100, 0), (100, 95), (100, 0)], &[95, 95]);
     }

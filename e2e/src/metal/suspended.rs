@@ -1,4 +1,4 @@
-//! Machines that are put to sleep: in order, which is refused, or past what forbids it.
+//! Suspending machines: in order, which is refused, or past the protection.
 
 use anyhow::{Result, ensure};
 use ha_api_types::record::SleepProtection;
@@ -7,7 +7,7 @@ use super::qmp::What;
 use super::rig::{CEILING, Rig};
 use crate::wait::{monotonic_ns, wait_until};
 
-/// The service manager is asked to suspend the machine, and refuses.
+/// Asks the service manager to suspend the machine, and checks that it refuses.
 pub fn ask(rig: &mut Rig, node: &str) -> Result<()> {
     let protection = rig.cluster.node_report(node)?.sleep_protection;
     ensure!(
@@ -17,12 +17,12 @@ pub fn ask(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run("! systemctl suspend")
 }
 
-/// The machine has not slept since it was booted.
+/// Checks that the machine has not been suspended since its boot.
 pub fn never_slept(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run("grep -qx 0 /sys/power/suspend_stats/success")
 }
 
-/// The machine suspends to memory for longer than W, and is woken.
+/// Suspends the machine to memory for longer than W, then wakes it.
 pub fn force(rig: &mut Rig, node: &str) -> Result<()> {
     let report = rig.cluster.node_report(node)?;
     force_for_good(rig, node)?;
@@ -33,7 +33,7 @@ pub fn force(rig: &mut Rig, node: &str) -> Result<()> {
     rig.order(node, "system_wakeup")
 }
 
-/// The machine suspends to memory: the kernel is told directly, which no setting of the service manager forbids.
+/// Suspends the machine to memory directly through the kernel, so settings of the service manager do not apply.
 pub fn force_for_good(rig: &mut Rig, node: &str) -> Result<()> {
     let begin_ns = monotonic_ns();
     sleep(rig, node, "mem")?;
@@ -43,18 +43,18 @@ pub fn force_for_good(rig: &mut Rig, node: &str) -> Result<()> {
     })
 }
 
-/// The machine suspends to idle, in which the chipset keeps its power; nothing wakes it.
+/// Suspends the machine to idle, in which the chipset keeps its power. Nothing wakes it.
 pub fn force_to_idle(rig: &mut Rig, node: &str) -> Result<()> {
     sleep(rig, node, "freeze")
 }
 
-/// A machine that has slept is reset by hand: the emulated storage of the hypervisor does not survive sleep.
+/// Resets a machine that was suspended, because the hypervisor's emulated storage does not survive a suspend.
 pub fn reset(rig: &mut Rig, node: &str) -> Result<()> {
     rig.order(node, "system_reset")?;
     rig.ready(node)
 }
 
 fn sleep(rig: &Rig, node: &str, state: &str) -> Result<()> {
-    // The answer comes after the machine has woken, so none is waited for; the pause lets the guest agent report the start.
+    // The response arrives after the wake-up, so the test does not wait for it. The pause allows the guest agent to report the start.
     rig.guest(node)?.spawn(&format!("sleep 0.2; echo {state} >/sys/power/state")).map(|_| ())
 }

@@ -1,15 +1,15 @@
-//! The table of results, for people.
+//! The table of results.
 
 use std::fmt::Write;
 
 use super::case::{Case, Outcome};
 
-/// The line above all others.
+/// Returns the header line.
 pub fn head() -> String {
     row(["case", "watchdog", "reset", "stopped", "elsewhere", "bound", "two at once", "returned", "verdict"])
 }
 
-/// One run. What did not hold follows on lines of its own.
+/// Returns the line of one run, followed by a line for each violation.
 pub fn line(case: &Case, outcome: &Outcome) -> String {
     let verdict = match (&outcome.void, outcome.passed()) {
         (Some(_), _) => "void",

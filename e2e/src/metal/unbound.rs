@@ -1,4 +1,4 @@
-//! A hardware watchdog whose driver is unbound while it is armed, and what makes the node good again.
+//! Faults of a hardware watchdog whose driver is unbound while it is armed, and their repair.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::rig::{CEILING, Rig};
 use crate::plan::SHARED;
 use crate::wait::{holds_for, monotonic_ns, wait_until};
 
-/// The kernel's directory of the one hardware watchdog driver that machines have, with devices as links of their addresses.
+/// Sysfs directory of the machines' only hardware watchdog driver. It contains a link for each device, named by its address.
 const DRIVER: &str = "/sys/bus/pci/drivers/i6300ESB timer";
-/// The address of the unbound device; the next boot has neither the file nor the need for it.
+/// File with the address of the unbound device. It is below `/run`, so the next boot does not have it.
 const ADDRESS: &str = "/run/unbound";
 
-/// The driver is unbound, and the node commits that its watchdog failed.
+/// Unbinds the driver and waits until the node has committed that its watchdog failed.
 pub fn unbind_and_see_failed(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run(&unbinding())?;
     commits_failure(rig, node)?;
@@ -23,20 +23,21 @@ pub fn unbind_and_see_failed(rig: &mut Rig, node: &str) -> Result<()> {
     })
 }
 
-/// The machine's link goes down, and its driver is unbound: the node cannot commit that.
+/// Takes the machine's link down and unbinds the driver. The node cannot commit the failure.
 pub fn cut_and_unbind(rig: &mut Rig, node: &str) -> Result<()> {
     rig.cluster.cut(node)?;
     rig.guest(node)?.run(&unbinding())
 }
 
-/// As [`cut_and_unbind`], and the agent stands still: only the watchdog daemon can still reset the machine.
+/// Does the same as [`cut_and_unbind`] and stops the agent, so only the watchdog daemon can reset the machine.
 pub fn leave_to_the_daemon(rig: &mut Rig, node: &str) -> Result<()> {
     rig.cluster.cut(node)?;
     let hang = format!("systemctl kill --kill-whom=main --signal=SIGSTOP {AGENT}");
     rig.guest(node)?.run(&format!("{} && {hang}", unbinding()))
 }
 
-/// The empty node runs on for longer than any deadline is valid, then the driver is bound again and guards a service again.
+/// Keeps the empty node running for longer than any deadline, then binds the driver again and checks that the watchdog guards a
+/// service.
 pub fn bind(rig: &mut Rig, node: &str) -> Result<()> {
     let wait = Duration::from_millis(rig.cluster.node_report(node)?.wait_ms());
     holds_for(&format!("{node} commits that its watchdog failed"), wait, || {
@@ -45,14 +46,14 @@ pub fn bind(rig: &mut Rig, node: &str) -> Result<()> {
     make_good(rig, node)
 }
 
-/// The link comes back, upon which the node commits that its watchdog failed; then the driver is bound again.
+/// Restores the link, waits until the node has committed the failure, then binds the driver again.
 pub fn heal_and_bind(rig: &mut Rig, node: &str) -> Result<()> {
     rig.cluster.heal(node)?;
     commits_failure(rig, node)?;
     make_good(rig, node)
 }
 
-/// The driver is bound again, the watchdog counts again, and guards another service.
+/// Binds the driver again and checks that the watchdog is trusted and guards another service.
 fn make_good(rig: &Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run(&format!("cat {ADDRESS} >'{DRIVER}/bind'"))?;
     wait_until(&format!("{node} to commit that its watchdog takes pets"), CEILING, || {
@@ -66,7 +67,7 @@ fn make_good(rig: &Rig, node: &str) -> Result<()> {
     rig.delete_service(&service)
 }
 
-/// The kernel keeps the open device, which takes no more pets, but removes its name.
+/// Returns a script that unbinds the driver. The kernel keeps the open device, which rejects pets, but removes its name.
 fn unbinding() -> String {
     format!(
         "cd '{DRIVER}' && ls -d 0000:* >{ADDRESS} && cat {ADDRESS} >unbind && test ! -e /sys/class/watchdog/watchdog0"
@@ -79,7 +80,7 @@ fn commits_failure(rig: &Rig, node: &str) -> Result<()> {
     })
 }
 
-/// Status and reason of a node's condition Watchdog.
+/// Returns status and reason of a node's condition Watchdog.
 fn watchdog(rig: &Rig, node: &str) -> Option<(String, String)> {
     let shown = rig.cluster.object("nodes", node)?;
     let watchdog = condition(&shown, "Watchdog")?;

@@ -1,4 +1,4 @@
-//! A PostgreSQL database in the shared folder: made, asked, and watched from outside.
+//! A PostgreSQL database in the shared directory: creation, queries, and observation from outside.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,26 +17,26 @@ use ha_e2e::process::{self, ProcessId};
 use ha_e2e::scenario::CEILING;
 use ha_e2e::wait::{monotonic_ns, wait_for};
 
-/// Where the example's clients find it.
+/// Address at which clients of the example reach the database.
 pub(crate) const ADDRESS: &str = "192.0.2.10";
-/// The name of who uses it.
+/// Name of the client.
 pub(crate) const CLIENT: &str = "client";
-/// The name of its program.
+/// Name of the server's program.
 pub(crate) const SERVER: &str = "postgres";
-/// Where its files are on the node that runs it.
+/// Directory of the database on the node that runs it.
 const FILES: &str = "/srv/database";
 
-/// The version that the example names.
+/// Version of PostgreSQL in the example.
 const VERSION_OF_EXAMPLE: &str = "15";
 
-/// The database's programs, of the newest version that is installed.
+/// Programs of the newest installed version of PostgreSQL.
 #[derive(Debug, Clone)]
 pub(crate) struct Database {
     version: String,
 }
 
 impl Database {
-    /// Makes it in the shared folder, as the example says; but clients are not asked for a password.
+    /// Creates the database in the shared directory like the example, except that clients need no password.
     pub(crate) fn create(cluster: &Cluster) -> Result<Self> {
         let installed = fs::read_dir("/usr/lib/postgresql").context("run ./dev/setup --test")?;
         let versions =
@@ -59,7 +59,7 @@ impl Database {
         format!("/usr/lib/postgresql/{}/bin", self.version)
     }
 
-    /// The example as it stands, for the version that is installed.
+    /// Writes the example for the installed version, otherwise unchanged, and returns its path.
     pub(crate) fn example(&self, cluster: &Cluster) -> Result<String> {
         let mut text = fs::read_to_string(repository().join("manifests/examples/drivers/database.yaml"))?;
         for (before, after) in [("/usr/lib/postgresql/", "/bin/pg_ctl"), ("pgdata: /srv/database/", "\n")] {
@@ -81,7 +81,7 @@ impl Database {
             .to_vec()
     }
 
-    /// Has the client ask for something, once.
+    /// Runs a statement as the client and returns its output.
     pub(crate) fn ask(&self, cluster: &Cluster, statement: &str) -> Result<String> {
         let said = output(tool("ip"), &self.command(&cluster.namespace(CLIENT), statement))?;
         if !said.status.success() {
@@ -90,8 +90,8 @@ impl Database {
         Ok(String::from_utf8_lossy(&said.stdout).into_owned())
     }
 
-    /// Has the client begin something that keeps the server's processor busy, for longer than the client waits; gives the server's
-    /// process that works on it.
+    /// Starts a statement that keeps the server's processor busy for longer than the client waits. Returns the client and the
+    /// server process that executes the statement.
     pub(crate) fn keep_busy(&self, cluster: &Cluster) -> Result<(Child, ProcessId)> {
         let series = "generate_series(1, 200000)";
         let statement = format!("select count(*) from {series} one, {series} other where one + other < 0");
@@ -109,14 +109,14 @@ impl Database {
         Ok((client, worker))
     }
 
-    /// The numbers that are in it.
+    /// Returns the numbers in the table.
     pub(crate) fn entries(&self, cluster: &Cluster) -> Result<BTreeSet<u64>> {
         let said = self.ask(cluster, "select number from entries")?;
         said.lines().map(|line| line.parse().with_context(|| line.to_owned())).collect()
     }
 }
 
-/// A client that writes one number after the other through the address, each over a connection of its own, and goes on when it fails.
+/// A client that writes consecutive numbers through the address, each over a new connection. It continues after failures.
 pub(crate) struct Writer {
     committed: Arc<Mutex<Vec<(u64, u64)>>>,
     background: Background,
@@ -134,7 +134,7 @@ impl Writer {
                     number += 1;
                     let statement = format!("insert into entries values ({number})");
                     let sent = monotonic_ns();
-                    // What failed may have been committed or not: nobody was told.
+                    // A failed statement may have been committed, but the client did not learn it.
                     let said = output(tool("ip"), &database.command(&namespace, &statement));
                     if said.is_ok_and(|said| said.status.success()) {
                         committed.lock().unwrap_or_else(PoisonError::into_inner).push((sent, number));
@@ -146,7 +146,7 @@ impl Writer {
         Self { committed, background }
     }
 
-    /// Waits for something that was sent after this instant and committed; says when it was sent.
+    /// Waits for the commit of a statement that was sent after a time, and returns the time at which it was sent.
     pub(crate) fn wait_for_commit_after(&self, after_ns: u64) -> Result<u64> {
         wait_for("a commit", CEILING, || {
             let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +154,7 @@ impl Writer {
         })
     }
 
-    /// Ends it; gives the numbers of which it was told that they are committed.
+    /// Stops the client, and returns the numbers whose commit was acknowledged.
     pub(crate) fn finish(mut self) -> Result<BTreeSet<u64>> {
         self.background.end().context("the client panicked")?;
         let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,10 +162,10 @@ impl Writer {
     }
 }
 
-/// Looks all the time whether a server runs without its address or its files.
+/// An observer that checks continuously whether a server runs without its address or its files.
 pub(crate) struct Order(Background<Seen>);
 
-/// The servers that were seen, and what some of them lacked.
+/// Servers that were seen, and descriptions of what they lacked.
 type Seen = (BTreeSet<ProcessId>, Vec<String>);
 
 impl Order {
@@ -183,10 +183,10 @@ impl Order {
         }))
     }
 
-    /// Gives the servers that were seen.
+    /// Returns the servers that were seen.
     ///
     /// # Errors
-    /// When one ever lacked something.
+    /// Fails if a server ever lacked its address or its files.
     pub(crate) fn finish(mut self) -> Result<BTreeSet<ProcessId>> {
         let (servers, lacking) = self.0.end().context("the watch panicked")?;
         ensure!(lacking.is_empty(), "out of order:\n{}", lacking.join("\n"));
@@ -194,20 +194,20 @@ impl Order {
     }
 }
 
-/// Whether it is the server's main process: its children write titles over their environment.
+/// Returns `true` for the server's main process. Child processes overwrite their environment with their titles.
 fn is_server(process: &ProcessId) -> bool {
     process::program(process.pid).as_deref() == Some(SERVER)
         && process::environment(process.pid).get("HA_RESOURCE").map(String::as_str) == Some("database")
 }
 
-/// What a server lacks that it comes after.
+/// Describes which of its dependencies a server lacks; `None` if it has both.
 fn lacks(server: ProcessId) -> Option<String> {
     let pid = server.pid;
     let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
     let routes = fs::read_to_string(format!("/proc/{pid}/net/fib_trie")).ok()?;
     let has_files = mounts.lines().any(|line| line.split(' ').nth(4) == Some(FILES));
     let has_address = routes.lines().any(|line| line.trim_end().ends_with(&format!(" {ADDRESS}")));
-    // Alive after both were looked at, so it was when they were.
+    // A server that is still alive after both checks was alive during them.
     (!(has_files && has_address) && server.is_alive())
         .then(|| format!("server {pid} at {} ns: files {has_files}, address {has_address}", monotonic_ns()))
 }

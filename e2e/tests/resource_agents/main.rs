@@ -1,4 +1,4 @@
-//! Driver ocf on whole nodes: the examples, and a database whose clients find at its address, wherever it runs, all that was committed.
+//! Tests of driver ocf on whole nodes: the examples, and a database that keeps all committed data and its address when it moves.
 
 #![expect(clippy::print_stdout, reason = "what was measured stays in the suite's log")]
 
@@ -24,13 +24,13 @@ use serde_json::json;
 const NODES: [&str; 2] = ["node1", "node2"];
 const GROUP: [&str; 3] = ["database-address", "database-files", "database"];
 
-/// Two nodes with systemd and control groups as on real machines, and a client in one more network, that of the examples; what the store
-/// and the controllers do is tested elsewhere.
+/// Starts two nodes with systemd and control groups like real machines, and a client on the network of the examples. One etcd
+/// member and one controller suffice, because other tests cover both.
 fn start() -> Result<Scenario> {
     let mut plan = Plan::test(&scratch::folder("resource-agents")?);
     (plan.etcd, plan.controllers, plan.nodes) = (1, 1, 2);
     plan.units = Some(Vec::new());
-    // Agents are shell scripts, and a busy database takes a processor of two: leases are to outlast that.
+    // Resource agents are shell scripts, and a busy database may use one of two processors. Leases must outlast that.
     "Default".clone_into(&mut plan.profile);
     let cluster = Cluster::start(plan)?;
     cluster.attach_client(CLIENT, "192.0.2.1/24")?;
@@ -41,12 +41,12 @@ fn start() -> Result<Scenario> {
     Ok(Scenario { cluster, checker })
 }
 
-/// A node's own address in the network of the examples.
+/// Adds a node's own address on the network of the examples.
 fn own_address(cluster: &Cluster, node: &str) -> Result<()> {
     cluster.add_address(node, &format!("192.0.2.1{}/24", node.trim_start_matches("node")))
 }
 
-/// Waits until a node that was switched on can take services again: its watchdog may have had to wait for a processor.
+/// Waits until a node that was switched on can run services. Its watchdog daemon may have waited for a processor.
 fn wait_for_node(scenario: &Scenario, node: &str) -> Result<()> {
     scenario.cluster.wait_for_nodes()?;
     let (epoch, _) = scenario.fence(node)?;
@@ -69,7 +69,7 @@ fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
     Ok(said)
 }
 
-/// Where the whole group is, once all of it is Started on one node.
+/// Returns the node of the group, once all its resources are Started on one node.
 fn home(scenario: &Scenario, except: &str) -> Result<String> {
     let status = |name: &str| scenario.object("resources", name).map(|object| object["status"].clone());
     wait_for(&format!("the group on one node, not {except:?}"), CEILING, || {
@@ -118,7 +118,8 @@ fn a_database_fails_over_with_its_address_and_files() -> Result<()> {
     scenario.finish()
 }
 
-/// As it stands in `manifests/examples`: the client reads the page at the address.
+/// Applies the web group of `manifests/examples` without changes. The client must be able to read the page at the group's
+/// address.
 fn the_web_group_runs(scenario: &Scenario) -> Result<()> {
     let pages = scenario.cluster.shared().join("pages");
     fs::create_dir(&pages)?;
@@ -132,7 +133,7 @@ fn the_web_group_runs(scenario: &Scenario) -> Result<()> {
     hactl(scenario, &["delete", "--stop", "-f", &file, "--wait"]).map(|_| ())
 }
 
-/// An address that somebody gave both nodes: nothing is started before it is known which is right.
+/// Creates a resource whose address exists on both nodes. The agents must not start it before the error is cleared.
 fn copies_on_two_nodes_are_found_first(scenario: &Scenario) -> Result<()> {
     const BY_HAND: &str = "192.0.2.30/24";
     let has_it = |node: &&str| {
@@ -164,7 +165,8 @@ fn copies_on_two_nodes_are_found_first(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// The node dies while a client writes: the group starts on the other one, and the client goes on at the same address.
+/// Cuts the power of the node while a client writes. The group must start on the other node, and the client must continue at the
+/// same address.
 fn a_power_cut_loses_nothing(scenario: &mut Scenario, writer: &Writer, first: &str) -> Result<String> {
     writer.wait_for_commit_after(monotonic_ns())?;
     let (epoch, _) = scenario.fence(first)?;
@@ -180,7 +182,7 @@ fn a_power_cut_loses_nothing(scenario: &mut Scenario, writer: &Writer, first: &s
     Ok(second)
 }
 
-/// The same in order: it comes back to the first node.
+/// Moves the group in order. It must leave nothing on the old node, and the client must be able to commit on the new one.
 fn a_move_stops_and_starts_in_order(
     scenario: &Scenario,
     writer: &Writer,
@@ -203,7 +205,7 @@ fn a_move_stops_and_starts_in_order(
     Ok(())
 }
 
-/// The server's main process, and the address: each is missed, and comes back where it was, by itself.
+/// Kills the server's main process, then removes the address. Both must be detected and repaired automatically on the same node.
 fn what_is_broken_is_repaired_in_place(
     scenario: &Scenario,
     database: &Database,
@@ -220,7 +222,7 @@ fn what_is_broken_is_repaired_in_place(
         scenario.checker.process("database", node).is_some_and(|now| now != server && now.is_alive())
     })?;
     println!("server killed: another one runs after {} ms", begin.elapsed().as_millis());
-    // It has no time to notice that its parent is gone, and nothing in its environment tells whose it is.
+    // The worker has no time to notice the end of its parent, and its environment does not show its resource.
     assert!(!worker.is_alive(), "a process of the killed server is at work beside the new one");
     client.wait()?;
     assert_eq!(home(scenario, "")?, node);

@@ -1,10 +1,10 @@
-//! Axes: steps that people count in, and times of day.
+//! Axes: round steps for numbers, and times of day.
 
 use super::canvas::{Area, Canvas, width};
 use super::look;
 use crate::dashboard::prometheus::{Span, Time};
 
-/// Numbers from bottom to top.
+/// A vertical scale for numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     pub(super) low: f64,
@@ -13,7 +13,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// A scale that holds both, with about so many steps of 1, 2 or 5.
+    /// Returns a scale that includes both numbers, with about `count` steps. A step is 1, 2 or 5 times a power of ten.
     pub(super) fn new(low: f64, high: f64, count: f64) -> Self {
         let (low, high) = if high > low { (low, high) } else { (low, low + 1.0) };
         let rough = (high - low) / count.max(1.0);
@@ -24,7 +24,7 @@ impl Scale {
         Self { low: (low / step).floor() * step, high: (high / step - 1e-9).ceil() * step, step }
     }
 
-    /// Where a number is, in pixels.
+    /// Returns the vertical position of a number, in pixels.
     pub(super) fn place(&self, number: f64, area: Area) -> f64 {
         area.y + area.h - (number - self.low) / (self.high - self.low) * area.h
     }
@@ -34,7 +34,7 @@ impl Scale {
         (0..=count).map(|number| self.low + number as f64 * self.step).collect()
     }
 
-    /// Draws the lines and numbers; gives what is left for the graph.
+    /// Draws the grid lines and numbers, and returns the remaining area for the graph.
     pub(super) fn draw(&self, canvas: &mut Canvas, area: Area, unit: &str, span: Span) -> Area {
         let labels: Vec<(f64, String)> =
             self.steps().into_iter().map(|number| (number, look::text(number, unit, None))).collect();
@@ -50,7 +50,7 @@ impl Scale {
     }
 }
 
-/// Where a time is, in pixels.
+/// Returns the horizontal position of a time, in pixels.
 pub(super) fn across(time: Time, area: Area, span: Span) -> f64 {
     area.x + (time - span.from) / (span.to - span.from).max(1.0) * area.w
 }
@@ -74,19 +74,19 @@ pub(super) fn times(canvas: &mut Canvas, graph: Area, span: Span) {
     }
 }
 
-/// A number that is not negative, without what is behind the point.
+/// Returns the integer part of a non-negative number.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what does not fit saturates")]
 pub(super) fn whole(number: f64) -> usize {
     number as usize
 }
 
-/// A time as a key: milliseconds.
+/// Returns a time in milliseconds, as a key for maps.
 #[allow(clippy::cast_possible_truncation, reason = "times of this age fit")]
 pub(super) fn milliseconds(time: Time) -> i64 {
     (time * 1000.0).round() as i64
 }
 
-/// The time of day, UTC.
+/// Returns the time of day in UTC.
 pub(super) fn clock(time: Time) -> String {
     let seconds = whole(time.rem_euclid(86_400.0));
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)

@@ -1,4 +1,4 @@
-//! A bar for each series, as long as its number.
+//! Draws a bar for each series, proportional to its newest number.
 
 use super::canvas::{Area, Canvas, fit};
 use super::{Named, look, newest};

@@ -1,4 +1,4 @@
-//! SVG, as text.
+//! Minimal writer of SVG text.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub(super) struct Area {
     pub(super) h: f64,
 }
 
-/// What is drawn on. Writing into a string does not fail.
+/// An SVG document under construction. Writes into a string cannot fail, so their results are ignored.
 pub(super) struct Canvas {
     text: String,
 }
@@ -37,7 +37,7 @@ impl Canvas {
         self.text
     }
 
-    /// What a panel is drawn on; its whole title shows under the pointer.
+    /// Draws the background of a panel. The full title is shown as a tooltip.
     pub(super) fn frame(&mut self, area: Area, title: &str) {
         let Area { x, y, w, h } = area;
         let (fill, stroke, title) = (look::PANEL, look::BORDER, escaped(title));
@@ -66,7 +66,7 @@ impl Canvas {
         );
     }
 
-    /// A line through points; with `fill` the area that they enclose.
+    /// Draws a line through points, or with `fill` the area that they enclose.
     pub(super) fn path(&mut self, points: &[(f64, f64)], color: &str, fill: Option<f64>) {
         let mut places = String::new();
         for (number, (x, y)) in points.iter().enumerate() {
@@ -83,12 +83,12 @@ impl Canvas {
         self.anchored(x, y, size, color, text, "start");
     }
 
-    /// A text that ends at `x`.
+    /// Draws a text that ends at `x`.
     pub(super) fn text_to_left(&mut self, x: f64, y: f64, size: f64, color: &str, text: &str) {
         self.anchored(x, y, size, color, text, "end");
     }
 
-    /// A text whose middle is at `x`.
+    /// Draws a text centered at `x`.
     pub(super) fn text_centred(&mut self, x: f64, y: f64, size: f64, color: &str, text: &str) {
         self.anchored(x, y, size, color, text, "middle");
     }
@@ -102,17 +102,17 @@ impl Canvas {
     }
 }
 
-/// A text as XML takes it.
+/// Returns a text with the special characters of XML escaped.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// About how wide a text is.
+/// Returns the approximate width of a text, in pixels.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.56
 }
 
-/// As much of a text as there is room for.
+/// Returns a text, cut with an ellipsis if it is wider than `room`.
 pub(super) fn fit(text: &str, room: f64, size: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Lines, areas and bars over time.
+//! Draws lines, areas and bars over time.
 
 use super::axis::{Scale, across, milliseconds};
 use super::canvas::{Area, Canvas, width};
@@ -7,7 +7,7 @@ use crate::dashboard::model::Panel;
 use crate::dashboard::prometheus::{Span, Time};
 use std::collections::BTreeMap;
 
-/// A number over what it stands on, at a time.
+/// A time with the lower and upper bound of a number. The lower bound is the sum of the series below in a stack, else zero.
 type Stacked = (Time, f64, f64);
 
 pub(super) fn draw(canvas: &mut Canvas, scene: &Scene<'_>, panel: &Panel, series: &[Named<'_>], area: Area) {
@@ -40,7 +40,7 @@ pub(super) fn draw(canvas: &mut Canvas, scene: &Scene<'_>, panel: &Panel, series
     draw_legend(canvas, series, legend);
 }
 
-/// Marks when something happened.
+/// Draws a vertical line at the time of each event.
 pub(super) fn draw_events(canvas: &mut Canvas, scene: &Scene<'_>, graph: Area) {
     for (time, color) in &scene.events {
         let x = across(*time, graph, scene.span);
@@ -48,7 +48,7 @@ pub(super) fn draw_events(canvas: &mut Canvas, scene: &Scene<'_>, graph: Area) {
     }
 }
 
-/// Each series over those before it, or over nothing.
+/// Returns the bounds of each series: with `stacks` above the series before it, else from zero.
 fn stacked(series: &[Named<'_>], stacks: bool) -> Vec<Vec<Stacked>> {
     let mut ground: BTreeMap<i64, f64> = BTreeMap::new();
     let one = |named: &Named<'_>| {
@@ -67,7 +67,7 @@ fn stacked(series: &[Named<'_>], stacks: bool) -> Vec<Vec<Stacked>> {
     series.iter().map(one).collect()
 }
 
-/// The parts without a gap.
+/// Splits a line where points are missing.
 fn unbroken(line: &[Stacked], span: Span) -> Vec<&[Stacked]> {
     line.chunk_by(|(before, ..), (after, ..)| after - before < 1.5 * span.step).collect()
 }
@@ -98,7 +98,7 @@ fn draw_bars(canvas: &mut Canvas, part: &[Stacked], color: &str, scale: Scale, g
     }
 }
 
-/// The lines that thresholds are drawn as.
+/// Returns the thresholds that are drawn as lines.
 fn limits(panel: &Panel) -> Vec<(f64, &'static str)> {
     let field = &panel.field_config.defaults;
     if custom(field, "/thresholdsStyle/mode") != "line" {
@@ -108,7 +108,7 @@ fn limits(panel: &Panel) -> Vec<(f64, &'static str)> {
     steps.filter_map(|step| Some((step.value?, look::color(&step.color)))).collect()
 }
 
-/// The names, as far as there is room.
+/// Draws the names of the series, as many as fit.
 fn draw_legend(canvas: &mut Canvas, series: &[Named<'_>], area: Area) {
     let mut x = area.x;
     for (number, named) in series.iter().enumerate() {

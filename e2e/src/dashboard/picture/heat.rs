@@ -1,4 +1,4 @@
-//! Buckets over time: the more observations, the darker.
+//! Draws a heat map of buckets over time. A higher count is more opaque.
 
 use super::axis::{across, milliseconds, times};
 use super::canvas::{Area, Canvas};
@@ -6,7 +6,7 @@ use super::{Named, Scene, graph, look};
 use crate::dashboard::model::Panel;
 use std::collections::BTreeMap;
 
-/// Counts by size and time, from counts of at most that size.
+/// Counts by bucket and time, each without the counts of the smaller buckets.
 type Cells = BTreeMap<(usize, i64), f64>;
 
 pub(super) fn draw(canvas: &mut Canvas, scene: &Scene<'_>, panel: &Panel, series: &[Named<'_>], area: Area) {

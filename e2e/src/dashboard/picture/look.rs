@@ -1,4 +1,4 @@
-//! Colours, and numbers as people read them: by unit, by mapping, by threshold.
+//! Colors, and numbers as text by unit, value mapping and threshold.
 
 use crate::dashboard::model::Field;
 
@@ -9,18 +9,18 @@ pub(super) const GRID: &str = "#2c3035";
 pub(super) const TEXT: &str = "#ccccdc";
 pub(super) const FAINT: &str = "#8e8e99";
 
-/// The colours of series, in turn.
+/// Colors of series, in order.
 const PALETTE: [&str; 10] = [
     "#73bf69", "#f2cc0c", "#8ab8ff", "#ff780a", "#f2495c", "#5794f2", "#b877d9", "#705da0", "#37872d",
     "#fade2a",
 ];
 
-/// The colour of the series with this number.
+/// Returns the color of the series with this number.
 pub(super) fn of_series(number: usize) -> &'static str {
     PALETTE[number % PALETTE.len()]
 }
 
-/// A colour that a dashboard names.
+/// Returns the color for a name in a dashboard.
 pub(super) fn color(name: &str) -> &'static str {
     match name {
         "green" => "#73bf69",
@@ -35,12 +35,12 @@ pub(super) fn color(name: &str) -> &'static str {
     }
 }
 
-/// The colour of a text on this one.
+/// Returns a readable color for text on this color.
 pub(super) fn on(color: &str) -> &'static str {
     if matches!(color, "#30363d" | "#484f58") { TEXT } else { BACKGROUND }
 }
 
-/// A number as text, and its colour.
+/// Returns a number as text, and its color.
 pub(super) fn shown(field: &Field, number: f64) -> (String, &'static str) {
     let mapped = field.mappings.iter().find_map(|mapping| mapping.options.get(&format!("{number}")));
     if let Some(mapped) = mapped {
@@ -49,14 +49,14 @@ pub(super) fn shown(field: &Field, number: f64) -> (String, &'static str) {
     (text(number, field.unit.as_deref().unwrap_or_default(), field.decimals), threshold(field, number))
 }
 
-/// The colour that thresholds give a number.
+/// Returns the color of a number by the thresholds.
 pub(super) fn threshold(field: &Field, number: f64) -> &'static str {
     let mut steps = field.thresholds.iter().flat_map(|thresholds| &thresholds.steps);
     let reached = steps.rfind(|step| step.value.is_none_or(|from| number >= from));
     reached.map_or(TEXT, |step| color(&step.color))
 }
 
-/// A number with its unit. Without `decimals`, as many as it takes.
+/// Returns a number with its unit. Without `decimals`, the size of the number determines the digits.
 pub(super) fn text(number: f64, unit: &str, decimals: Option<usize>) -> String {
     if !number.is_finite() {
         return "–".to_owned();
@@ -95,7 +95,7 @@ pub(super) fn text(number: f64, unit: &str, decimals: Option<usize>) -> String {
     }
 }
 
-/// In the largest unit that leaves at least one.
+/// Converts a number to the largest unit in which it is at least one.
 fn scaled(number: f64, units: &[(f64, &'static str)]) -> (f64, &'static str) {
     let fits = units.iter().rev().find(|(size, _)| number.abs() >= *size);
     let (size, suffix) = match (number == 0.0, fits) {
@@ -106,7 +106,7 @@ fn scaled(number: f64, units: &[(f64, &'static str)]) -> (f64, &'static str) {
     (number / size, suffix)
 }
 
-/// Three digits that count, and no more.
+/// Formats a number with about three significant digits and no trailing zeros.
 fn trimmed(number: f64) -> String {
     let digits = match number.abs() {
         size if size >= 100.0 => 0,

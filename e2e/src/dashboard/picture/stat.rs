@@ -1,4 +1,4 @@
-//! Single numbers, or names, large.
+//! Draws single numbers or names in a large font.
 
 use super::canvas::{Area, Canvas, fit, width};
 use super::{Named, look, newest};

@@ -1,4 +1,4 @@
-//! Rows and columns: the answers of all queries, joined by their labels.
+//! Draws a table whose rows join the results of all queries by their labels.
 
 use super::axis::whole;
 use super::canvas::{Area, Canvas, fit};
@@ -7,10 +7,10 @@ use crate::dashboard::model::Panel;
 use crate::dashboard::prometheus::Series;
 use std::collections::BTreeMap;
 
-/// The height of a row.
+/// Height of a row, in pixels.
 const HIGH: f64 = 21.0;
 
-/// A row: its labels, and its numbers by the name of their column.
+/// Labels of a row, and its numbers by column name.
 type Row = (BTreeMap<String, String>, BTreeMap<String, f64>);
 
 pub(super) fn draw(canvas: &mut Canvas, panel: &Panel, found: &[Vec<Series>], area: Area) {
@@ -38,7 +38,7 @@ pub(super) fn draw(canvas: &mut Canvas, panel: &Panel, found: &[Vec<Series>], ar
     }
 }
 
-/// The columns in order, as the answers and as people call them.
+/// Returns the columns in order, each with its name in the results and its title.
 fn columns(panel: &Panel) -> Vec<(String, String)> {
     let organize = panel.transformations.iter().find(|one| one.id == "organize").map(|one| &one.options);
     let map =
@@ -54,7 +54,7 @@ fn columns(panel: &Panel) -> Vec<(String, String)> {
     titled.collect()
 }
 
-/// Rows with the same labels are one.
+/// Joins the results of all queries: series with the same labels form one row.
 fn joined(panel: &Panel, found: &[Vec<Series>]) -> Vec<Row> {
     let mut rows: BTreeMap<BTreeMap<String, String>, BTreeMap<String, f64>> = BTreeMap::new();
     for (target, series) in panel.targets.iter().zip(found) {
@@ -77,7 +77,7 @@ fn cell(panel: &Panel, (labels, numbers): &Row, name: &str, title: &str) -> (Str
     }
 }
 
-/// As the panel asks.
+/// Sorts rows by the panel's first sort column.
 fn sort(panel: &Panel, columns: &[(String, String)], rows: &mut [Row]) {
     let wanted = &panel.options["sortBy"][0];
     let title = wanted["displayName"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Coloured bars over time, one row a series.
+//! Draws colored bars over time, one row for each series.
 
 use super::axis::{across, times};
 use super::canvas::{Area, Canvas, fit, width};
@@ -29,13 +29,13 @@ pub(super) fn draw(canvas: &mut Canvas, scene: &Scene<'_>, panel: &Panel, series
     times(canvas, graph, scene.span);
 }
 
-/// From when to when which number held: each holds until the next, or for one step where points are missing.
+/// Returns the ranges in which a number was constant. A range ends at the next point, or after one step if points are missing.
 fn stretches(points: &[(Time, f64)], span: Span) -> Vec<(Time, Time, f64)> {
     let mut all: Vec<(Time, Time, f64)> = Vec::new();
     for (time, number) in points {
         let end = (time + span.step).min(span.to);
         match all.last_mut() {
-            // Bit by bit the same: these are states.
+            // An exact comparison of bits is right: the numbers are states.
             Some((_, until, before))
                 if (*time - *until).abs() < 0.5 * span.step && before.to_bits() == number.to_bits() =>
             {
