@@ -41,8 +41,10 @@ pub fn forgotten(keys: &Keys) -> [String; 5] {
     [keys.assignments(), keys.heartbeats(), keys.refreshes(), keys.reports(), keys.leader()]
 }
 
-/// How long nothing is assigned after a restore: W, the longest that any profile and the restored settings allow, for any
-/// watchdog, or that a report in the backup names. A machine that was armed under the lost store and is cut off from this one has reset by then.
+/// Returns the time after a restore during which nothing is assigned, in milliseconds.
+///
+/// It is the longest W for any watchdog, over all profiles, the restored settings and the reports of the backup. A machine
+/// that was armed under the lost data and is isolated from the restored etcd has reset by then.
 pub fn rest_ms(settings: &Timings, marker: &Restored) -> Millis {
     [Profile::Default, Profile::Fast, Profile::Conservative]
         .map(Timings::of_profile)
