@@ -1,4 +1,4 @@
-//! Events: what happened to an object and why. They have a lease in etcd, so that old ones disappear.
+//! Events: records of changes of an object and their reasons. They have a lease in etcd, so that old ones disappear.
 
 use crate::kind::Kind;
 use crate::reason::Reason;

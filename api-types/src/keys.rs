@@ -5,7 +5,7 @@
 
 use crate::kind::Kind;
 
-/// Builds and parses the keys of one cluster.
+/// The keys of one cluster, to be built and parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     root: String,

@@ -30,7 +30,7 @@ pub struct Problem {
     pub path: String,
     /// Kind of the problem.
     pub kind: ProblemKind,
-    /// Description of the problem with what to write instead, without the path: lower case, no full stop.
+    /// Description of the problem with a correction, without the path: lower case, no full stop.
     pub message: String,
 }
 

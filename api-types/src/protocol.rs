@@ -45,7 +45,7 @@ pub struct Word {
     pub field: &'static str,
     /// The value.
     pub value: &'static str,
-    /// First version that can read it.
+    /// First version that can read the word.
     pub since: Protocol,
 }
 

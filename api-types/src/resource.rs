@@ -432,7 +432,7 @@ impl ServiceDefinition {
         }
     }
 
-    /// Returns the identity of what runs under this definition; `None` if it is unknown.
+    /// Returns the identity of the thing that runs under this definition; `None` if it is unknown.
     pub fn identity(&self) -> Option<Identity> {
         self.driver.identity(&self.name)
     }

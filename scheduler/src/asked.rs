@@ -174,13 +174,13 @@ impl Others<'_> {
         self.all.map_or(0, NodeUse::count) - self.own.map_or(0, |own| own.count)
     }
 
-    /// Returns the sum of their requests of one kind of amount, in thousandths.
+    /// Returns the sum of the services' requests of one kind of amount, in thousandths.
     pub(crate) fn requested(self, kind: usize) -> i128 {
         let all = self.all.map_or(0, |all| all.requested()[kind]);
         all.wrapping_sub(self.own.map_or(0, |own| own.requested[kind]))
     }
 
-    /// Returns the sum of their load in a scheduler mode, for one kind of amount, in thousandths.
+    /// Returns the sum of the services' load in a scheduler mode, for one kind of amount, in thousandths.
     pub(crate) fn load(self, mode: SchedulerMode, kind: usize) -> i128 {
         let all = self.all.map_or(0, |all| all.load(mode)[kind]);
         all.wrapping_sub(self.own.map_or(0, |own| own.load[kind]))

@@ -93,7 +93,7 @@ fn counts(node: &NodeFacts, is_first: bool, there: bool, reason: Reason) -> Opti
     (is_first || drives).then_some(drives)
 }
 
-/// Receives a reason, and a function that returns its message and its suggested action.
+/// A callback for a reason, with a function that returns its message and its suggested action.
 type Tell<'t> = &'t mut dyn FnMut(Reason, &dyn Fn() -> (String, String));
 
 fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tell<'_>) {
@@ -243,7 +243,7 @@ fn storage_refusals(name: &str, service: &ServiceFacts, node_name: &str, node: &
     }
 }
 
-/// A resource that a unit needs on a node and that the node does not have free.
+/// An amount that a unit requests and that a node does not have free.
 struct Lack {
     reason: Reason,
     what: &'static str,

@@ -20,7 +20,7 @@ const MOST_CHECKS: usize = 512;
 pub struct Wish<'a> {
     /// The service that has no eligible node.
     pub name: &'a str,
-    /// Facts of that service as it would start.
+    /// Facts of the service as it would start.
     pub service: &'a ServiceFacts,
     /// Services that must be on the same node (strict Positive) and have no eligible node either.
     pub with: &'a BTreeSet<String>,

@@ -75,9 +75,9 @@ pub struct Failing {
 pub enum Certificate {
     /// Each of the named services has no eligible node, even if no other service has to be scheduled.
     NoNode,
-    /// Services request more than what is free on the nodes that are eligible for them.
+    /// The requests exceed the free amounts of the eligible nodes.
     Capacity {
-        /// The exhausted resource: NotEnoughCpu, NotEnoughMemory or NotEnoughDisk.
+        /// The exhausted amount: NotEnoughCpu, NotEnoughMemory or NotEnoughDisk.
         reason: Reason,
         /// One sentence with amounts.
         message: String,
@@ -109,9 +109,9 @@ pub struct Unplaced {
 pub struct Lack {
     /// Name of the node.
     pub node: String,
-    /// The reason as a word.
+    /// Blocking reason as a word.
     pub reason: Reason,
-    /// The reason as a sentence.
+    /// Blocking reason as a sentence.
     pub message: String,
 }
 

@@ -40,7 +40,7 @@ pub enum Class {
 pub enum NodeGroupRank {
     /// The same node group, or no node groups are used.
     Own,
-    /// Another node group, with policy Preferred.
+    /// Another node group with policy Preferred, or none.
     Preferred,
     /// Another node group, with policy LastResort.
     LastResort,

@@ -218,7 +218,7 @@ impl Item {
     }
 }
 
-/// Searches the best arrangement without regard to the order of moves. It only explains why a puzzle is blocked.
+/// Searches for the best arrangement without regard to the order of moves. It only explains why a puzzle is blocked.
 fn arrange(
     puzzle: &Puzzle,
     start: &State,

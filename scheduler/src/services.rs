@@ -40,12 +40,12 @@ impl NodeUse {
         self.users.iter().map(String::as_str)
     }
 
-    /// Returns the sum of their requests.
+    /// Returns the sum of the services' requests.
     pub fn requested(&self) -> &Sums {
         &self.requested
     }
 
-    /// Returns the sum of their load in a mode, see [`ServiceFacts::load`].
+    /// Returns the sum of the services' load in a mode, see [`ServiceFacts::load`].
     pub fn load(&self, mode: SchedulerMode) -> &Sums {
         match mode {
             SchedulerMode::Basic | SchedulerMode::Static => &self.requested,

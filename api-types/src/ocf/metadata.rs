@@ -27,7 +27,7 @@ pub struct Parameter {
     pub unique: bool,
     /// Set if the parameter is deprecated: a hint about the replacement, which may be empty.
     pub deprecated: Option<String>,
-    /// Type of its values.
+    /// Type of the parameter's values.
     pub kind: ParameterType,
     /// Default value.
     pub default: Option<String>,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Assignment {
-    /// The assigned node; for a migration, its source.
+    /// The assigned node; for a migration, the source node.
     pub node: String,
     /// Epoch of the node for which the assignment is valid.
     pub epoch: u64,

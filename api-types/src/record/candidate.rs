@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct Candidate {
     /// Id of the controller, stable over restarts.
     pub id: String,
-    /// URL of its API.
+    /// URL of the controller's API.
     pub url: String,
     /// Version of the controller.
     pub version: String,
@@ -38,13 +38,13 @@ pub struct Refresh {
     pub sequence: u64,
 }
 
-/// `leader`, leased. Its create revision is the term.
+/// `leader`, leased. The create revision of the key is the term.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Leader {
     /// Id of the candidate that is leader.
     pub id: String,
-    /// URL of its API.
+    /// URL of the leader's API.
     pub url: String,
     /// The controller process.
     pub instance: String,

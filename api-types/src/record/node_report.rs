@@ -75,7 +75,7 @@ impl NodeReport {
         MachineIds { machine_id: &self.machine_id, product_id: self.product_id.as_deref() }
     }
 
-    /// Returns W for this node in milliseconds, computed only from what the node itself has committed.
+    /// Returns W for this node in milliseconds, computed only from values that the node itself has committed.
     pub fn wait_ms(&self) -> Millis {
         wait_ms(&self.timings, &self.watchdog.bounds())
     }
@@ -206,10 +206,10 @@ pub struct WatchdogReport {
     /// The latest passed test on this machine with this driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_test: Option<WatchdogTest>,
-    /// Reason why it cannot be armed, as a sentence; empty if it can.
+    /// Reason why the watchdog cannot be armed, as a sentence; empty if it can.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,
-    /// Reason why it cannot be armed, as a word.
+    /// Reason why the watchdog cannot be armed, as a word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Notified {
-    /// Facts that were sent, or skipped because no target wants them.
+    /// Facts that were sent, or skipped because no target is configured for them.
     pub told: Told,
     /// Notifications to be delivered, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]

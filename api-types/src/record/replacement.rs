@@ -17,7 +17,7 @@ pub struct Replacement {
     pub node: String,
     /// Definition from the current spec; a stop of the service uses the definition with which it was started.
     pub definition: ServiceDefinition,
-    /// `true` if the request is canceled: the agent ends what is in progress and still answers.
+    /// `true` if the request is canceled: the agent ends the work in progress and still answers.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub called_off: bool,
 }
@@ -44,6 +44,6 @@ pub enum ReplacementPhase {
     Begun,
     /// The new secondary is in use.
     Done,
-    /// It failed or was canceled, and nothing of it is left running.
+    /// The replacement failed or was canceled, and nothing of it is left running.
     Failed,
 }

@@ -30,7 +30,7 @@ pub struct ServiceReport {
     /// Revision of the node's fence record that requested the probe with `verify`; 0 without such a request.
     #[serde(skip_serializing_if = "is_zero")]
     pub probed_fence: i64,
-    /// `true` if the service must never run twice (promise 1).
+    /// `true` if the service must never run twice (guarantee 1).
     pub exclusive: bool,
     /// Identity of the definition to which this report refers; `None` in reports of older agents.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub enum Phase {
     Starting,
     /// Confirmed running.
     Running,
-    /// Stopping.
+    /// The service is being stopped.
     Stopping,
     /// Confirmed stopped: the permission to start under this action has ended.
     Stopped,

@@ -86,7 +86,7 @@ const FINE: f64 = 3.0;
 /// Factor by which the penalty for copies beyond the limit grows every 64 trials.
 const DEARER: f64 = 1.002;
 
-/// Searches the final spots of all instances, from the placement in `state`.
+/// Searches for the final spots of all instances, from the placement in `state`.
 ///
 /// Afterwards `state` has at most as many disk copies as allowed, or as before. If `state` began within the limit, its cost
 /// does not increase.

@@ -91,7 +91,7 @@ pub struct Node {
     pub spindles_free: i64,
     /// Virtual cpus that the node itself uses.
     pub cpus_own: i64,
-    /// Speed of its cpus relative to an ordinary node.
+    /// Speed of the cpus relative to an ordinary node.
     pub cpu_speed: f64,
 }
 
@@ -119,19 +119,19 @@ pub struct Instance {
     pub vcpus: i64,
     /// Run state.
     pub status: Status,
-    /// `true` if its secondary reserves memory for it.
+    /// `true` if the secondary reserves memory for the instance.
     pub auto_balance: bool,
-    /// Node on which it runs, by position in [`Cluster::nodes`].
+    /// Node on which the instance runs, by position in [`Cluster::nodes`].
     pub primary: usize,
-    /// Node with the second copy of its disk; `None` if there is none.
+    /// Node with the second copy of the disk; `None` if there is only one copy.
     pub secondary: Option<usize>,
-    /// Storage of its disk.
+    /// Storage of the disk.
     pub template: Template,
     /// Tags of the instance.
     pub tags: Vec<String>,
-    /// Number of spindles that it uses on shared spindles.
+    /// Number of shared spindles that the instance uses.
     pub spindle_use: i64,
-    /// Number of its own spindles with exclusive storage; `None` if not given.
+    /// Number of the instance's own spindles with exclusive storage; `None` if not given.
     pub disk_spindles: Option<i64>,
     /// `true` if the instance does not exist yet, but its resources are allocated.
     pub forthcoming: bool,
@@ -158,9 +158,9 @@ pub enum Status {
     AdminOffline,
     /// Is stopped although it should run.
     ErrorDown,
-    /// Its node is down.
+    /// The node of the instance is down.
     ErrorNodeDown,
-    /// Its node is offline.
+    /// The node of the instance is offline.
     ErrorNodeOffline,
     /// Runs on a node other than the intended one.
     ErrorWrongNode,
@@ -221,9 +221,9 @@ pub enum Template {
 pub enum Reach {
     /// Two nodes have copies.
     Replicated,
-    /// Every node reaches it.
+    /// Every node reaches the storage.
     Shared,
-    /// Only one node has it, so the instance cannot move.
+    /// Only one node has the storage, so the instance cannot move.
     Local,
 }
 

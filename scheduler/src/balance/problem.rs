@@ -76,8 +76,8 @@ pub struct Host {
     pub memory_total: f64,
     /// Free memory in MiB without the instances of the group.
     pub memory_base: i64,
-    /// As `memory_base`, but without the cap at the node's total; used for the value that also counts forthcoming and
-    /// stopped instances.
+    /// As `memory_base`, but not capped at the total minus the node's own use. It is the base of the value that also counts
+    /// forthcoming and stopped instances.
     pub memory_base_forthcoming: i64,
     /// Total disk in MiB.
     pub disk_total: f64,
@@ -110,41 +110,41 @@ pub struct Host {
 pub struct Guest {
     /// Position of the instance in the cluster.
     pub instance: usize,
-    /// Nodes that reach its disk.
+    /// Nodes that reach the disk of the instance.
     pub reach: Reach,
     /// `true` if the instance may move.
     pub movable: bool,
-    /// Memory in MiB of the running instance, which its next host must have.
+    /// Memory in MiB of the running instance, which the next host must have free.
     pub memory: i64,
-    /// Memory in MiB that it uses on its primary now.
+    /// Memory in MiB that the instance uses on its primary now.
     pub memory_used: i64,
-    /// Memory in MiB that it uses once all forthcoming and stopped instances run.
+    /// Memory in MiB that the instance uses once all forthcoming and stopped instances run.
     pub memory_forthcoming: i64,
-    /// Memory in MiB that its secondary reserves for it.
+    /// Memory in MiB that the secondary reserves for the instance.
     pub memory_reserved: i64,
-    /// Disk in MiB that it uses on each of its nodes now.
+    /// Disk in MiB that the instance uses on each of its nodes now.
     pub disk_used: i64,
-    /// Disk in MiB that it uses on each of its nodes, forthcoming or not.
+    /// Disk in MiB that the instance uses on each of its nodes, forthcoming or not.
     pub disk_forthcoming: i64,
-    /// Virtual cpus that it uses now.
+    /// Virtual cpus that the instance uses now.
     pub vcpus: i64,
-    /// Virtual cpus that it uses, forthcoming or not.
+    /// Virtual cpus that the instance uses, forthcoming or not.
     pub vcpus_forthcoming: i64,
-    /// Number of spindles that it uses on each node: if they are shared, and if they are exclusive.
+    /// Number of spindles that the instance uses on each node: if spindles are shared, and if they are exclusive.
     pub spindles: [i64; 2],
     /// Measured use: cpu, memory, disk, network.
     pub load: [i64; 4],
     /// `true` if the instance exists. Forthcoming instances count only in the values that include them.
     pub present: bool,
-    /// Numbers of its exclusion tags.
+    /// Numbers of the exclusion tags.
     pub exclusion: Vec<usize>,
-    /// Failure domains in which it should run; `None` for a domain without nodes.
+    /// Failure domains in which the instance should run; `None` for a domain without nodes.
     pub desired: Vec<Option<usize>>,
     /// Other instances that move with it and whose sizes are included, by position in the cluster.
     pub partners: Vec<usize>,
     /// Eligibility of each host; `None` if all are eligible.
     pub hosts: Option<Vec<bool>>,
-    /// `true` if its disk can be copied to another node.
+    /// `true` if the disk can be copied to another node.
     pub copies: bool,
 }
 
@@ -172,7 +172,7 @@ impl Guest {
         self.hosts.as_ref().is_none_or(|hosts| hosts[host])
     }
 
-    /// Returns the number of spindles that it uses on a host.
+    /// Returns the number of spindles that the guest uses on a host.
     pub fn spindles_on(&self, host: &Host) -> i64 {
         self.spindles[usize::from(host.exclusive)]
     }

@@ -70,9 +70,9 @@ pub struct Usage {
     pub spindles: i64,
     /// Number of spindles in use, including forthcoming instances.
     pub spindles_forthcoming: i64,
-    /// Number of instances that run here.
+    /// Number of instances that run on this node.
     pub primaries: usize,
-    /// Number of instances with their second copy here.
+    /// Number of instances with their second copy on this node.
     pub secondaries: usize,
 }
 

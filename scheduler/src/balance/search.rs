@@ -90,7 +90,7 @@ const MOST_LOOKS: usize = 5_000_000;
 /// their cost.
 const BALANCED: f64 = 0.01;
 
-/// Returns the used share of the time; at 1 the search ends.
+/// A function that returns the used share of the time; at 1 the search ends.
 pub type Clock<'a> = &'a mut dyn FnMut() -> f64;
 
 /// Finds a plan. The same problem gives the same plan as long as less than 0.4 of the time is used.

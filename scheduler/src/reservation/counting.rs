@@ -27,8 +27,8 @@ pub fn counted<'a>(view: &View, name: &str, facts: &'a ServiceFacts) -> Cow<'a, 
     counted
 }
 
-/// Returns the node on which a stopped service would run: the node of a running partner, or else the last node of the first
-/// stopped member that has one.
+/// Returns the node on which a stopped service would run. It is the node of a running partner, or else the last node of the
+/// first stopped member that has one.
 fn home_of_stopped<'v>(view: &'v View, name: &str, facts: &'v ServiceFacts) -> Option<&'v str> {
     let mut set = view.rules.companions(name);
     if set.is_empty() {

@@ -20,7 +20,7 @@ pub(super) enum Found<'m> {
 /// The limit of steps is reached.
 struct OutOfSteps;
 
-/// Searches a placement of all units, with all other services in place.
+/// Searches for a placement of all units, with all other services in place.
 pub(super) fn search<'m>(model: &'m Model, trial: &Trial<'m>, units: &[Unit], steps: u64) -> Found<'m> {
     let attempt = Attempt { trial: trial.clone(), units: units.to_vec(), nodes: vec![None; units.len()] };
     let mut search = Search { model, limit: trial.steps() + steps, attempt };
@@ -93,7 +93,7 @@ impl Search<'_> {
     }
 }
 
-/// Searches a placement in which services of lower priority may make room; these then need a node too.
+/// Searches for a placement in which services of lower priority may make room; these then need a node too.
 pub(super) fn search_with_room<'m>(
     model: &'m Model,
     trial: &Trial<'m>,

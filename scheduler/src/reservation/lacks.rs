@@ -1,4 +1,4 @@
-//! Explanations of what a service without an eligible node lacks, per node.
+//! Explanations of blocking reasons for a service without an eligible node, per node.
 
 use super::bound::KINDS;
 use super::classes::{against, group_against};
@@ -11,7 +11,7 @@ use ha_api_types::reason::Reason;
 /// Maximum number of nodes that are listed for a service.
 const MOST_LACKS: usize = 8;
 
-/// Returns what the services of a unit lack in the current state of the trial.
+/// Returns the blocking reasons for the services of a unit in the current state of the trial.
 pub(super) fn of_unit(model: &Model, trial: &Trial<'_>, unit: &Unit, failed: &[u32]) -> Vec<Unplaced> {
     let others = (0..).take(model.nodes.len()).filter(|node| !failed.contains(node));
     let mut found: Vec<(bool, Lack)> = others.filter_map(|node| of_node(model, trial, unit, node)).collect();

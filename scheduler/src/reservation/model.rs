@@ -271,7 +271,7 @@ impl Model {
         self.roomy = order.into_iter().map(|(_, number)| number).collect();
     }
 
-    /// Returns the nodes that are eligible for a service from the node `from`, apart from room and neighbors.
+    /// Returns the nodes that are eligible for a service from the node `from`, without regard to room and other services.
     pub(super) fn candidates(&self, service: &Service, from: Option<&NodeFacts>, failed: &[u32]) -> Bits {
         let class = self.classes.get(service.class);
         let mut bits = class.coming.clone();

@@ -18,7 +18,7 @@ pub(super) struct Unit {
     pub(super) least: i32,
     /// Highest priority of the members.
     pub(super) most: i32,
-    /// Nodes that are eligible for all members, apart from room and neighbors.
+    /// Nodes that are eligible for all members, without regard to room and other services.
     pub(super) candidates: Bits,
     /// `true` if the unit makes room for others.
     pub(super) makes_room: bool,

@@ -22,7 +22,7 @@ pub struct DomainDefinition {
 pub struct DefinitionError {
     /// Line of the error, from 1.
     pub line: u32,
-    /// Description of the error, with what to write instead.
+    /// Description of the error, with a correction.
     pub problem: String,
 }
 

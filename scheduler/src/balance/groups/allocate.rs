@@ -41,7 +41,7 @@ pub struct NodeOffer {
 /// A place for a new service with a given primary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// Node of the second copy, by position in the cluster; `None` if there is none.
+    /// Node of the second copy, by position in the cluster; `None` if there is only one copy.
     pub secondary: Option<usize>,
     /// Score of the group with the service.
     pub score: f64,

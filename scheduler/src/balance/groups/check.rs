@@ -38,9 +38,9 @@ impl Health {
 pub struct Checked {
     /// Position of the group in the cluster.
     pub group: usize,
-    /// Number of its nodes.
+    /// Number of nodes in the group.
     pub nodes: usize,
-    /// Number of its instances.
+    /// Number of instances in the group.
     pub instances: usize,
     /// Health of the group.
     pub health: Health,

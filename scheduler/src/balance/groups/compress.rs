@@ -11,11 +11,11 @@ use crate::balance::state::{Amount, Lack, State};
 pub struct Candidate {
     /// Position of the group in the cluster.
     pub group: usize,
-    /// Amounts that its instances use.
+    /// Amounts that the instances of the group use.
     pub used: Amount,
-    /// Free amounts of its nodes that accept instances.
+    /// Free amounts of those nodes of the group that accept instances.
     pub free: Free,
-    /// Free amounts of the groups to which its instances could move.
+    /// Free amounts of the groups to which the instances could move.
     pub free_elsewhere: Free,
     /// Result of the attempt to empty the group.
     pub verdict: Verdict,

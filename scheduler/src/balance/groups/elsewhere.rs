@@ -17,7 +17,7 @@ pub enum Obstacle {
     Barrier(Barrier),
     /// The group itself is not healthy, or is to be emptied.
     Unhealthy,
-    /// The most frequent shortage of its nodes.
+    /// The most frequent shortage of the group's nodes.
     Lack(Lack),
     /// There is room, but no sequence of operations leads there within the limits.
     NoWay,
@@ -42,7 +42,7 @@ impl fmt::Display for Obstacle {
 pub struct NoPlace {
     /// Index of the instance in the problem.
     pub guest: usize,
-    /// Group and its obstacle.
+    /// Each group with the obstacle that keeps the instance from it.
     pub obstacles: Vec<(usize, Obstacle)>,
 }
 

@@ -18,9 +18,9 @@ pub struct Newcomer {
     pub disk: i64,
     /// Virtual cpus; thousandths on a live cluster.
     pub vcpus: i64,
-    /// Storage of its disk.
+    /// Storage of the service's disk.
     pub template: Template,
-    /// Number of spindles that it uses.
+    /// Number of spindles that the service uses.
     pub spindle_use: i64,
     /// Tags of the service.
     pub tags: Vec<String>,

@@ -15,18 +15,18 @@ pub struct Partition {
     pub reach: Reach,
     /// Name of the pool; on files the name of the template.
     pub pool: String,
-    /// The groups that reach it, by position in the cluster.
+    /// The groups that reach the storage, by position in the cluster.
     pub groups: Vec<usize>,
 }
 
 /// The reason why an instance may not move to a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Barrier {
-    /// Its disk is on one node only.
+    /// The disk of the instance is on one node only.
     Local,
     /// The group's policy does not permit the template.
     Template(&'static str),
-    /// Networks of its group to which the other group is not connected.
+    /// Networks of the instance's group to which the other group is not connected.
     Networks(Vec<String>),
     /// The group accepts no instances.
     Unallocable,
@@ -34,7 +34,7 @@ pub enum Barrier {
     InterGroupMoves,
     /// The instance must not move at all, with the reason.
     Stays(&'static str),
-    /// No command can copy its disk.
+    /// No command can copy the disk of the instance.
     Copies,
     /// Storage, a rule or the state of the nodes excludes all nodes of the group.
     Nodes,

@@ -32,7 +32,7 @@ pub enum Blocked {
     NothingHealthy,
     /// An instance that must leave fits nowhere.
     NoPlace {
-        /// The group that it should leave.
+        /// The group that the instance should leave.
         group: usize,
         /// The instance, and the obstacle of each group.
         no_place: NoPlace,

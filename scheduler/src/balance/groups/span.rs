@@ -20,7 +20,7 @@ pub struct Span<'a> {
 /// The reason why a group takes no part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stays {
-    /// No other group reaches the storage of its instances.
+    /// No other group reaches the storage of the group's instances.
     Alone,
     /// Moves between groups are switched off.
     InterGroupMoves,

@@ -66,7 +66,7 @@ impl Add for Amount {
 pub enum Keep {
     /// Memory, disk, cpus and exclusion tags.
     Limits,
-    /// As `Limits`, and none of its nodes may fail N+1.
+    /// As `Limits`, and none of the instance's nodes may fail N+1.
     NPlusOne,
 }
 

@@ -4,7 +4,7 @@ use super::State;
 use crate::balance::columns::SHARE_UNIT;
 use crate::balance::problem::Spot;
 
-/// Evaluates changes of one placement. After each change of the placement, [`Probe::refresh`] must be called.
+/// An evaluator for changes of one placement. After each change of the placement, [`Probe::refresh`] must be called.
 #[derive(Clone, Debug, Default)]
 pub struct Probe {
     /// Weight, mean, sum of squared distances from the mean, and part of the score, for each column. The last column is
@@ -13,7 +13,7 @@ pub struct Probe {
     /// Score of the placement; `counted` is the part of it that consists of counts.
     score: f64,
     counted: i64,
-    /// Change of that part by the last evaluated change.
+    /// Change of `counted` by the last evaluated change.
     counted_delta: i64,
     /// Nodes that the change affects. `deltas` contains the change of their columns, at `touch * columns + column`.
     touches: Vec<Touch>,
