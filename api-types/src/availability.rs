@@ -203,7 +203,7 @@ mod tests {
         check(&[(0, 0, Down)], 30, (10, 0), Some(0.0));
         check(&[(0, 0, NotWanted)], 30, (10, 0), None);
         check(&[(0, 0, Up)], 30, (0, 0), None);
-        // Down since the last of ten days, without an end.
+        // Down on the last of ten days, and still down.
         check(&[(0, 0, Up), (9, 0, Down)], 30, (10, 0), Some(0.9));
         check(&[(0, 0, Up), (4, 0, Down), (5, 0, Up)], 30, (10, 0), Some(0.9));
         // Desired on five of ten days, and down for half a day of these.

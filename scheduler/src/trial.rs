@@ -7,7 +7,7 @@ use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the best node for a service and all stopped services that must be with it.
+/// Returns the best node for a service and for the services in `with`.
 ///
 /// The chosen node of the placement comes first, then the other eligible nodes by score, ties by name. `None` if no node
 /// fits all.

@@ -37,7 +37,7 @@ pub(super) fn without_node<'u>(
     units.iter().filter(|unit| !nodes_of(unit).any(|node| trial.fits(unit, node))).collect()
 }
 
-/// Returns a certificate if services request more than what is free on the nodes that they may use. It considers all
+/// Returns a certificate if the requests exceed the free amounts of the nodes that the services may use. It considers all
 /// services together, and those whose candidates are within the same set of nodes.
 pub(super) fn short_of_room(
     model: &Model,

@@ -35,7 +35,7 @@ pub enum Refused {
     Barrier(Barrier),
     /// The policy of the group requires another size.
     Size {
-        /// The exceeded dimension: memory, disk, or cpus.
+        /// The dimension outside the range: memory, disk, or cpus.
         what: &'static str,
         /// Size of the service in this dimension.
         asked: i64,
