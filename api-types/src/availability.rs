@@ -1,15 +1,16 @@
-//! How much of the time in which a service was wanted it ran: kept in its status, by day, so that it outlives every leader.
+//! The availability of a service: the share of the desired time in which it ran. It is stored by day in the service's
+//! status, so that it survives a change of the leader.
 
 use crate::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 const DAY_SECONDS: i64 = 86_400;
-/// Single days are kept for so long.
+/// Number of days for which single days are kept.
 const SINGLE_DAYS: u32 = 31;
-/// Older days are kept in blocks of so many.
+/// Number of days per block; older days are kept in blocks.
 const BLOCK_DAYS: u32 = 28;
-/// Nothing is kept for longer.
+/// Number of days after which records are dropped.
 const KEPT_DAYS: u32 = 366;
 
 /// What a service was and is worth: only what went wrong is kept, so a service that runs has a record of three fields.
@@ -59,12 +60,12 @@ pub struct Span {
 }
 
 impl Availability {
-    /// A record that begins now.
+    /// Starts a record now.
     pub fn begin(standing: Standing, now: &Timestamp) -> Availability {
         Availability { recorded_since: now.clone(), standing, since: now.clone(), spans: Vec::new() }
     }
 
-    /// From `at` on it stands otherwise. A clock that went back costs what it went back by, and nothing else.
+    /// Changes the standing from `at` on. If the clock went back, only the time by which it went back is lost.
     pub fn enter(&mut self, standing: Standing, at: &Timestamp) {
         if standing == self.standing {
             return;
@@ -78,19 +79,21 @@ impl Availability {
         self.merge(day_of(until));
     }
 
-    /// The share of the time in which it was wanted in which it ran, over so many days of UTC that end with today;
-    /// `None`: it was not wanted then, as far as is known.
+    /// Returns the share of the desired time in which the service ran, over this number of UTC days up to today. `None` if
+    /// the service was not desired in that time, as far as recorded.
     pub fn ratio(&self, days: u32, now: &Timestamp) -> Option<f64> {
         let (down, wanted) = self.within(days, now)?;
         (wanted >= 1.0).then(|| (1.0 - down / wanted).clamp(0.0, 1.0))
     }
 
-    /// How many seconds of these days it was wanted and did not run; `None`: nothing is known.
+    /// Returns the number of seconds in these days in which the service was desired and did not run; `None` if nothing is
+    /// recorded.
     pub fn down_seconds(&self, days: u32, now: &Timestamp) -> Option<f64> {
         self.within(days, now).map(|(down, _)| down)
     }
 
-    /// The seconds of these days in which it was wanted and did not run, and all in which it was wanted.
+    /// Returns the seconds in these days in which the service was desired and did not run, and all seconds in which it was
+    /// desired.
     fn within(&self, days: u32, now: &Timestamp) -> Option<(f64, f64)> {
         let now = now.unix_seconds()?;
         let mut all = self.clone();
@@ -99,7 +102,7 @@ impl Availability {
         let begin = (i64::from(first_day) * DAY_SECONDS).max(self.recorded_since.unix_seconds()?);
         let (mut down, mut not_wanted) = (0.0, 0.0);
         for span in &all.spans {
-            // Of a block that the window begins in, its share.
+            // A block at the start of the window counts with its share in the window.
             let inside = (span.day + span.days).saturating_sub(span.day.max(first_day));
             let share = f64::from(inside) / f64::from(span.days.max(1));
             down += share * f64::from(span.down_seconds);
@@ -108,9 +111,9 @@ impl Availability {
         Some((down, (now - begin) as f64 - not_wanted))
     }
 
-    /// Adds the time from `since` to `until` as it stands.
+    /// Adds the time from `since` to `until` to the current standing.
     fn close(&mut self, since: i64, until: i64) {
-        // From the beginning of a block on, which is then as it would have been day by day.
+        // Starting at the beginning of a block gives the same blocks as daily calls would.
         let oldest = day_of(until).saturating_sub(KEPT_DAYS) / BLOCK_DAYS * BLOCK_DAYS;
         let mut at = since.max(i64::from(oldest) * DAY_SECONDS);
         while at < until && self.standing != Standing::Up {
@@ -126,7 +129,7 @@ impl Availability {
         }
     }
 
-    /// Where what happens on a day is kept; made if need be.
+    /// Returns the index of the span that contains a day, and adds a span if necessary.
     fn span(&mut self, day: u32) -> usize {
         let at = self.spans.partition_point(|span| span.day + span.days <= day);
         if self.spans.get(at).is_none_or(|span| span.day > day) {
@@ -135,7 +138,7 @@ impl Availability {
         at
     }
 
-    /// Puts days that are long past into blocks, and forgets what is older than a year.
+    /// Merges old days into blocks, and drops records that are older than a year.
     fn merge(&mut self, today: u32) {
         let mut merged: Vec<Span> = Vec::new();
         for span in std::mem::take(&mut self.spans) {
@@ -171,14 +174,15 @@ mod tests {
     use super::*;
     use Standing::{Down, NotWanted, Up};
 
-    /// The beginning of a day, and so many seconds.
+    /// Returns the time at a number of seconds after the start of a day.
     fn at(day: i64, seconds: i64) -> Timestamp {
         Timestamp::from_unix_ms(i128::from((20_000 + day) * DAY_SECONDS + seconds) * 1000)
     }
 
     const HOUR: i64 = 3_600;
 
-    /// What happened as (day, second, standing), the first of it the beginning; days of the window, and when it is asked.
+    /// Checks a ratio. `happened` contains (day, second, standing), starting with the begin of the record; `days` is the
+    /// window, and `asked` the time of the query.
     fn check(happened: &[(i64, i64, Standing)], days: u32, asked: (i64, i64), expected: Option<f64>) {
         let (day, second, standing) = happened[0];
         let mut record = Availability::begin(standing, &at(day, second));
@@ -199,12 +203,12 @@ mod tests {
         check(&[(0, 0, Down)], 30, (10, 0), Some(0.0));
         check(&[(0, 0, NotWanted)], 30, (10, 0), None);
         check(&[(0, 0, Up)], 30, (0, 0), None);
-        // Down for one of ten days, and it still is.
+        // Down on the last of ten days, and still down.
         check(&[(0, 0, Up), (9, 0, Down)], 30, (10, 0), Some(0.9));
         check(&[(0, 0, Up), (4, 0, Down), (5, 0, Up)], 30, (10, 0), Some(0.9));
-        // Of ten days it was wanted for five, and of these down for half a day.
+        // Desired on five of ten days, and down for half a day of these.
         check(&[(0, 0, NotWanted), (5, 0, Down), (5, 12 * HOUR, Up)], 30, (10, 0), Some(0.9));
-        // Not wanted while it is down: the time after does not count.
+        // Not desired any more while down: the time after that does not count.
         check(&[(0, 0, Up), (8, 0, Down), (9, 0, NotWanted)], 30, (10, 0), Some(8.0 / 9.0));
     }
 
@@ -214,7 +218,7 @@ mod tests {
         check(&happened, 30, (30, DAY_SECONDS - 1), Some(1.0 - 86_400.0 / (30.0 * 86_400.0 - 1.0)));
         check(&happened, 30, (32, 0), Some(1.0));
         check(&happened, 365, (100, 0), Some(0.99));
-        // Blocks that the window begins in count with their share, and after a year and a block with nothing.
+        // A block at the start of the window counts with its share. After a year and a block it does not count at all.
         check(&happened, 365, (400, 0), Some(1.0));
     }
 

@@ -1,4 +1,4 @@
-//! One thing that `hactl doctor` looks at: how it stands, what was seen, and the line that mends it.
+//! The result of one check by `hactl doctor`: verdict, observation and suggested fix.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,17 +33,17 @@ pub struct Check {
 }
 
 impl Check {
-    /// All is well.
+    /// Builds a passed check.
     pub fn ok(name: &str, seen: impl Into<String>) -> Check {
         Check { name: name.to_owned(), verdict: Verdict::Ok, seen: seen.into(), help: String::new() }
     }
 
-    /// It could be better.
+    /// Builds a check with a warning, for a state that works but could be better.
     pub fn warn(name: &str, seen: impl Into<String>, help: impl Into<String>) -> Check {
         Check { name: name.to_owned(), verdict: Verdict::Warn, seen: seen.into(), help: help.into() }
     }
 
-    /// A promise does not hold.
+    /// Builds a failed check, for a guarantee that does not hold.
     pub fn fail(name: &str, seen: impl Into<String>, help: impl Into<String>) -> Check {
         Check { name: name.to_owned(), verdict: Verdict::Fail, seen: seen.into(), help: help.into() }
     }

@@ -16,10 +16,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The one object of kind Cluster.
+/// The object of kind Cluster, of which there is one.
 pub type Cluster = Object<ClusterSpec>;
 
-/// The name of the one Cluster object.
+/// Name of the Cluster object.
 pub const CLUSTER_NAME: &str = "default";
 
 impl Spec for ClusterSpec {
@@ -82,7 +82,7 @@ pub enum CountOrPercent {
 }
 
 impl CountOrPercent {
-    /// How many of `total` that is, rounded up; `None` when the text is not a percentage from 0 to 100.
+    /// Returns this count, or this percentage of `total` rounded up. `None` if the text is not a percentage from 0 to 100.
     pub fn of(&self, total: usize) -> Option<usize> {
         match self {
             CountOrPercent::Count(count) => usize::try_from(*count).ok(),
@@ -332,7 +332,7 @@ pub struct ClusterStatus {
 }
 
 impl ClusterStatus {
-    /// Returns `true` if a word of this version may be written: every controller and registered node reads it.
+    /// Returns `true` if a word of this version may be written, because every controller and registered node can read it.
     pub fn allows(&self, version: Protocol) -> bool {
         version <= self.protocol.max(Protocol::FIRST)
     }

@@ -1,4 +1,4 @@
-//! Objects as JSON text, with the fields that are written twice.
+//! JSON documents, with a report of duplicate fields.
 
 use crate::problem::{element, member};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -6,22 +6,22 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::fmt;
 
-/// A text that cannot be read.
+/// The error for a text that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ParseError {
-    /// Where, counted from 1; 0 when it is not known.
+    /// Line of the error, from 1; 0 if unknown.
     pub line: u64,
-    /// What is wrong, with the position.
+    /// Description of the error, with its position.
     pub message: String,
 }
 
 /// One JSON document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Json {
-    /// The document; of a field written twice, the last value.
+    /// The document; a duplicate field has its last value.
     pub value: Value,
-    /// The paths of fields that are written twice.
+    /// Paths of the duplicate fields.
     pub duplicates: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub fn json(bytes: &[u8]) -> Result<Json, ParseError> {
     }
 }
 
-/// Deserializes a value and notes the paths that occur twice.
+/// Deserializes a value and records the paths that occur twice.
 struct Duplicates<'f> {
     path: String,
     found: &'f RefCell<Vec<String>>,

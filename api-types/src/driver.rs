@@ -1,4 +1,4 @@
-//! How a service is started, stopped and watched: one driver each.
+//! The driver of a resource: how its service is started, stopped and monitored.
 
 mod exec;
 mod external;
@@ -87,7 +87,7 @@ impl DriverKind {
         DriverKind::Simulated,
     ];
 
-    /// The driver's name, as the key in `spec.driver`.
+    /// Returns the name of the driver, which is its key in `spec.driver`.
     pub fn name(self) -> &'static str {
         match self {
             DriverKind::Exec => "exec",
@@ -108,7 +108,7 @@ impl fmt::Display for DriverKind {
 }
 
 impl DriverSpec {
-    /// All drivers that are set; exactly one in a valid spec.
+    /// Returns all drivers that are set; a valid spec has exactly one.
     pub fn kinds(&self) -> Vec<DriverKind> {
         [
             self.exec.as_ref().map(|_| DriverKind::Exec),
@@ -124,7 +124,7 @@ impl DriverSpec {
         .collect()
     }
 
-    /// The driver; `None` when not exactly one is set.
+    /// Returns the driver; `None` unless exactly one is set.
     pub fn kind(&self) -> Option<DriverKind> {
         match self.kinds().as_slice() {
             [one] => Some(*one),
@@ -132,7 +132,8 @@ impl DriverSpec {
         }
     }
 
-    /// Returns `true` if the driver makes what runs from its own fields, so that a copy cannot follow an edit of them.
+    /// Returns `true` if the driver creates what it runs from the fields of the spec, so that a running copy cannot follow
+    /// an edit of them.
     pub fn makes_what_runs(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Podman) => true,
@@ -148,7 +149,7 @@ impl DriverSpec {
         }
     }
 
-    /// The resource's type, as in `vm:100`.
+    /// Returns the type of the resource, such as `vm` in `vm:100`.
     pub fn type_name(&self) -> String {
         match self.kind() {
             Some(DriverKind::Exec) | None => "exec".to_owned(),
@@ -165,7 +166,8 @@ impl DriverSpec {
         }
     }
 
-    /// What a node must list among its drivers to serve it; `None` when not exactly one driver is set.
+    /// Returns the name that a node must list among its drivers to run the service; `None` unless exactly one driver is
+    /// set.
     pub fn capability(&self) -> Option<String> {
         Some(match self.kind()? {
             DriverKind::External => {
@@ -181,7 +183,7 @@ impl DriverSpec {
         })
     }
 
-    /// Whether the target of a live migration has something to do once the source has handed the service over.
+    /// Returns `true` if the target of a live migration has to act after the cutover.
     pub fn takes_over(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Ocf | DriverKind::External) => self.can_migrate(),
@@ -196,7 +198,7 @@ impl DriverSpec {
         }
     }
 
-    /// Whether the driver can move the service live.
+    /// Returns `true` if the driver can live-migrate the service.
     pub fn can_migrate(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Exec) => self.exec.as_ref().is_some_and(|exec| !exec.migrate.is_empty()),
@@ -210,8 +212,9 @@ impl DriverSpec {
         }
     }
 
-    /// Returns `true` if nothing that arrives in a live migration runs before the target's permit to resume, in whatever boot of
-    /// the target (FENCING, R8.15). An `exec` service is started on the target by its source's program, so it never is.
+    /// Returns `true` if nothing that arrives in a live migration runs before the target's permit to resume, in any boot of
+    /// the target (FENCING, R8.15). An `exec` service is started on the target by the program of its source, so it is never
+    /// gated.
     pub fn is_gated(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Libvirt) => self
@@ -226,7 +229,7 @@ impl DriverSpec {
         }
     }
 
-    /// Whether the driver can give a replicated service another secondary while it runs.
+    /// Returns `true` if the driver can replace the secondary of a replicated service while the service runs.
     pub fn can_replace_secondary(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Exec) => {

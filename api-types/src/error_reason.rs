@@ -1,35 +1,36 @@
-//! Why the API refuses a request: the closed vocabulary of `metav1.Status`, with its code and what a client does about it.
+//! Reasons for which the API rejects a request: the closed vocabulary of `metav1.Status`, with HTTP status and suggested
+//! action.
 
 use std::fmt;
 
 macro_rules! error_reasons {
     ($( $name:ident = $code:literal, $meaning:literal, $help:literal; )+) => {
-        /// A refusal in one word, which is one of Kubernetes', so that its clients know what to do.
+        /// A reason for a rejected request. Each is a word of Kubernetes, so that Kubernetes clients handle it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum ErrorReason {
             $( #[doc = $meaning] $name, )+
         }
 
         impl ErrorReason {
-            /// Every one, by its code.
+            /// Every reason, ordered by HTTP status.
             pub const ALL: &'static [ErrorReason] = &[ $( ErrorReason::$name, )+ ];
 
-            /// The word.
+            /// Returns the word.
             pub fn as_str(self) -> &'static str {
                 match self { $( ErrorReason::$name => stringify!($name), )+ }
             }
 
-            /// The HTTP status.
+            /// Returns the HTTP status.
             pub fn code(self) -> u16 {
                 match self { $( ErrorReason::$name => $code, )+ }
             }
 
-            /// What it means: a sentence.
+            /// Returns the meaning, as a sentence.
             pub fn meaning(self) -> &'static str {
                 match self { $( ErrorReason::$name => $meaning, )+ }
             }
 
-            /// What there is to do: lower case, no full stop.
+            /// Returns the suggested action: lower case, no full stop.
             pub fn help(self) -> &'static str {
                 match self { $( ErrorReason::$name => $help, )+ }
             }

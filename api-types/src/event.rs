@@ -1,4 +1,4 @@
-//! An event: what happened to an object and why. Leased in the store, so old ones vanish.
+//! Events: records of changes of an object and their reasons. They have a lease in etcd, so that old ones disappear.
 
 use crate::kind::Kind;
 use crate::reason::Reason;
@@ -52,12 +52,12 @@ pub struct Event {
     pub at: Timestamp,
 }
 
-/// The annotation of an event, as the API serves it, with the uid of the action concerned.
+/// Annotation of an event in the API, with the uid of the action concerned.
 pub const ACTION_UID_ANNOTATION: &str = "hactl.io/action-uid";
-/// The annotation with the epoch of the node.
+/// Annotation with the epoch of the node.
 pub const EPOCH_ANNOTATION: &str = "hactl.io/epoch";
-/// The annotation with the node concerned.
+/// Annotation with the node concerned.
 pub const NODE_ANNOTATION: &str = "hactl.io/node";
 
-/// How long events are kept: the time to live of their lease, in seconds.
+/// Lifetime of events in seconds: the time to live of their lease.
 pub const EVENT_TTL_SECONDS: i64 = 3600;

@@ -1,17 +1,17 @@
-//! The key layout of the store; nothing else formats or parses a key.
+//! The key layout in etcd; no other module formats or parses a key.
 //!
-//! `/hactl/<cluster>/v1/…`, one writer per prefix, so that etcd's own RBAC says who may do what. Prefixes end in `/`,
-//! so that node1 is not node10.
+//! Keys are `/hactl/<cluster>/v1/…`. Each prefix has one writer, so that etcd's own RBAC enforces the permissions. Prefixes
+//! end in `/`, so that a prefix for node1 does not match node10.
 
 use crate::kind::Kind;
 
-/// Builds and parses the keys of one cluster.
+/// The keys of one cluster, to be built and parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     root: String,
 }
 
-/// A key, taken apart.
+/// A parsed key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key<'a> {
     /// `spec/<kind>/<name>`.
@@ -50,174 +50,174 @@ pub enum Key<'a> {
     Event(&'a str, &'a str),
 }
 
-/// What the keys of every cluster begin with.
+/// Prefix of the keys of every cluster.
 pub const ALL_CLUSTERS: &str = "/hactl/";
-/// What stands between a cluster's name and the keys of this version.
+/// Separator between the name of a cluster and the keys of this version.
 const VERSION: &str = "/v1/";
 
-/// The cluster that a key belongs to; `None` for keys of versions to come and of others.
+/// Returns the cluster of a key; `None` for keys of later versions and foreign keys.
 pub fn cluster_of(key: &str) -> Option<&str> {
     let (cluster, rest) = key.strip_prefix(ALL_CLUSTERS)?.split_once('/')?;
     rest.starts_with(VERSION.trim_start_matches('/')).then_some(cluster)
 }
 
 impl Keys {
-    /// The keys of a cluster.
+    /// Returns the keys of a cluster.
     pub fn new(cluster: &str) -> Keys {
         Keys { root: format!("{ALL_CLUSTERS}{cluster}{VERSION}") }
     }
 
-    /// The prefix of everything, with its final `/`.
+    /// Returns the prefix of all keys of the cluster, with its final `/`.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// Where the API stores what users want.
+    /// Returns the key for the spec of an object, written by the API.
     pub fn spec(&self, kind: Kind, name: &str) -> String {
         format!("{}spec/{}/{name}", self.root, kind.singular())
     }
 
-    /// All specs of a kind.
+    /// Returns the prefix of all specs of a kind.
     pub fn specs_of(&self, kind: Kind) -> String {
         format!("{}spec/{}/", self.root, kind.singular())
     }
 
-    /// All specs.
+    /// Returns the prefix of all specs.
     pub fn specs(&self) -> String {
         format!("{}spec/", self.root)
     }
 
-    /// Where the leader stores what it observes.
+    /// Returns the key for the status of an object, written by the leader.
     pub fn status(&self, kind: Kind, name: &str) -> String {
         format!("{}status/{}/{name}", self.root, kind.singular())
     }
 
-    /// All statuses of a kind.
+    /// Returns the prefix of all statuses of a kind.
     pub fn statuses_of(&self, kind: Kind) -> String {
         format!("{}status/{}/", self.root, kind.singular())
     }
 
-    /// All statuses.
+    /// Returns the prefix of all statuses.
     pub fn statuses(&self) -> String {
         format!("{}status/", self.root)
     }
 
-    /// What a node is to do with a service.
+    /// Returns the key for the assignment of a service to a node.
     pub fn assignment(&self, resource: &str) -> String {
         format!("{}assignment/{resource}", self.root)
     }
 
-    /// All assignments.
+    /// Returns the prefix of all assignments.
     pub fn assignments(&self) -> String {
         format!("{}assignment/", self.root)
     }
 
-    /// What remains of a deleted resource.
+    /// Returns the key for the remains of a deleted resource.
     pub fn tombstone(&self, resource: &str) -> String {
         format!("{}tombstone/{resource}", self.root)
     }
 
-    /// A node's epoch and fencing state.
+    /// Returns the key for the epoch and fencing state of a node.
     pub fn fence(&self, node: &str) -> String {
         format!("{}fence/{node}", self.root)
     }
 
-    /// All fences.
+    /// Returns the prefix of the fencing states of all nodes.
     pub fn fences(&self) -> String {
         format!("{}fence/", self.root)
     }
 
-    /// What was told to the targets of notifications.
+    /// Returns the key for the state of notifications.
     pub fn notified(&self) -> String {
         format!("{}notified", self.root)
     }
 
-    /// The marker of a restored store.
+    /// Returns the key for the marker of a restore from a backup.
     pub fn restored(&self) -> String {
         format!("{}restored", self.root)
     }
 
-    /// Which data this is.
+    /// Returns the key for the identity of the data in etcd.
     pub fn incarnation(&self) -> String {
         format!("{}incarnation", self.root)
     }
 
-    /// The leader's key.
+    /// Returns the key of the leader.
     pub fn leader(&self) -> String {
         format!("{}leader", self.root)
     }
 
-    /// A controller.
+    /// Returns the key of a controller.
     pub fn candidate(&self, id: &str) -> String {
         format!("{}candidate/{id}", self.root)
     }
 
-    /// All controllers.
+    /// Returns the prefix of all controllers.
     pub fn candidates(&self) -> String {
         format!("{}candidate/", self.root)
     }
 
-    /// Where a controller shows that it still commits.
+    /// Returns the key that a controller refreshes to show that it can still commit.
     pub fn refresh(&self, id: &str) -> String {
         format!("{}refresh/{id}", self.root)
     }
 
-    /// The refreshes of all controllers.
+    /// Returns the prefix of the refreshes of all controllers.
     pub fn refreshes(&self) -> String {
         format!("{}refresh/", self.root)
     }
 
-    /// A node's heartbeat.
+    /// Returns the key for the heartbeat of a node.
     pub fn alive(&self, node: &str) -> String {
         format!("{}alive/{node}", self.root)
     }
 
-    /// All heartbeats.
+    /// Returns the prefix of all heartbeats.
     pub fn heartbeats(&self) -> String {
         format!("{}alive/", self.root)
     }
 
-    /// All that agents say.
+    /// Returns the prefix of the reports of all agents.
     pub fn reports(&self) -> String {
         format!("{}report/", self.root)
     }
 
-    /// What a node's agent says of the node.
+    /// Returns the key for the report of an agent about its node.
     pub fn node_report(&self, node: &str) -> String {
         format!("{}report/{node}/node", self.root)
     }
 
-    /// What a node's agent found when it examined its machine.
+    /// Returns the key for the results of an agent's checks of its machine.
     pub fn doctor_report(&self, node: &str) -> String {
         format!("{}report/{node}/doctor", self.root)
     }
 
-    /// What a node's agent has measured.
+    /// Returns the key for the measurements of an agent.
     pub fn usage_report(&self, node: &str) -> String {
         format!("{}report/{node}/usage", self.root)
     }
 
-    /// What a node's agent says of a service.
+    /// Returns the key for the report of an agent about a service.
     pub fn service_report(&self, node: &str, resource: &str) -> String {
         format!("{}report/{node}/resource/{resource}", self.root)
     }
 
-    /// All that a node's agent says.
+    /// Returns the prefix of all reports of one agent.
     pub fn reports_of(&self, node: &str) -> String {
         format!("{}report/{node}/", self.root)
     }
 
-    /// One event; `writer` has no `/`.
+    /// Returns the key of an event; `writer` must not contain `/`.
     pub fn event(&self, writer: &str, id: &str) -> String {
         format!("{}event/{writer}/{id}", self.root)
     }
 
-    /// All events.
+    /// Returns the prefix of all events.
     pub fn events(&self) -> String {
         format!("{}event/", self.root)
     }
 
-    /// Takes a key apart; `None` for keys of other clusters and of versions to come.
+    /// Parses a key; `None` for keys of other clusters and of later versions.
     pub fn parse<'a>(&self, key: &'a str) -> Option<Key<'a>> {
         let rest = key.strip_prefix(self.root.as_str())?;
         let mut parts = rest.split('/');
@@ -241,7 +241,7 @@ impl Keys {
             ("event", Some(writer), Some(id), None) => Key::Event(writer, id),
             _ => return None,
         };
-        // A fifth part belongs to no key of this version.
+        // No key of this version has a fifth part.
         if parts.next().is_some() { None } else { Some(parsed) }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 pub const GROUP: &str = "hactl.io";
 /// The API version.
 pub const VERSION: &str = "v1";
-/// `apiVersion` of every object.
+/// `apiVersion` of every object: [`GROUP`] and [`VERSION`].
 pub const API_VERSION: &str = "hactl.io/v1";
 
 /// A kind of object that users read or write.
@@ -42,7 +42,7 @@ impl Kind {
         Kind::Operation,
     ];
 
-    /// The kind as written in `kind:`.
+    /// Returns the kind as written in `kind:`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Resource => "Resource",
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// Lower case, one: `resource`. Also the kind's name in keys.
+    /// Returns the singular in lower case, such as `resource`, which is also the name of the kind in keys.
     pub fn singular(self) -> &'static str {
         match self {
             Kind::Resource => "resource",
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// Lower case, many: `resources`, as in URLs.
+    /// Returns the plural in lower case, such as `resources`, as used in URLs.
     pub fn plural(self) -> &'static str {
         match self {
             Kind::Resource => "resources",
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// The abbreviation on the command line; empty for none.
+    /// Returns the abbreviation on the command line; empty if there is none.
     pub fn short(self) -> &'static str {
         match self {
             Kind::Resource => "har",
@@ -94,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// The kind of any of its names, in any case.
+    /// Returns the kind for any of its names, in upper or lower case.
     pub fn parse(text: &str) -> Option<Kind> {
         let text = text.to_ascii_lowercase();
         let text = text.strip_suffix(".hactl.io").unwrap_or(&text);

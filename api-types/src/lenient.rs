@@ -1,16 +1,17 @@
-//! Reading a stored record field by field, so that a word of a newer version does not hide the other fields (FENCING, R1.16).
+//! Lenient reading of stored records, field by field, so that a word of a newer version does not hide the other fields
+//! (FENCING, R1.16).
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// A record of which not every field could be read.
+/// A record of which some fields could not be read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partial<T> {
-    /// What could be read; a field that could not has its default.
+    /// The readable part; unreadable fields have their defaults.
     pub value: T,
-    /// The fields that could not be read, by their stored names. Empty: the value is not a JSON object at all.
+    /// Stored names of the unreadable fields. Empty if the value is not a JSON object at all.
     pub lost: Vec<String>,
-    /// Why, for an operator.
+    /// Description of the error for an operator.
     pub error: String,
 }
 
@@ -20,7 +21,7 @@ impl<T> Partial<T> {
         self.lost.is_empty() || self.lost.iter().any(|lost| lost == field)
     }
 
-    /// Returns `true` if nothing was lost but fields of this list.
+    /// Returns `true` if only fields of this list could not be read.
     pub fn has_lost_only(&self, fields: &[&str]) -> bool {
         !self.lost.is_empty() && self.lost.iter().all(|lost| fields.contains(&lost.as_str()))
     }
@@ -28,7 +29,8 @@ impl<T> Partial<T> {
 
 /// Reads a record.
 ///
-/// Errors: what could be read of a record with fields that this version cannot read.
+/// # Errors
+/// The readable part of a record with fields that this version cannot read.
 pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>> {
     let error = match serde_json::from_slice(text) {
         Ok(value) => return Ok(value),

@@ -1,4 +1,4 @@
-//! Everything that hactl stores or prints: objects, protocol records, the key layout, reasons, timing arithmetic.
+//! All stored and printed types of hactl: objects, protocol records, the key layout, reasons, timing arithmetic.
 //!
 //! This crate does no I/O and depends on no other crate of the project.
 

@@ -1,4 +1,4 @@
-//! Metadata that every object carries, and conditions: the Kubernetes conventions.
+//! The metadata of every object, and conditions, following the Kubernetes conventions.
 
 use crate::reason::Reason;
 use crate::time::Timestamp;
@@ -82,7 +82,8 @@ pub struct Condition {
     pub observed_generation: i64,
 }
 
-/// Sets a condition in a list kept sorted by type; the transition time changes only with the status.
+/// Adds or replaces a condition in a list that is kept sorted by type. The transition time changes only when the status
+/// changes.
 pub fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition, now: &Timestamp) {
     match conditions.binary_search_by(|known| known.kind.as_str().cmp(&new.kind)) {
         Ok(at) => {

@@ -1,4 +1,5 @@
-//! Every metric that hactl exposes: its name, type, labels and meaning; the registries, the reference and the alerts draw on this.
+//! The metrics of hactl: name, type, labels and meaning. The registries, the reference and the alerts are based on these
+//! declarations.
 
 pub mod agent;
 pub mod controller;
@@ -7,31 +8,31 @@ pub mod leader;
 
 use std::fmt;
 
-/// What is exposed under one name.
+/// The declaration of a metric.
 ///
-/// Names begin with `hactl_`, the unit comes last, counters end in `_total`, as Prometheus asks.
+/// By the conventions of Prometheus, names begin with `hactl_`, the unit comes last, and counters end in `_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Metric {
-    /// Its name.
+    /// Name of the metric.
     pub name: &'static str,
-    /// What its numbers do.
+    /// Type of the metric.
     pub kind: MetricKind,
-    /// Its labels, in the order in which their values are given.
+    /// Names of the labels, in the order of their values.
     pub labels: &'static [&'static str],
-    /// Who exposes it.
+    /// The processes that expose the metric.
     pub exposer: Exposer,
-    /// What it means, in sentences.
+    /// Meaning, as sentences.
     pub help: &'static str,
 }
 
-/// What the numbers of a metric do.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetricKind {
-    /// They only rise, and begin again at zero when the process does.
+    /// Only increases, and restarts at zero with the process.
     Counter,
-    /// They rise and fall.
+    /// Increases and decreases.
     Gauge,
-    /// Counts of observations by size.
+    /// Counts observations by size.
     Histogram,
 }
 
@@ -45,50 +46,50 @@ impl fmt::Display for MetricKind {
     }
 }
 
-/// Who exposes a metric.
+/// The processes that expose a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exposer {
     /// Every controller and every agent.
     Every,
     /// Every controller, about itself.
     Controller,
-    /// The controller that leads, about the cluster's objects; the others expose nothing under this name.
+    /// The leader, about the objects of the cluster; other controllers expose no value.
     Leader,
     /// Every agent, about itself.
     Agent,
 }
 
-/// A number of a metric.
+/// A value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Which metric.
+    /// The metric.
     pub metric: &'static Metric,
-    /// The values of its labels, as many as it has.
+    /// Values of the labels, one for each label.
     pub labels: Vec<String>,
-    /// The number.
+    /// The value.
     pub value: f64,
 }
 
 impl Metric {
-    /// The unit of its numbers, by the name's end; empty for counts and for what is 0 or 1.
+    /// Returns the unit, from the end of the name; empty for counts and for flags (0 or 1).
     pub fn unit(&self) -> &'static str {
         let name = self.name.strip_suffix("_total").unwrap_or(self.name);
         let units = ["seconds", "bytes", "cores", "ratio", "nodes"];
         units.into_iter().find(|unit| name.ends_with(&format!("_{unit}"))).unwrap_or_default()
     }
 
-    /// A number of this metric.
+    /// Builds a sample of this metric.
     pub fn sample<const N: usize>(&'static self, labels: [&str; N], value: f64) -> Sample {
         Sample { metric: self, labels: labels.map(str::to_owned).to_vec(), value }
     }
 
-    /// Every metric, by who exposes it.
+    /// Returns every metric, grouped by exposer.
     pub fn all() -> impl Iterator<Item = &'static Metric> {
         [every::ALL, controller::ALL, leader::ALL, agent::ALL].into_iter().flatten().copied()
     }
 }
 
-/// Declares the metrics of one exposer, and the list of them.
+/// Declares the metrics of one exposer, and a list of them.
 macro_rules! metrics {
     ($exposer:ident: $( $name:ident = $kind:ident $text:literal [$($label:literal),*] $help:literal; )+) => {
         $(
@@ -101,7 +102,7 @@ macro_rules! metrics {
                 help: $help,
             };
         )+
-        /// All of them.
+        /// All metrics of this exposer.
         pub const ALL: &[&$crate::metric::Metric] = &[$($name),+];
     };
 }

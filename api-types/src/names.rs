@@ -1,15 +1,17 @@
-//! Names of objects: what they may look like, and `type:name` for resources.
+//! Names of objects: their syntax, and `type:name` for resources.
 
 use crate::kind::Kind;
 use crate::resource::ResourceSpec;
 
-/// The longest name of an object, in bytes.
+/// Maximum length of an object's name, in bytes.
 pub const MAX_NAME_LENGTH: usize = 63;
-/// The longest name of a node, in bytes: it may be a host name.
+/// Maximum length of a node's name, in bytes; it may be a host name.
 pub const MAX_NODE_NAME_LENGTH: usize = 253;
 
-/// Why a text is not a name. `None` when it is one: lower-case letters, digits, `-` and `.`, with a letter or digit at
-/// both ends, at most `longest` bytes. Digits alone (`101`) are a name.
+/// Returns the reason why a text is not a valid name, or `None` if it is valid.
+///
+/// A name has at most `longest` bytes and consists of lower-case letters, digits, `-` and `.`, with a letter or digit at
+/// both ends. Digits alone (`101`) are valid.
 pub fn problem(name: &str, longest: usize) -> Option<String> {
     let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let inner = |byte: u8| edge(byte) || byte == b'-' || byte == b'.';
@@ -28,22 +30,22 @@ pub fn problem(name: &str, longest: usize) -> Option<String> {
     }
 }
 
-/// What is said of a name that no object has (a sentence without full stop): the API warns with it, and hactl knows it again.
+/// Returns the warning of the API about a name without an object, without a full stop. hactl recognizes this text.
 pub fn missing(kind: Kind, name: &str) -> String {
     format!("there is no {} {name} yet", kind.singular())
 }
 
-/// A name with the type that was written before it, if any.
+/// A name with its optional type prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TypedName<'a> {
-    /// The type, as `vm` in `vm:100`.
+    /// The type, such as `vm` in `vm:100`.
     pub type_name: Option<&'a str>,
     /// The name.
     pub name: &'a str,
 }
 
 impl<'a> TypedName<'a> {
-    /// Takes `type:name` or `name` apart; the parts are not checked.
+    /// Splits `type:name` or `name`; the parts are not checked.
     pub fn parse(text: &'a str) -> TypedName<'a> {
         match text.split_once(':') {
             Some((type_name, name)) => TypedName { type_name: Some(type_name), name },
@@ -51,7 +53,10 @@ impl<'a> TypedName<'a> {
         }
     }
 
-    /// Whether the written type is that of the resource; otherwise a sentence that names the right one.
+    /// Checks that the type matches the resource.
+    ///
+    /// # Errors
+    /// A sentence with the right type.
     pub fn check(&self, spec: &ResourceSpec) -> Result<(), String> {
         let right = spec.driver.type_name();
         match self.type_name {
@@ -64,12 +69,12 @@ impl<'a> TypedName<'a> {
     }
 }
 
-/// The name without its type: `100` of `vm:100`.
+/// Returns the name without its type: `100` for `vm:100`.
 pub fn bare(text: &str) -> &str {
     TypedName::parse(text).name
 }
 
-/// As printed in lists: `vm:100`.
+/// Returns the name with its type, as printed in lists: `vm:100`.
 pub fn qualified(name: &str, spec: &ResourceSpec) -> String {
     format!("{}:{name}", spec.driver.type_name())
 }

@@ -1,4 +1,4 @@
-//! A node, and node groups.
+//! Nodes and node groups.
 
 use crate::check::Check;
 use crate::kind::Kind;
@@ -14,9 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A machine.
+/// A node.
 pub type Node = Object<NodeSpec>;
-/// Machines that share storage and load.
+/// A group of nodes that share storage and load.
 pub type NodeGroup = Object<NodeGroupSpec>;
 
 impl Spec for NodeSpec {
@@ -109,7 +109,8 @@ pub struct FenceDevice {
 }
 
 impl FenceDevice {
-    /// Whether its confirmation proves a node dead: power always, fabric only when it cuts the storage too.
+    /// Returns `true` if a confirmation by this device confirms the fencing: always for power, and for fabric only if it
+    /// also disconnects the storage.
     pub fn proves(&self) -> bool {
         !self.parts.is_empty()
             && match self.kind {

@@ -1,4 +1,4 @@
-//! A notification: what the leader tells about fences, errors and the reservation, as a webhook gets it and a mail reads.
+//! Notifications about fencing, errors and failover capacity, in the form for webhooks and mails.
 
 mod text;
 
@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The form of the document; another one will have another name.
+/// Version of the document's form; a changed form gets another name.
 pub const SCHEMA: &str = "hactl.io/notification/v1";
 
 /// What is told.
@@ -110,7 +110,7 @@ impl Default for NotificationObject {
 }
 
 impl NotificationKind {
-    /// All that may be chosen.
+    /// Every kind that can be chosen.
     pub const CHOICES: [NotificationKind; 7] = [
         NotificationKind::NodeFenced,
         NotificationKind::FenceUnconfirmed,
@@ -121,7 +121,7 @@ impl NotificationKind {
         NotificationKind::ReservationRecovered,
     ];
 
-    /// How urgent it is; as the alerts for Prometheus have it.
+    /// Returns the severity, which matches that of the alerts for Prometheus.
     pub fn severity(self) -> Severity {
         match self {
             NotificationKind::NodeFenced

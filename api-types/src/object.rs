@@ -1,4 +1,4 @@
-//! An object as stored and served: metadata, what is wanted, what is observed.
+//! Objects as stored and served: metadata, desired state, observed state.
 
 use crate::kind::{API_VERSION, Kind};
 use crate::meta::ObjectMeta;
@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// A spec knows its kind and the status that goes with it.
+/// A spec, which determines the kind of its object and the type of its status.
 pub trait Spec: Clone + Default + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
-    /// What controllers report about such an object.
+    /// Observed state of such an object, written by controllers.
     type Status: Clone
         + Default
         + PartialEq
@@ -18,7 +18,7 @@ pub trait Spec: Clone + Default + Serialize + DeserializeOwned + JsonSchema + Se
         + Send
         + Sync
         + 'static;
-    /// The kind of the object.
+    /// Kind of the object.
     const KIND: Kind;
 }
 
@@ -45,7 +45,7 @@ pub struct Object<S: Spec> {
 }
 
 impl<S: Spec> Object<S> {
-    /// A new object with a name and a spec.
+    /// Builds an object with a name and a spec.
     pub fn new(name: &str, spec: S) -> Object<S> {
         Object {
             api_version: API_VERSION.to_owned(),
@@ -56,7 +56,7 @@ impl<S: Spec> Object<S> {
         }
     }
 
-    /// The object's name.
+    /// Returns the name of the object.
     pub fn name(&self) -> &str {
         &self.metadata.name
     }

@@ -1,4 +1,4 @@
-//! Resource agents in the manner of the Open Cluster Framework: their names, where they lie, and what they say of themselves.
+//! Resource agents in the manner of the Open Cluster Framework: names, location and meta-data.
 
 mod metadata;
 mod parameters;
@@ -10,22 +10,22 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where the agents of a machine lie, as Debian's package `resource-agents` has it (`OCF_ROOT`).
+/// Directory of the agents on a machine (`OCF_ROOT`), as in Debian's package `resource-agents`.
 pub const DEFAULT_ROOT: &str = "/usr/lib/ocf";
 
-/// How long an agent may take to say what it is.
+/// Time limit for the meta-data of an agent, in seconds.
 pub const METADATA_LIMIT_SECONDS: u64 = 5;
 
-/// The name of an agent: `heartbeat:IPaddr2`.
+/// The name of an agent, such as `heartbeat:IPaddr2`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgentName {
-    /// Who made it: its folder in `resource.d`.
+    /// Provider: the name of the agent's directory in `resource.d`.
     pub provider: String,
-    /// Its file in that folder.
+    /// Name of the agent's file in that directory.
     pub agent: String,
 }
 
-/// Not the name of an agent.
+/// The error for a text that is not the name of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be provider:agent, as heartbeat:IPaddr2, got {0:?}")]
 pub struct WrongName(String);
@@ -33,7 +33,7 @@ pub struct WrongName(String);
 impl FromStr for AgentName {
     type Err = WrongName;
 
-    /// Reads `PROVIDER:AGENT`, also with `ocf:` before it, as other tools write it.
+    /// Parses `PROVIDER:AGENT`, also with the prefix `ocf:` of other tools.
     fn from_str(text: &str) -> Result<AgentName, WrongName> {
         let plain = |part: &str| {
             !part.is_empty()
@@ -53,18 +53,18 @@ impl fmt::Display for AgentName {
     }
 }
 
-/// The folder of the providers' folders.
+/// Returns the directory that contains the directories of the providers.
 pub fn agents_folder(root: &Path) -> PathBuf {
     root.join("resource.d")
 }
 
 impl AgentName {
-    /// The agent's program below a root.
+    /// Returns the path of the agent's program under a root.
     pub fn program(&self, root: &Path) -> PathBuf {
         agents_folder(root).join(&self.provider).join(&self.agent)
     }
 
-    /// What an agent always finds in its environment, whatever it is asked; the root must be an absolute path.
+    /// Returns the environment variables that an agent gets for every action. The root must be an absolute path.
     pub fn environment(&self, root: &Path) -> Vec<(String, String)> {
         let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         vec![

@@ -1,4 +1,4 @@
-//! An operation: an imperative request, recorded, with its outcome.
+//! Operations: recorded imperative requests with their outcome.
 
 use crate::kind::Kind;
 use crate::meta::Condition;
@@ -112,7 +112,7 @@ impl OperationPhase {
         OperationPhase::Refused,
     ];
 
-    /// Whether nothing more will happen.
+    /// Returns `true` if the operation has ended.
     pub fn is_final(self) -> bool {
         match self {
             OperationPhase::Pending | OperationPhase::Running => false,

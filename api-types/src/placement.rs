@@ -1,4 +1,4 @@
-//! Groups and affinity rules: what users say about where resources may run.
+//! Groups and affinity rules: the declared constraints on where resources run.
 
 use crate::kind::Kind;
 use crate::meta::Condition;
@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Nodes with priorities.
+/// A list of nodes with priorities.
 pub type Group = Object<GroupSpec>;
-/// A rule about nodes or about resources together.
+/// A rule about the nodes of resources, or about resources together.
 pub type AffinityRule = Object<AffinityRuleSpec>;
 
 impl Spec for GroupSpec {
@@ -24,8 +24,10 @@ impl Spec for AffinityRuleSpec {
     const KIND: Kind = Kind::AffinityRule;
 }
 
-/// Node names with priorities; a higher number is preferred. A list of names (all 0) is accepted too, and a text as
-/// `node1:2,node2:1,node3`, where a name without a number has 0.
+/// Node names with priorities; a higher number is preferred.
+///
+/// Two other forms are accepted: a list of names (all 0), and a text such as `node1:2,node2:1,node3`, in which a name
+/// without a number has priority 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct NodePriorities(pub BTreeMap<String, i64>);

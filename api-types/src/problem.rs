@@ -1,4 +1,4 @@
-//! One thing that is wrong with an object, with its path.
+//! A problem of an object, with the path of the field.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,34 +23,34 @@ pub enum ProblemKind {
     FieldValueForbidden,
 }
 
-/// One thing that is wrong with an object.
+/// A problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
-    /// Where, as `spec.nodes[2].name` or `metadata.labels[a.b/c]`.
+    /// Path of the field, such as `spec.nodes[2].name` or `metadata.labels[a.b/c]`.
     pub path: String,
-    /// In which way.
+    /// Kind of the problem.
     pub kind: ProblemKind,
-    /// What is wrong and what to write instead, without the path: lower case, no full stop.
+    /// Description of the problem with a correction, without the path: lower case, no full stop.
     pub message: String,
 }
 
 impl Problem {
-    /// A problem.
+    /// Builds a problem of this kind.
     pub fn new(path: impl Into<String>, kind: ProblemKind, message: impl Into<String>) -> Problem {
         Problem { path: path.into(), kind, message: message.into() }
     }
 
-    /// A wrong value.
+    /// Builds a problem of kind [`ProblemKind::FieldValueInvalid`].
     pub fn invalid(path: impl Into<String>, message: impl Into<String>) -> Problem {
         Problem::new(path, ProblemKind::FieldValueInvalid, message)
     }
 
-    /// A missing field.
+    /// Builds a problem of kind [`ProblemKind::FieldValueRequired`].
     pub fn required(path: impl Into<String>, message: impl Into<String>) -> Problem {
         Problem::new(path, ProblemKind::FieldValueRequired, message)
     }
 
-    /// A field that may not be set.
+    /// Builds a problem of kind [`ProblemKind::FieldValueForbidden`].
     pub fn forbidden(path: impl Into<String>, message: impl Into<String>) -> Problem {
         Problem::new(path, ProblemKind::FieldValueForbidden, message)
     }
@@ -66,7 +66,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The path of a member: plain names after a dot, others in brackets.
+/// Returns the path of a member: plain names after a dot, others in brackets.
 pub fn member(path: &str, name: &str) -> String {
     let plain = !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
@@ -77,7 +77,7 @@ pub fn member(path: &str, name: &str) -> String {
     }
 }
 
-/// The path of a list's element.
+/// Returns the path of a list element.
 pub fn element(path: &str, index: usize) -> String {
     format!("{path}[{index}]")
 }

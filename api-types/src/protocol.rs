@@ -1,8 +1,11 @@
-//! Protocol versions: which stored words a build reads, and from when on such a word may be written (FENCING, R1.11 to R1.13).
+//! Protocol versions: the stored words that a build can read, and the version from which such a word may be written
+//! (FENCING, R1.11 to R1.13).
 //!
-//! A *word* is a value that an earlier build cannot read, such as a new variant of a stored enum. A new optional field is not a
-//! word: an earlier build ignores it. Whoever adds a word adds a row to [`WORDS`] if users write it, and asks
-//! [`crate::cluster::ClusterStatus::allows`] before writing it otherwise.
+//! A *word* is a value that an earlier build cannot read, such as a new variant of a stored enum. A new optional field is
+//! not a word, because an earlier build ignores it.
+//!
+//! A new word that users write needs a row in [`WORDS`]. Before any other new word is written,
+//! [`crate::cluster::ClusterStatus::allows`] must be checked.
 
 use crate::kind::Kind;
 use schemars::JsonSchema;
@@ -15,9 +18,9 @@ use serde_json::Value;
 pub struct Protocol(pub u32);
 
 impl Protocol {
-    /// The version of builds that do not name one.
+    /// Version of builds whose records contain no version.
     pub const FIRST: Protocol = Protocol(1);
-    /// The version up to which this build reads.
+    /// Highest version that this build can read.
     pub const CURRENT: Protocol = Protocol(2);
 }
 
@@ -36,23 +39,23 @@ impl std::fmt::Display for Protocol {
 /// A word that users write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// The kind of the object.
+    /// Kind of the object.
     pub kind: Kind,
     /// The field, as a JSON pointer.
     pub field: &'static str,
     /// The value.
     pub value: &'static str,
-    /// The first version that reads it.
+    /// First version that can read the word.
     pub since: Protocol,
 }
 
-/// The words that users write and that not every build reads.
+/// The words that users write and that some builds cannot read.
 pub const WORDS: &[Word] = &[
     Word { kind: Kind::Operation, field: "/spec/action", value: "FollowStore", since: Protocol(2) },
     Word { kind: Kind::Operation, field: "/spec/action", value: "UpdateInPlace", since: Protocol(2) },
 ];
 
-/// The words in an object that are newer than a version.
+/// Returns the words in an object that are newer than a version.
 pub fn newer_words(kind: Kind, object: &Value, than: Protocol) -> Vec<Word> {
     newer_of(WORDS, kind, object, than)
 }

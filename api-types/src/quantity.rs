@@ -1,4 +1,4 @@
-//! Amounts of cpu, memory and disk, written as Kubernetes writes them: `900m`, `2`, `3906250Ki`, `4Gi`.
+//! Amounts of cpu, memory and disk in the notation of Kubernetes: `900m`, `2`, `3906250Ki`, `4Gi`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -13,27 +13,27 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// From thousandths.
+    /// Builds a quantity from thousandths.
     pub const fn from_milli(milli: i128) -> Quantity {
         Quantity { milli }
     }
 
-    /// From whole units (cores, bytes).
+    /// Builds a quantity from whole units (cores, bytes).
     pub const fn from_units(units: i128) -> Quantity {
         Quantity { milli: units * 1000 }
     }
 
-    /// Thousandths.
+    /// Returns the amount in thousandths.
     pub const fn milli(self) -> i128 {
         self.milli
     }
 
-    /// Whole units, rounded up.
+    /// Returns the amount in whole units, rounded up.
     pub const fn units(self) -> i128 {
         self.milli.div_euclid(1000) + if self.milli.rem_euclid(1000) == 0 { 0 } else { 1 }
     }
 
-    /// As a floating number of units, for scores.
+    /// Returns the amount in units as a floating-point number, for scores.
     pub fn as_f64(self) -> f64 {
         self.milli as f64 / 1000.0
     }
@@ -55,7 +55,7 @@ const SUFFIXES: [(&str, i128); 12] = [
     ("k", 1_000),
 ];
 
-/// Why a text is not a quantity.
+/// The error for a text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a quantity: write a number, optionally with m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi or Ei, as 900m, 2 or 4Gi"
@@ -91,7 +91,7 @@ impl FromStr for Quantity {
         let scale =
             10_i128.checked_pow(u32::try_from(fraction.len()).map_err(|_| error())?).ok_or_else(error)?;
         let whole = parse(whole)?.checked_mul(factor_milli).ok_or_else(error)?;
-        // What is finer than a thousandth rounds up, as in Kubernetes: a request is never understated.
+        // Fractions of a thousandth are rounded up, as in Kubernetes, so that a request is never understated.
         let part = parse(fraction)?.checked_mul(factor_milli).ok_or_else(error)?;
         let part = part / scale + i128::from(part % scale != 0);
         Ok(Quantity { milli: whole.checked_add(part).ok_or_else(error)? })

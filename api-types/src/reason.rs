@@ -1,4 +1,4 @@
-//! The closed vocabulary of causes: conditions, events, metric labels, `hactl why` and the docs all draw from it.
+//! The closed vocabulary of causes, used by conditions, events, metric labels, `hactl why` and the docs.
 
 macro_rules! reasons {
     ($( $subject:ident { $( $(#[doc = $doc:expr])+ $name:ident => $sentence:literal, $help:literal ),+ $(,)? } )+) => {
@@ -15,22 +15,22 @@ macro_rules! reasons {
             /// Every reason of this version.
             pub const ALL: &'static [Reason] = &[ $( $( Reason::$name, )+ )+ Reason::Unknown ];
 
-            /// The word.
+            /// Returns the word.
             pub fn as_str(self) -> &'static str {
                 match self { $( $( Reason::$name => stringify!($name), )+ )+ Reason::Unknown => "Unknown" }
             }
 
-            /// The cause as a sentence without names: lower case, no full stop.
+            /// Returns the cause as a sentence without names: lower case, no full stop.
             pub fn sentence(self) -> &'static str {
                 match self { $( $( Reason::$name => $sentence, )+ )+ Reason::Unknown => "a reason this version does not know" }
             }
 
-            /// What it is told of.
+            /// Returns the subject of the reason.
             pub fn subject(self) -> Subject {
                 match self { $( $( Reason::$name => Subject::$subject, )+ )+ Reason::Unknown => Subject::Object }
             }
 
-            /// What there is to do: lower case, no full stop; empty when nothing is.
+            /// Returns the suggested action: lower case, no full stop. Empty if there is none.
             pub fn help(self) -> &'static str {
                 match self { $( $( Reason::$name => $help, )+ )+ Reason::Unknown => "install the same version everywhere" }
             }
@@ -51,18 +51,18 @@ pub use words::Reason;
 
 use std::fmt;
 
-/// What a reason is told of in the first place; an operation repeats the reason of what it is about.
+/// The primary subject of a reason. An operation repeats the reason of its own subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
-    /// Where a service is, and in which state.
+    /// The node and state of a service.
     Service,
-    /// What failed of a service.
+    /// A failure of a service.
     Failure,
-    /// A node as a place for a service.
+    /// The eligibility of a node for a service.
     Place,
     /// A node.
     Node,
-    /// Any object, a rule for one.
+    /// Any object, such as a rule.
     Object,
     /// An operation.
     Operation,
@@ -71,7 +71,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// All, in the order in which the reference has them.
+    /// All subjects, in the order of the reference.
     pub const ALL: [Subject; 7] = [
         Subject::Service,
         Subject::Failure,
@@ -82,7 +82,7 @@ impl Subject {
         Subject::Cluster,
     ];
 
-    /// A heading, and where its reasons are seen.
+    /// Returns a heading, and a text about where reasons with this subject appear.
     pub fn described(self) -> (&'static str, &'static str) {
         match self {
             Subject::Service => (

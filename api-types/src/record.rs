@@ -1,4 +1,4 @@
-//! The records of the fencing protocol, as they lie in the store: one file each, one writer each.
+//! The records of the fencing protocol as stored in etcd. Each has its own file and one writer.
 
 mod alive;
 mod assignment;
@@ -36,5 +36,5 @@ pub use tombstone::Tombstone;
 pub use usage_report::{ServiceUsage, UsageReport};
 pub use watchdog_test::WatchdogTest;
 
-/// A revision of the store: every commit raises it by one.
+/// A revision of etcd, which every commit increases by one.
 pub type Revision = i64;

@@ -1,4 +1,4 @@
-//! A resource: a service that hactl keeps available.
+//! Resources: services that hactl keeps available.
 
 use crate::availability::Availability;
 use crate::driver::{DriverSpec, Identity};
@@ -109,7 +109,7 @@ pub enum RequestedState {
 }
 
 impl RequestedState {
-    /// Every state that can be asked for.
+    /// Every state that can be requested.
     pub const ALL: [RequestedState; 4] =
         [RequestedState::Started, RequestedState::Stopped, RequestedState::Disabled, RequestedState::Ignored];
 }
@@ -339,7 +339,8 @@ pub struct ServiceCopy {
 }
 
 impl ServiceCopy {
-    /// Returns `true` if the node's watchdog guards the copy, so that proofs (a), (f) and (g) count for it (FENCING, R5.24).
+    /// Returns `true` if the node's watchdog guards the copy, so that proofs (a), (f) and (g) count for it (FENCING,
+    /// R5.24).
     pub fn is_guarded(&self) -> bool {
         self.definition.exclusive && !self.let_go
     }
@@ -356,8 +357,10 @@ pub struct ReplacementStatus {
 }
 
 impl ResourceStatus {
-    /// The secondary that is in use: of the nodes with its data the one where it is not. After a failover that is where it was
-    /// before, after a replacement the new one, whatever the spec said first.
+    /// Returns the current secondary: the node with the data on which the service does not run.
+    ///
+    /// After a failover it is the previous node of the service. After a replacement it is the new secondary. Both may
+    /// differ from the spec.
     pub fn secondary(&self) -> Option<&str> {
         let node = self.node.as_ref().filter(|node| self.replicas.contains(node))?;
         self.replicas.iter().find(|replica| *replica != node).map(String::as_str)
@@ -398,7 +401,7 @@ pub struct ServiceDefinition {
     pub after: Vec<String>,
 }
 
-/// Nothing is known of it, so promise 1 covers it (FENCING R3.8, R4.38).
+/// The exclusiveness of an unknown definition is unknown, so the default is exclusive (FENCING R3.8, R4.38).
 impl Default for ServiceDefinition {
     fn default() -> ServiceDefinition {
         ServiceDefinition {
@@ -415,7 +418,7 @@ impl Default for ServiceDefinition {
 }
 
 impl ServiceDefinition {
-    /// The definition of a resource as it is now.
+    /// Returns the current definition of a resource.
     pub fn of(resource: &Resource) -> ServiceDefinition {
         ServiceDefinition {
             name: resource.metadata.name.clone(),
@@ -429,7 +432,7 @@ impl ServiceDefinition {
         }
     }
 
-    /// Returns the identity of what runs under this definition; `None` when it cannot be told.
+    /// Returns the identity of the thing that runs under this definition; `None` if it is unknown.
     pub fn identity(&self) -> Option<Identity> {
         self.driver.identity(&self.name)
     }
@@ -439,35 +442,35 @@ impl ServiceDefinition {
         self.name == other.name && self.driver.is_same_thing(&other.driver, &self.name)
     }
 
-    /// Returns `true` if a resource may change from one of these definitions to the other while a copy may exist
-    /// (FENCING, R6.7): both run the same thing, and promise 1 covers both or neither.
+    /// Returns `true` if a resource may change from one of these definitions to the other while a copy may exist (FENCING,
+    /// R6.7). Both must run the same thing, and both or neither must be exclusive.
     pub fn may_replace(&self, other: &ServiceDefinition) -> bool {
         self.exclusive == other.exclusive && self.is_same_thing(other)
     }
 }
 
 impl TimeoutsSpec {
-    /// `startSeconds` in milliseconds.
+    /// Returns `startSeconds` in milliseconds.
     pub fn start_ms(&self) -> Millis {
         to_ms(self.start_seconds)
     }
-    /// `stopSeconds` in milliseconds.
+    /// Returns `stopSeconds` in milliseconds.
     pub fn stop_ms(&self) -> Millis {
         to_ms(self.stop_seconds)
     }
-    /// `migrateSeconds` in milliseconds.
+    /// Returns `migrateSeconds` in milliseconds.
     pub fn migrate_ms(&self) -> Millis {
         to_ms(self.migrate_seconds)
     }
-    /// `replaceSeconds` in milliseconds.
+    /// Returns `replaceSeconds` in milliseconds.
     pub fn replace_ms(&self) -> Millis {
         to_ms(self.replace_seconds)
     }
-    /// `monitorSeconds` in milliseconds.
+    /// Returns `monitorSeconds` in milliseconds.
     pub fn monitor_ms(&self) -> Millis {
         to_ms(self.monitor_seconds)
     }
-    /// `stableSeconds` in milliseconds.
+    /// Returns `stableSeconds` in milliseconds.
     pub fn stable_ms(&self) -> Millis {
         to_ms(self.stable_seconds)
     }

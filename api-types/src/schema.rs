@@ -1,4 +1,4 @@
-//! The schema of each kind, from the Rust types: complete in itself (no references), in the OpenAPI 3.0 dialect.
+//! The schema of each kind, generated from the Rust types: self-contained (no references), in the OpenAPI 3.0 dialect.
 
 mod check;
 mod describe;
@@ -17,10 +17,10 @@ use schemars::SchemaGenerator;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 
-/// The schema of a kind.
+/// Returns the schema of a kind.
 ///
-/// Guarantees: no `$ref`, no `type` lists (`nullable` instead), enumerations as `enum`; so that OpenAPI clients, the
-/// field check and `kubectl explain` all read the same thing.
+/// Guarantees: no `$ref`, no lists of types (`nullable` instead), enumerations as `enum`. OpenAPI clients, the field check
+/// and `kubectl explain` therefore use the same schema.
 pub fn of(kind: Kind) -> &'static Value {
     static SCHEMAS: OnceLock<Vec<Value>> = OnceLock::new();
     let schemas = SCHEMAS.get_or_init(|| Kind::ALL.iter().map(|kind| generate(*kind)).collect());
@@ -28,7 +28,7 @@ pub fn of(kind: Kind) -> &'static Value {
     &schemas[at]
 }
 
-/// The schema of a kind as a document for editors: strict, with its title and dialect.
+/// Returns the schema of a kind as a document for editors: strict, with title and dialect.
 pub fn document(kind: Kind) -> Value {
     let mut schema = of(kind).clone();
     close(&mut schema);
@@ -58,7 +58,7 @@ fn generate(kind: Kind) -> Value {
     let mut schema = simplify::simplify(&root.to_value());
     schema["description"] = json!(describe(kind));
     schema["required"] = json!(["apiVersion", "kind", "metadata"]);
-    // What Kubernetes clients send besides; the API checks or ignores it.
+    // Kubernetes clients also send these fields; the API checks or ignores them.
     let metadata = &mut schema["properties"]["metadata"]["properties"];
     metadata["generateName"] = json!({
         "type": "string",
@@ -79,7 +79,7 @@ fn generate(kind: Kind) -> Value {
     schema
 }
 
-/// What a kind is for, as `kubectl explain` prints it.
+/// Returns the description of a kind, as printed by `kubectl explain`.
 pub fn describe(kind: Kind) -> &'static str {
     match kind {
         Kind::Resource => {
@@ -100,7 +100,7 @@ pub fn describe(kind: Kind) -> &'static str {
     }
 }
 
-/// Refuses further members wherever the members are listed.
+/// Disallows additional members in every schema that lists its members.
 fn close(schema: &mut Value) {
     let Some(map) = schema.as_object_mut() else { return };
     let open = map.get("x-kubernetes-preserve-unknown-fields").is_some();

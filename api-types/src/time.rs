@@ -1,23 +1,23 @@
-//! Points in time as the pure cores see them: passed in, never read.
+//! Points in time for the pure cores, which get them as arguments and never read a clock.
 //!
-//! [`Mono`] counts on one machine only and is never stored or compared between machines; [`Timestamp`] is the wall
-//! clock, for people only: no decision is ever taken from it.
+//! [`Mono`] is valid on one machine only, and is never stored or compared between machines. [`Timestamp`] is the wall clock
+//! for operators; no decision depends on it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, Sub};
 
-/// A length of time in milliseconds.
+/// A duration in milliseconds.
 pub type Millis = u64;
 
-/// A point on a machine's own clock that does not jump, in milliseconds since an arbitrary start.
+/// A point in time on a machine's own monotonic clock, in milliseconds since an arbitrary start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Mono(pub Millis);
 
 impl Mono {
-    /// The time from `earlier` to this point; zero when `earlier` is later.
+    /// Returns the time from `earlier` to this point; zero if `earlier` is later.
     pub fn since(self, earlier: Mono) -> Millis {
         self.0.saturating_sub(earlier.0)
     }
@@ -43,7 +43,7 @@ impl Sub<Millis> for Mono {
 pub struct Timestamp(pub String);
 
 impl Timestamp {
-    /// The timestamp of a number of milliseconds since 1970, whole seconds (as Kubernetes prints them).
+    /// Converts milliseconds since 1970 to a timestamp in whole seconds, as Kubernetes prints them.
     pub fn from_unix_ms(unix_ms: i128) -> Timestamp {
         let seconds = unix_ms.div_euclid(1000);
         let format = time::macros::format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
@@ -54,14 +54,14 @@ impl Timestamp {
         Timestamp(text.unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned()))
     }
 
-    /// The same with milliseconds, for what happened: events of one second have an order.
+    /// Converts milliseconds since 1970 to a timestamp with milliseconds, so that events of one second have an order.
     pub fn precise(unix_ms: i128) -> Timestamp {
         let whole = Timestamp::from_unix_ms(unix_ms);
         let seconds = whole.0.strip_suffix('Z').unwrap_or(&whole.0);
         Timestamp(format!("{seconds}.{:03}Z", unix_ms.rem_euclid(1000)))
     }
 
-    /// Seconds since 1970; `None` when the text is not a timestamp.
+    /// Returns the seconds since 1970; `None` if the text is not a timestamp.
     pub fn unix_seconds(&self) -> Option<i64> {
         time::OffsetDateTime::parse(&self.0, &time::format_description::well_known::Rfc3339)
             .ok()
@@ -75,27 +75,27 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// What a core is told about the present with every input.
+/// The current time, passed to a core with every input.
 ///
-/// `raw` is `CLOCK_MONOTONIC_RAW` (its rate is never slewed; it stands still while the machine is suspended) and `boot`
-/// is `CLOCK_BOOTTIME` (it counts suspends). A deadline that fences counts on both, and the earlier wins.
+/// `raw` is `CLOCK_MONOTONIC_RAW`, whose rate is never slewed and which stops while the machine is suspended. `boot` is
+/// `CLOCK_BOOTTIME`, which includes suspends. A deadline for fencing counts on both, and the earlier one applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// `CLOCK_MONOTONIC_RAW`, milliseconds, rounded down.
+    /// `CLOCK_MONOTONIC_RAW` in milliseconds, rounded down.
     pub raw: Mono,
-    /// `CLOCK_BOOTTIME`, milliseconds, rounded down.
+    /// `CLOCK_BOOTTIME` in milliseconds, rounded down.
     pub boot: Mono,
-    /// The wall clock, milliseconds since 1970: for people only.
+    /// Wall clock in milliseconds since 1970; informational only.
     pub wall_unix_ms: i128,
 }
 
 impl Now {
-    /// The wall clock for a status or an event.
+    /// Returns the wall clock in whole seconds, for a status.
     pub fn timestamp(&self) -> Timestamp {
         Timestamp::from_unix_ms(self.wall_unix_ms)
     }
 
-    /// The wall clock for an event.
+    /// Returns the wall clock with milliseconds, for an event.
     pub fn moment(&self) -> Timestamp {
         Timestamp::precise(self.wall_unix_ms)
     }

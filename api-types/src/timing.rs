@@ -1,11 +1,13 @@
 //! The timing arithmetic of the fencing protocol, in one place, with its proof.
 //!
-//! An agent reads its clock (`s`), commits a heartbeat and may be petted until `D = s + Th`. An observer sees that
-//! commit no earlier than `s`, so it waits `W` from there on its own clock, whose rate may differ by `ρ`. In that time
-//! the node reaches D (`Th (1 + ρ)` on the observer's clock), the device's last period ends (`Tw' = Tw (1 + ρw) + δw`),
-//! the machine resets, and its last writes drain (`δio`). See [`wait_ms`] for the three inequalities.
+//! An agent reads its clock (`s`) and commits a heartbeat; its watchdog may be renewed until `D = s + Th`. An observer sees
+//! that commit no earlier than `s`. It waits `W` from there on its own clock, whose rate may differ by `ρ`.
 //!
-//! All times are integer milliseconds and all rates parts per million; every division rounds against us (up).
+//! In that time the node reaches D (`Th (1 + ρ)` on the observer's clock), and the device's last period ends
+//! (`Tw' = Tw (1 + ρw) + δw`). Then the machine resets, and its last writes drain (`δio`). See [`wait_ms`] for the three
+//! inequalities.
+//!
+//! All times are integer milliseconds, and all rates are parts per million. Every division rounds to the safe side (up).
 
 mod failover;
 mod problems;
@@ -81,13 +83,13 @@ pub struct TimingSpec {
 }
 
 impl TimingSpec {
-    /// `candidateRetentionSeconds`, milliseconds.
+    /// Returns `candidateRetentionSeconds` in milliseconds.
     pub fn candidate_retention_ms(&self) -> Millis {
         self.candidate_retention_seconds.map_or(CANDIDATE_RETENTION_MS, seconds_to_ms)
     }
 }
 
-/// The default of `candidateRetentionSeconds`: a day.
+/// Default of `candidateRetentionSeconds`: one day.
 const CANDIDATE_RETENTION_MS: Millis = 86_400_000;
 
 /// Timings resolved to numbers: what an agent commits as "in force" and everybody computes with.
@@ -127,7 +129,7 @@ impl Default for Timings {
 }
 
 impl Timings {
-    /// The values of a profile.
+    /// Returns the values of a profile.
     pub fn of_profile(profile: Profile) -> Timings {
         let (ki, th, ts, tw, lateness) = match profile {
             Profile::Fast => (500, 4_000, 1_500, 2_000, 500),
@@ -150,7 +152,7 @@ impl Timings {
         }
     }
 
-    /// `leaderLeaseSeconds` in whole seconds, at least one, as etcd counts leases.
+    /// Returns `leaderLeaseSeconds` in whole seconds, at least one, because etcd counts leases in seconds.
     pub fn leader_lease_seconds(&self) -> i64 {
         i64::try_from(self.leader_lease_ms.div_ceil(1000)).unwrap_or(i64::MAX).max(1)
     }
@@ -180,7 +182,7 @@ impl From<&TimingSpec> for Timings {
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
 fn seconds_to_ms(seconds: f64) -> Millis {
-    // A negative or absurd value is refused by validation; here it must only not wrap.
+    // Validation rejects negative and absurd values; the conversion only must not wrap.
     (seconds * 1000.0).round().clamp(0.0, 1e12) as Millis
 }
 
@@ -196,7 +198,7 @@ pub struct WatchdogBounds {
     pub descriptor_retained: bool,
 }
 
-/// The share of `time` that `ppm` parts per million are, rounded up.
+/// Returns `ppm` parts per million of `time`, rounded up.
 fn scale_up(time: Millis, ppm: u64) -> Millis {
     u64::try_from((u128::from(time) * u128::from(ppm)).div_ceil(1_000_000)).unwrap_or(Millis::MAX)
 }

@@ -1,4 +1,4 @@
-//! What nodes and services were measured to use.
+//! Measured usage of nodes and services.
 
 use crate::quantity::{Amounts, Quantity};
 use schemars::JsonSchema;
@@ -23,12 +23,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Whether nothing was measured.
+    /// Returns `true` if nothing was measured.
     pub fn is_empty(&self) -> bool {
         *self == Usage::default()
     }
 
-    /// What can be compared with capacity; room on disks is not measured, only how busy they are.
+    /// Returns the amounts that can be compared with capacity. Used disk space is not measured, only the disk rate.
     pub fn amounts(&self) -> Amounts {
         Amounts { cpu: self.cpu, memory: self.memory, disk: None }
     }

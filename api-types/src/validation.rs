@@ -1,7 +1,7 @@
-//! What an object must satisfy beyond its schema: all problems at once, each with its path.
+//! The validation of objects beyond their schema: all problems at once, each with its path.
 //!
-//! Only the object itself is looked at. What depends on other objects (a group that does not exist, rules in conflict)
-//! is for warnings and conditions, since objects may be applied in any order.
+//! Only the object itself is checked. Dependencies on other objects (a missing group, conflicting rules) lead to warnings
+//! and conditions, because objects may be applied in any order.
 
 mod cluster;
 mod context;
@@ -24,15 +24,15 @@ use crate::resource::Resource;
 use crate::schema;
 use serde_json::Value;
 
-/// The most elements of any list or map in a spec.
+/// Maximum number of elements of a list or map in a spec.
 pub const MAX_ELEMENTS: usize = 1000;
-/// The longest comment, in bytes.
+/// Maximum length of a comment, in bytes.
 pub const MAX_COMMENT_LENGTH: usize = 4096;
 
-/// Everything that is wrong with an object, in the order of its fields; empty when it is valid.
+/// Returns every problem of an object, in the order of its fields; empty if the object is valid.
 ///
-/// Unknown fields are not reported here but by [`schema::unknown_fields`], because whether they matter is the caller's
-/// choice. Nulls count as absent ([`schema::prune_nulls`]).
+/// Unknown fields are reported by [`schema::unknown_fields`] instead, because the caller decides whether they matter. Nulls
+/// count as absent ([`schema::prune_nulls`]).
 ///
 /// # Guarantees
 /// An object without problems deserializes into its Rust type.
@@ -42,7 +42,7 @@ pub fn problems(kind: Kind, value: &Value) -> Vec<Problem> {
     let mut found = schema::shape(schema::of(kind), &value);
     check_constant(&value, "apiVersion", API_VERSION, &mut found);
     check_constant(&value, "kind", kind.name(), &mut found);
-    // What does not have the right types cannot be read further.
+    // Values of wrong types cannot be deserialized for further checks.
     if found.is_empty() {
         found = match kind {
             Kind::Resource => read::<Resource, _>(&value, resource::check),

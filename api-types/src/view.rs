@@ -1,4 +1,5 @@
-//! What the API answers beyond the Kubernetes shape: the overview of a cluster, why a service is where it is, what a change would do, what is used.
+//! Answers of the API beyond the Kubernetes conventions: cluster overview, explanation of a service, effects of a change,
+//! usage.
 
 mod explanation;
 mod overview;

@@ -1,4 +1,4 @@
-//! YAML and JSON as users write them: streams of documents with the line of every field, and back to text.
+//! YAML and JSON as users write them: reading of document streams with the line of every field, and writing.
 
 mod lines;
 mod node;
@@ -9,13 +9,13 @@ pub use write::to_text;
 
 use serde_json::Value;
 
-/// The largest text that is read, in bytes; the API takes no larger body either.
+/// Maximum size of a text in bytes, which is also the maximum size of a body in the API.
 pub const MAX_TEXT_BYTES: usize = 8 * 1024 * 1024;
 
-/// The most documents in one stream.
+/// Maximum number of documents in one stream.
 pub const MAX_DOCUMENTS: usize = 4096;
 
-/// The deepest nesting that is read.
+/// Maximum depth of nesting.
 pub const MAX_DEPTH: usize = 32;
 
 /// One document of a stream.
@@ -23,29 +23,29 @@ pub const MAX_DEPTH: usize = 32;
 pub struct Document {
     /// The document as JSON; keys keep their order.
     pub value: Value,
-    /// Where each of its fields stands in the text.
+    /// Line of each field in the text.
     pub lines: Lines,
 }
 
-/// Why a text could not be read.
+/// The reason why a text could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct YamlError {
-    /// The line, from 1; `None` when it concerns the whole text.
+    /// Line of the error, from 1; `None` if it concerns the whole text.
     pub line: Option<u32>,
-    /// What is wrong and, where it helps, what to do.
+    /// Description of the error, with a suggested action where possible.
     pub message: String,
 }
 
 /// Reads a stream of YAML documents separated by `---`; JSON is YAML too. Empty documents are left out.
 ///
 /// # Guarantees
-/// A key that stands twice in one map is refused; aliases, depth, size and number of documents are bounded, so that no
-/// text exhausts memory or stack. Only `true` and `false` are booleans (`yes` and `on` are texts); numbers that JSON
-/// cannot hold are refused.
+/// A duplicate key in a map is rejected. Aliases, depth, size and number of documents are limited, so that no text exhausts
+/// memory or stack. Only `true` and `false` are booleans (`yes` and `on` are texts). Numbers that JSON cannot represent are
+/// rejected.
 ///
 /// # Errors
-/// The first place that cannot be read, with its line.
+/// The first unreadable place, with its line.
 pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
     if text.len() > MAX_TEXT_BYTES {
         let message = format!(
@@ -81,13 +81,13 @@ pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
         .collect())
 }
 
-/// The reader's error with its place taken out of the text.
+/// Converts an error of the parser, and moves the line from its text to the field.
 fn refused(error: &serde_yaml::Error) -> YamlError {
     let line =
         error.location().and_then(|location| u32::try_from(location.line()).ok()).filter(|line| *line > 0);
     let text = error.without_snippet().to_string();
     let message = text.lines().next().unwrap_or("the text is not YAML");
-    // The reader's advice to its programmer is none to the user.
+    // The parser's advice is for programmers, not for users.
     let message = message.find(", set DuplicateKeyPolicy").map_or(message, |end| &message[..end]);
     let message = message.rfind(" at line ").map_or(message, |end| &message[..end]);
     YamlError { line, message: message.trim_end_matches([':', ',', ' ']).to_owned() }

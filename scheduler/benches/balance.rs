@@ -1,8 +1,12 @@
-//! How good plans are and how long they take: `cargo bench -p ha-scheduler --bench balance -- [--nodes N] [--single N] [--hbal N] [--family NAME]`.
+//! Quality and duration of plans: `cargo bench -p ha-scheduler --bench balance -- [--nodes N] [--single N] [--hbal N]
+//! [--family NAME]`.
 //!
-//! One line a seeded cluster: the single-step search and ours, and how they compare. `--nodes` is the greatest size (default 200),
-//! `--single` the greatest for the single-step search that tries everything (100). If Ganeti's `hbal` is installed, the score of
-//! every cluster is compared with its own, and up to `--hbal` nodes (20) it plans the same file. If it is not, that is said.
+//! Each line compares the single-step search with the search of this project on one seeded cluster.
+//!
+//! - `--nodes` is the greatest size (default 200).
+//! - `--single` is the greatest size for the exhaustive single-step search (default 100).
+//! - If Ganeti's `hbal` is installed, the score of every cluster is compared with that of `hbal`. Up to `--hbal` nodes
+//!   (default 20), `hbal` also plans the same file. Otherwise the output states that `hbal` is missing.
 
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
@@ -24,7 +28,7 @@ use std::time::Instant;
 const SIZES: [(usize, usize); 6] =
     [(20, 80), (40, 200), (100, 600), (200, 1500), (400, 4000), (1000, 100_000)];
 
-/// How long a search may take: what was promised for the largest size.
+/// Maximum duration of a search in seconds: the target for the largest size.
 const BUDGET_SECONDS: f64 = 60.0;
 
 fn main() {
@@ -72,7 +76,7 @@ fn main() {
     println!("peak memory {}", peak().unwrap_or_else(|| "unknown".to_owned()));
 }
 
-/// The score and its values, in their order, of the first group.
+/// Returns the score and its values, in order, of the first group.
 fn own_values(file: &str) -> Vec<f64> {
     let cluster = text::read(file).expect("what the generator writes can be read");
     let problem = Problem::new(&cluster, 0, &Settings::default());
@@ -81,7 +85,7 @@ fn own_values(file: &str) -> Vec<f64> {
     all
 }
 
-/// What plans for all groups come to.
+/// Sums over the plans of all groups.
 #[derive(Default)]
 struct Outcome {
     score: f64,
@@ -140,7 +144,7 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
     print!(" {:5} |", planned(&after, &ours).1.steps);
 }
 
-/// The most memory that this process had.
+/// Returns the peak memory use of this process.
 fn peak() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     Some(status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().to_owned())

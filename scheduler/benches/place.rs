@@ -1,4 +1,4 @@
-//! How long placing takes in a large cluster: `cargo bench -p ha-scheduler --bench place`.
+//! Duration of placements in a large cluster: `cargo bench -p ha-scheduler --bench place`.
 
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// How often what is short is done.
+/// Number of repetitions of short operations.
 const TIMES: u32 = 1000;
 
-/// Microseconds that something takes, the median of many times.
+/// Returns the median duration of an operation in microseconds.
 fn micros<T>(mut run: impl FnMut() -> T) -> f64 {
     let mut times: Vec<f64> = (0..TIMES)
         .map(|_| {
@@ -29,7 +29,8 @@ fn micros<T>(mut run: impl FnMut() -> T) -> f64 {
     times[times.len() / 2]
 }
 
-/// Everything of a node that has failed finds its place, one after another, each counting for the next.
+/// Places all services of a failed node one at a time, each of which counts for the next. Returns the number of placed
+/// services.
 fn recover(view: &mut View, node: &str) -> usize {
     if let Some(facts) = view.nodes.get_mut(node) {
         facts.online = Err(ha_api_types::reason::Reason::Fencing);

@@ -1,4 +1,4 @@
-//! How long the reservation check takes: `cargo bench -p ha-scheduler --bench reservation`.
+//! Duration of the failover capacity (N+1) check: `cargo bench -p ha-scheduler --bench reservation`.
 
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
@@ -73,6 +73,6 @@ fn main() {
     measure(40, 200, "24Gi");
     measure(1_000, 10_000, "64Gi");
     measure(1_000, 100_000, "512Gi");
-    // So full that nothing more goes in: proofs of failure instead of placements.
+    // This cluster is so full that the result is proofs of failure instead of placements.
     measure(1_000, 100_000, "256Gi");
 }

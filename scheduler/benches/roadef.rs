@@ -1,8 +1,9 @@
-//! The search of `hactl balance` on another problem: `cargo bench -p ha-scheduler --bench roadef -- [MODEL ASSIGNMENT [SAVED]] [--seconds N] [--seed N]`.
+//! The annealing search of `hactl balance` on another problem: `cargo bench -p ha-scheduler --bench roadef -- [MODEL
+//! ASSIGNMENT [SAVED]] [--seconds N] [--seed N]`.
 //!
-//! Instances are those of the ROADEF/EURO 2012 challenge (machine reassignment), each of two files; SAVED is where the assignment that
-//! was found is written to. Without files seeded instances are used. What is found is checked and its cost computed by an evaluator that
-//! shares nothing with the search.
+//! Instances are those of the ROADEF/EURO 2012 challenge (machine reassignment), each in two files. SAVED is the file to
+//! which the found assignment is written. Without files, seeded instances are used. An evaluator that shares no code with
+//! the search checks the result and computes its cost.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints figures")]
 
@@ -21,7 +22,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Candidates that are tried at most for each process.
+/// Maximum number of candidates per process.
 const EFFORT: usize = 20_000;
 
 fn main() -> ExitCode {
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
     while let Some(word) = words.next() {
         let mut number = || words.next().unwrap_or_default();
         let is_read = match word.as_str() {
-            // What cargo adds by itself.
+            // Cargo adds this argument.
             "--bench" => true,
             "--seconds" => number().parse().map(|number| seconds = number).is_ok(),
             "--seed" => number().parse().map(|number| seed = number).is_ok(),
@@ -80,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Searches, checks what was found, and prints a line.
+/// Searches, checks the result, and prints a line.
 fn solve(name: &str, instance: &Instance, seconds: f64, seed: u64) -> Vec<usize> {
     let begun = Instant::now();
     let before = evaluator::cost(instance, &instance.start);

@@ -1,4 +1,4 @@
-//! What a unit asks of any node, looked up once: the rules, partners, tags and amounts that each node is then judged by.
+//! The rules, partners, tags and amounts of a unit, collected once and then compared with each node.
 
 use crate::rules::{NodeRule, Partners};
 use crate::score::{Class, class_in};
@@ -12,63 +12,64 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 
-/// A unit with what its members' rules and tags say now.
+/// A unit with the current rules and tags of its members.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) view: &'a View,
     pub(crate) unit: &'a Unit<'a>,
-    /// What all members ask for.
+    /// Sum of the requests of all members.
     pub(crate) requests: Amounts,
-    /// The members, the one that a place is looked for first.
+    /// The members; the first is the service to be scheduled.
     pub(crate) members: Vec<Member<'a>>,
-    /// The node where the unit is.
+    /// The node on which the unit is.
     pub(crate) place: Option<&'a str>,
-    /// What the view has of that node.
+    /// The facts of that node in the view.
     pub(crate) current: Option<&'a NodeFacts>,
-    /// What the members use of nodes as the view has them; the question may be about other facts of theirs.
+    /// Usage of each node by the members according to the view. The facts of the members in `unit` may differ from those in
+    /// the view.
     own: BTreeMap<&'a str, Own>,
-    /// The members that have priorities for nodes, those that are more important first.
+    /// Indexes of the members that have node priorities, highest service priority first.
     choosy: Vec<usize>,
 }
 
-/// A member of the unit.
 #[derive(Debug)]
 pub(crate) struct Member<'a> {
     pub(crate) name: &'a str,
     pub(crate) facts: &'a ServiceFacts,
-    /// Its node-affinity rule.
+    /// The node-affinity rule of the service.
     pub(crate) node_rule: Option<&'a NodeRule>,
-    /// The group that it is placed by: a resource that a node-affinity rule names is placed by that.
+    /// The group that applies to the service; `None` if a node-affinity rule names the service, because that rule replaces
+    /// the group.
     pub(crate) group: Option<(&'a str, &'a GroupSpec)>,
-    /// Those it is kept apart from that use nodes, without the unit's own.
+    /// Anti-affinity rules, with the partners outside the unit that use nodes.
     pub(crate) apart: Vec<Apart<'a>>,
-    /// Those it is kept together with, without the unit's own.
+    /// Affinity rules, with the partners outside the unit that run.
     pub(crate) together: Vec<Beside<'a>>,
-    /// Its exclusion tags that others have who use nodes.
+    /// Exclusion tags of the service, with the services outside the unit that have the same tag and use nodes.
     pub(crate) tags: Vec<Clash<'a>>,
 }
 
-/// A set to be kept apart from.
+/// An anti-affinity rule and its partners on each node.
 #[derive(Debug)]
 pub(crate) struct Apart<'a> {
     pub(crate) rule: &'a Partners,
-    /// Of it, who uses each node.
+    /// Partners that use each node, by node.
     pub(crate) on: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
-/// A set to be together with.
+/// An affinity rule and its running partners.
 #[derive(Debug)]
 pub(crate) struct Beside<'a> {
     pub(crate) rule: &'a Partners,
-    /// Of it, who uses a node.
+    /// Partners that use a node.
     pub(crate) running: Vec<(&'a str, &'a ServiceFacts)>,
 }
 
-/// An exclusion tag.
+/// An exclusion tag and the services that have it.
 #[derive(Debug)]
 pub(crate) struct Clash<'a> {
     pub(crate) tag: &'a str,
-    /// The first service with it on each node.
+    /// The first service with the tag on each node.
     pub(crate) on: BTreeMap<&'a str, &'a str>,
 }
 
@@ -94,19 +95,19 @@ impl<'a> Asked<'a> {
         Asked { view, unit, requests: unit.requests(), members, place, current, own, choosy }
     }
 
-    /// Whether several members have priorities for nodes.
+    /// Returns `true` if several members have node priorities.
     pub(crate) fn has_choosy_partners(&self) -> bool {
         self.choosy.len() > 1
     }
 
-    /// The classes of a node for the members that have priorities, those that are more important first.
+    /// Returns the priority tiers of a node for the members that have priorities, highest service priority first.
     pub(crate) fn classes(&self, node: &str) -> impl Iterator<Item = Reverse<Class>> {
         self.choosy.iter().map(move |at| Reverse(class_in(self.members[*at].priorities(), node)))
     }
 
-    /// Every node with what others use of it, by name.
+    /// Returns every node with the usage by services outside the unit, in the order of names.
     pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate<'_>> {
-        // All are in the order of names: no node is searched for.
+        // All three iterators are ordered by node name, so that merging them replaces a lookup per node.
         let mut uses = self.view.services.nodes().peekable();
         let mut own = self.own.iter().peekable();
         self.view.nodes.iter().map(move |(name, node)| {
@@ -116,19 +117,19 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// One node with what others use of it.
+    /// Returns one node with the usage by services outside the unit.
     pub(crate) fn candidate(&self, node: &str) -> Option<Candidate<'_>> {
         let (name, node) = self.view.nodes.get_key_value(node)?;
         Some(Candidate { name, node, others: self.others(name) })
     }
 
-    /// What others use of a node.
+    /// Returns the usage of a node by services outside the unit.
     pub(crate) fn others(&self, node: &str) -> Others<'_> {
         Others { all: self.view.services.on(node), own: self.own.get(node) }
     }
 }
 
-/// The next of what is in the order of names, if it has this one; what is before it is skipped.
+/// Returns the next item if it has this name, and skips all items with smaller names.
 fn next_at<I: Iterator>(
     items: &mut Peekable<I>,
     name: &str,
@@ -143,23 +144,23 @@ fn next_at<I: Iterator>(
     }
 }
 
-/// A node, as one that may take a unit.
+/// A node that is considered for a unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
     pub(crate) name: &'a str,
     pub(crate) node: &'a NodeFacts,
-    /// What is used of it by services that are not of the unit.
+    /// Usage of the node by services outside the unit.
     pub(crate) others: Others<'a>,
 }
 
-/// What services that are not of the unit use of a node.
+/// Usage of a node by services outside the unit: the usage by all services minus that by the unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Others<'a> {
     all: Option<&'a NodeUse>,
     own: Option<&'a Own>,
 }
 
-/// What the unit uses of a node.
+/// Usage of a node by the members of the unit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
     count: usize,
@@ -168,18 +169,18 @@ struct Own {
 }
 
 impl Others<'_> {
-    /// How many they are.
+    /// Returns the number of services outside the unit that use the node.
     pub(crate) fn count(self) -> usize {
         self.all.map_or(0, NodeUse::count) - self.own.map_or(0, |own| own.count)
     }
 
-    /// What they ask for of one kind, in thousandths.
+    /// Returns the sum of the services' requests of one kind of amount, in thousandths.
     pub(crate) fn requested(self, kind: usize) -> i128 {
         let all = self.all.map_or(0, |all| all.requested()[kind]);
         all.wrapping_sub(self.own.map_or(0, |own| own.requested[kind]))
     }
 
-    /// What they count with in a mode, of one kind, in thousandths.
+    /// Returns the sum of the services' load in a scheduler mode, for one kind of amount, in thousandths.
     pub(crate) fn load(self, mode: SchedulerMode, kind: usize) -> i128 {
         let all = self.all.map_or(0, |all| all.load(mode)[kind]);
         all.wrapping_sub(self.own.map_or(0, |own| own.load[kind]))
@@ -230,13 +231,13 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// The nodes that it has priorities for; `None`: it is told nothing of them.
+    /// Returns the node priorities of the service; `None` if neither a rule nor a group lists nodes for the service.
     pub(crate) fn priorities(&self) -> Option<&'a NodePriorities> {
         priorities(self.node_rule, self.group)
     }
 }
 
-/// What says where a service may be: its node-affinity rule, else its group.
+/// The node-affinity rule of a service, or else its group.
 type PlacedBy<'a> = (Option<&'a NodeRule>, Option<(&'a str, &'a GroupSpec)>);
 
 fn placed_by<'a>(view: &'a View, name: &str, facts: &ServiceFacts) -> PlacedBy<'a> {
@@ -253,7 +254,7 @@ fn priorities<'a>(
     rule.map(|rule| &rule.nodes).or(group.map(|(_, group)| &group.nodes))
 }
 
-/// The nodes that a service has priorities for; `None`: it is told nothing of them.
+/// Returns the node priorities of a service; `None` if neither a rule nor a group lists nodes for the service.
 pub(crate) fn priorities_of<'a>(
     view: &'a View,
     name: &str,

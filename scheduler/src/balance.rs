@@ -1,4 +1,4 @@
-//! Balance: better places for the instances of a whole cluster, by a score, in steps that can be executed one after another.
+//! Balancing of a whole cluster: better nodes for its instances by a score, in steps that can run one at a time.
 
 mod anneal;
 pub mod binding;

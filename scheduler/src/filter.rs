@@ -1,4 +1,4 @@
-//! Whether a node may take a service: every reason against it, with what would help.
+//! The check whether a node is eligible for a service: every blocking reason with its suggested action.
 
 use crate::asked::{Apart, Asked, Beside, Candidate, Clash, Member, Others};
 use crate::unit::Unit;
@@ -8,7 +8,7 @@ use ha_api_types::cluster::SchedulerSpec;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
 
-/// Reasons for which a running service leaves its node. Others only keep new services away.
+/// Returns `true` if a running service leaves its node for this reason. All other reasons only prevent new placements.
 pub fn drives_away(reason: Reason) -> bool {
     [
         Reason::NodeInMaintenance,
@@ -20,19 +20,21 @@ pub fn drives_away(reason: Reason) -> bool {
     .contains(&reason)
 }
 
-/// The same of a node: a watchdog that refuses pets drives exclusive services away, one that cannot be armed keeps new ones
-/// away.
+/// Returns `true` if a running service leaves this node for this reason.
+///
+/// A watchdog that can no longer be renewed makes exclusive services leave. A watchdog that cannot be armed only prevents
+/// new placements.
 pub fn drives_from(node: &NodeFacts, reason: Reason) -> bool {
     drives_away(reason) || (node.watchdog_failed && reason == Reason::WatchdogFailed)
 }
 
-/// Every reason against a node for a unit: of the service itself, of those that go there along with it, and of what all
-/// ask for together. None: the node may take them.
+/// Returns every reason that blocks a node for a unit: those of the service, of its partners, and of their summed requests.
+/// An empty list means that the node is eligible.
 pub fn refusals(view: &View, unit: &Unit<'_>, node_name: &str, node: &NodeFacts) -> Vec<Refusal> {
     words(&Asked::of(view, unit), node_name, node)
 }
 
-/// Every reason against a node, in words.
+/// Returns every reason that blocks a node, with message and suggested action.
 pub(crate) fn words(asked: &Asked<'_>, node_name: &str, node: &NodeFacts) -> Vec<Refusal> {
     let mut found: Vec<Refusal> = Vec::new();
     let mut all_there = true;
@@ -67,7 +69,7 @@ pub(crate) fn words(asked: &Asked<'_>, node_name: &str, node: &NodeFacts) -> Vec
     found
 }
 
-/// Whether a node may take a unit: [`words`] would find nothing.
+/// Returns `true` if a node is eligible for a unit, that is, if [`words`] would return an empty list.
 pub(crate) fn allows(asked: &Asked<'_>, candidate: &Candidate<'_>) -> bool {
     let Candidate { name: node_name, node, others } = candidate;
     let mut allowed = true;
@@ -84,14 +86,14 @@ pub(crate) fn allows(asked: &Asked<'_>, candidate: &Candidate<'_>) -> bool {
     allowed
 }
 
-/// Whether what speaks against a node for a member counts, and if so whether it drives the member away. What only keeps new
-/// services away says nothing against a partner that is there.
+/// Returns `None` if a reason does not block the node for a member; otherwise returns whether the reason makes the member
+/// leave. A reason that only prevents new placements does not count for a partner that already uses the node.
 fn counts(node: &NodeFacts, is_first: bool, there: bool, reason: Reason) -> Option<bool> {
     let drives = drives_from(node, reason) || (!is_first && !there);
     (is_first || drives).then_some(drives)
 }
 
-/// Takes a reason, and what gives it words: what is the matter, and what would help.
+/// A callback for a reason, with a function that returns its message and its suggested action.
 type Tell<'t> = &'t mut dyn FnMut(Reason, &dyn Fn() -> (String, String));
 
 fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tell<'_>) {
@@ -154,7 +156,7 @@ fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tel
     storage_refusals(name, service, node_name, node, refuse);
 }
 
-/// What group and node rule say.
+/// Reports the reasons that follow from the group and the node-affinity rule.
 fn by_nodes(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
     if let Some((group_name, group)) = member.group
         && group.restricted
@@ -180,7 +182,7 @@ fn by_nodes(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
     }
 }
 
-/// What follows from where other services are.
+/// Reports the reasons that follow from the nodes of other services.
 fn by_others(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
     for Apart { rule, on } in member.apart.iter().filter(|apart| apart.rule.strict) {
         let Some(there) = on.get(node_name) else { continue };
@@ -241,12 +243,12 @@ fn storage_refusals(name: &str, service: &ServiceFacts, node_name: &str, node: &
     }
 }
 
-/// An amount that a node lacks for a unit.
+/// An amount that a unit requests and that a node does not have free.
 struct Lack {
     reason: Reason,
     what: &'static str,
     wanted: Quantity,
-    /// In thousandths; negative: more is asked of the node than it has.
+    /// Free amount in thousandths; negative if services already request more than the node has.
     free: i128,
     capacity: Quantity,
 }
@@ -269,7 +271,7 @@ fn capacity_lacks(asked: &Asked<'_>, node: &NodeFacts, others: Others<'_>, tell:
     }
 }
 
-/// What a service may ask for.
+/// The kinds of amounts that a service can request.
 #[derive(Clone, Copy, Debug)]
 enum Amount {
     Cpu,
@@ -279,7 +281,8 @@ enum Amount {
 
 const KINDS: [Amount; 3] = [Amount::Cpu, Amount::Memory, Amount::Disk];
 
-/// What services may ask of a node altogether: cpu, memory, disk in thousandths; `None`: not limited.
+/// Returns the most that services may request on a node in total: cpu, memory and disk in thousandths. `None` means
+/// unlimited.
 pub fn limits(settings: &SchedulerSpec, node: &NodeFacts) -> [Option<i128>; 3] {
     KINDS.map(|kind| limit(settings, node, kind))
 }
@@ -299,7 +302,7 @@ fn scale(capacity: Quantity, factor: f64) -> Quantity {
     if (factor - 1.0).abs() < f64::EPSILON {
         return capacity;
     }
-    // Most amounts fit into 64 bits, which convert much quicker, to the same.
+    // Most amounts fit into 64 bits, whose conversion is much faster and gives the same result.
     let milli = i64::try_from(capacity.milli()).map_or(capacity.milli() as f64, |milli| milli as f64);
     let scaled = milli * factor.max(0.0);
     let most = (i64::MAX / 2) as f64;

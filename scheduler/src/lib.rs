@@ -1,6 +1,6 @@
-//! Where a service may run and where it should: pure, deterministic, explained.
+//! The nodes on which a service may run, and the best of them: pure, deterministic, explained.
 //!
-//! [`place::place`] is the entry: it judges every node, says why each is refused, and chooses.
+//! [`place::place`] is the entry point: it evaluates every node, reports every blocking reason, and chooses a node.
 
 mod asked;
 pub mod balance;

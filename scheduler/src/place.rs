@@ -1,4 +1,4 @@
-//! Choosing a node for a service, with the verdict on every node.
+//! The choice of a node for a service, with the verdict on every node.
 
 use crate::asked::{Asked, Candidate};
 use crate::filter::{allows, words};
@@ -9,38 +9,43 @@ use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was found about a node.
+/// The result of the evaluation of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may take the service; lower is better.
+    /// The node is eligible. A lower score is better.
     Allowed(Score),
-    /// It may not, and every reason.
+    /// The node is not eligible, with every blocking reason.
     Refused(Vec<Refusal>),
 }
 
-/// A choice, explained.
+/// The chosen node, with an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Where the service should be; `None`: nowhere.
+    /// The node for the service; `None` if no node is eligible.
     pub node: Option<String>,
-    /// Why there: Placed, AlreadyThere, Failback, Preferred, MaintenanceReturn, or NoFeasibleNode.
+    /// Reason for the choice: Placed, AlreadyThere, Failback, Preferred, MaintenanceReturn, or NoFeasibleNode.
     pub reason: Reason,
-    /// The verdict on every node.
+    /// The verdict on every node, by node name.
     pub verdicts: BTreeMap<String, Verdict>,
 }
 
-/// Where a service should be.
+/// Chooses the node for a service.
 ///
-/// Order (SEMANTICS section 4): the highest priority class that has a feasible node; within it the service's own node
-/// group; then the node that it left for maintenance, else the current node, else the best score, ties by name. Nodes
-/// where it failed to start come last. Without failback it stays where it is as long as that is allowed, and goes back to
-/// the node that it left for maintenance whatever its class.
+/// Order (SEMANTICS section 4):
 ///
-/// A service that strict Positive rules tie to others is placed along with them: one node that may take all, with what
-/// they ask for added up, so each of them comes to the same answer. Partners that do not run, and for which there is no
-/// place beside those that do and those of higher priority, do not hold up the others.
+/// 1. the highest priority tier that has an eligible node;
+/// 2. within that tier, the node group of the service;
+/// 3. the node that the service left for maintenance, or else its current node, or else the node with the best score;
+/// 4. the node name.
 ///
-/// Guarantees: deterministic; never names a node that a hard limit or strict rule refuses.
+/// Nodes on which the service failed to start come last. Without failback, a service stays on its current node as long as
+/// that node is eligible. After maintenance it returns to the node that it left, whatever the tier of that node.
+///
+/// Services that strict Positive rules tie together are scheduled together, on one node that fits their summed requests.
+/// Each of them therefore gets the same result. If no node fits all, stopped partners of lower priority are left out, so
+/// that they do not delay the others.
+///
+/// Guarantees: deterministic; never returns a node that a hard limit or a strict rule excludes.
 pub fn place(view: &View, name: &str, service: &ServiceFacts) -> Placement {
     let whole = Unit::of(view, name, service);
     let placement = place_unit(view, &whole);
@@ -50,7 +55,8 @@ pub fn place(view: &View, name: &str, service: &ServiceFacts) -> Placement {
     that_fits(view, &whole).map_or(placement, |smaller| place_unit(view, &smaller))
 }
 
-/// Of a unit that has no place all together the part that has one, with the service itself; `None`: there is nobody to leave out.
+/// Returns the part of a unit that fits on a node if the whole unit does not; the service itself is always a part. `None`
+/// if no member can be left out.
 fn that_fits<'a>(view: &View, whole: &Unit<'a>) -> Option<Unit<'a>> {
     if whole.members.len() == 1 {
         return None;
@@ -59,8 +65,8 @@ fn that_fits<'a>(view: &View, whole: &Unit<'a>) -> Option<Unit<'a>> {
     whole.without(|other, _| fitting.contains(other))
 }
 
-/// Of services that have no place all together those that have one: who runs, and of the others one after the other, by
-/// priority and name, who finds a place beside them. Whichever of them is asked about, they are the same.
+/// Returns the members that fit together on one node: the running members, then each stopped member that still fits, by
+/// priority and name. The result does not depend on the member for which it is computed.
 fn fitting<'a>(view: &View, whole: &Unit<'a>) -> BTreeSet<&'a str> {
     let (mut fitting, mut waiting): (Vec<_>, Vec<_>) =
         whole.members.iter().copied().partition(|(_, facts)| !facts.uses.is_empty());
@@ -75,7 +81,7 @@ fn fitting<'a>(view: &View, whole: &Unit<'a>) -> BTreeSet<&'a str> {
     fitting.into_iter().map(|(name, _)| name).collect()
 }
 
-/// Where a unit should be; the verdicts are about all its members.
+/// Chooses the node for a unit. The verdicts are about all members of the unit.
 pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
     let asked = Asked::of(view, unit);
     let scores = scores(&asked);
@@ -95,7 +101,7 @@ pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
     Placement { node: node.map(str::to_owned), reason, verdicts }
 }
 
-/// Where a service should be, without the verdicts: what [`place`] says of it, in a fraction of the time.
+/// Chooses the node for a service as [`place`] does, but without the verdicts, which takes a fraction of the time.
 pub fn choose<'a>(view: &'a View, name: &'a str, service: &'a ServiceFacts) -> (Option<&'a str>, Reason) {
     let whole = Unit::of(view, name, service);
     let chosen = choose_unit(view, &whole);
@@ -108,11 +114,11 @@ pub fn choose<'a>(view: &'a View, name: &'a str, service: &'a ServiceFacts) -> (
 fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a str>, Reason) {
     let asked = Asked::of(view, unit);
     let (node, reason) = choose_of(&asked, &scores(&asked));
-    // The name as the view has it.
+    // The lookup gives the name the lifetime of the view.
     (node.and_then(|node| view.nodes.get_key_value(node)).map(|(node, _)| node.as_str()), reason)
 }
 
-/// The nodes that may take the unit with their scores, by name.
+/// Returns the eligible nodes with their scores, in the order of names.
 fn scores<'a>(asked: &'a Asked<'_>) -> Vec<(&'a str, Score)> {
     let mut candidates: Vec<Candidate<'_>> = Vec::with_capacity(asked.view.nodes.len());
     candidates.extend(asked.candidates().filter(|candidate| is_open(asked, candidate)));
@@ -134,12 +140,12 @@ fn scores<'a>(asked: &'a Asked<'_>) -> Vec<(&'a str, Score)> {
     candidates.iter().zip(loads).map(score).collect()
 }
 
-/// Whether a node may take a unit.
+/// Returns `true` if a node is eligible for a unit, also by its node group.
 pub(crate) fn is_open(asked: &Asked<'_>, candidate: &Candidate<'_>) -> bool {
     allows(asked, candidate) && node_group_refusal(asked, candidate.name, candidate.node).is_none()
 }
 
-/// The score of a node as far as it does not depend on other nodes: without the load and the class of partners.
+/// Returns the part of a node's score that does not depend on other nodes: all but the load and the tier of partners.
 pub(crate) fn score_on(asked: &Asked<'_>, candidate: &Candidate<'_>) -> Score {
     let Candidate { name, node, .. } = *candidate;
     Score {
@@ -152,7 +158,7 @@ pub(crate) fn score_on(asked: &Asked<'_>, candidate: &Candidate<'_>) -> Score {
     }
 }
 
-/// What node groups say against a node; nothing against the place where the unit is.
+/// Returns the reason for which node groups block a node; `None` for the node on which the unit is.
 fn node_group_refusal(asked: &Asked<'_>, name: &str, node: &NodeFacts) -> Option<Refusal> {
     let Asked { view, place, current, .. } = *asked;
     let unallocable = node_group_rank(view, current, node) == NodeGroupRank::Unallocable;
@@ -176,10 +182,10 @@ fn node_group_refusal(asked: &Asked<'_>, name: &str, node: &NodeFacts) -> Option
     })
 }
 
-/// The node that is chosen of those with scores, and why.
+/// Returns the chosen node and the reason for the choice.
 fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a str, Score)]) -> (Option<&'a str>, Reason) {
     let Asked { view, unit, place, .. } = *asked;
-    // The first of equals: they are in the order of names.
+    // The scores are ordered by node name, and `min_by_key` returns the first of equal ones.
     let Some((best, best_score)) = scores.iter().min_by_key(|(_, score)| *score) else {
         return (None, Reason::NoFeasibleNode);
     };
@@ -205,7 +211,7 @@ fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a str, Score)]) -> (Option<&'a 
     if current_score.failed_before && !best_score.failed_before {
         return (Some(best), Reason::Placed);
     }
-    // Preferences between services count as classes do: less than the node group, and only with failback.
+    // Preferred rules between services weigh as priority tiers do: less than the node group, and only with failback.
     let prefers = |score: &Score| (score.node_group, score.preferences_missed);
     if !failback || (same_class(current_score) && prefers(current_score) <= prefers(best_score)) {
         return (Some(current), Reason::AlreadyThere);
@@ -213,7 +219,7 @@ fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a str, Score)]) -> (Option<&'a 
     (Some(best), if same_class(current_score) { Reason::Preferred } else { Reason::Failback })
 }
 
-/// The priority class of a node, for explanations.
+/// Returns the text for a priority tier in explanations.
 pub fn class_name(class: Class) -> String {
     match class {
         Class::Member(priority) => priority.to_string(),
@@ -221,7 +227,7 @@ pub fn class_name(class: Class) -> String {
     }
 }
 
-/// The terms of a score, for explanations.
+/// Returns the text for the terms of a score in explanations.
 pub fn score_terms(score: &Score) -> String {
     let score::Score { failed_before, class, partners_class, node_group, preferences_missed, load } = score;
     let mut terms = vec![format!("class {}", class_name(class.0)), format!("load {load}")];

@@ -1,7 +1,7 @@
-//! Preemption: which services of lower priority make room for one that fits nowhere.
+//! Preemption: the choice of services of lower priority that stop so that a service without an eligible node can start.
 //!
-//! [`preempt`] is the entry. It only says who would have to go and where; the controller stops them and starts the service
-//! once they are confirmed stopped.
+//! [`preempt`] is the entry point. It only chooses the node and the services. The controller stops them, and starts the
+//! service after the stops are confirmed.
 
 use crate::place::{Placement, Verdict};
 use crate::score::class_of;
@@ -11,53 +11,59 @@ use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many times a node is asked whether a set would do. Beyond it the best set found so far counts, which is then
-/// minimal (none of it could stay), but perhaps not the cheapest.
+/// Maximum number of checks whether a set of services suffices, per node. Beyond it, the best set found so far is used.
+/// That set is minimal (none of its services could stay), but perhaps not the cheapest.
 const MOST_CHECKS: usize = 512;
 
-/// What looks for room.
+/// The request for room for one service.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
-    /// The service that fits nowhere.
+    /// The service that has no eligible node.
     pub name: &'a str,
-    /// It, as it would start.
+    /// Facts of the service as it would start.
     pub service: &'a ServiceFacts,
-    /// Services that must be with it (strict Positive) and have no place either.
+    /// Services that must be on the same node (strict Positive) and have no eligible node either.
     pub with: &'a BTreeSet<String>,
-    /// Services that may be asked to leave: they run, and nothing else is being done about them.
+    /// Services that may be stopped: they run, and no other action on them is in progress.
     pub displaceable: &'a BTreeSet<String>,
-    /// Services that are being stopped already: their room will be free.
+    /// Services that are already being stopped, whose resources will be free.
     pub leaving: &'a BTreeSet<String>,
 }
 
-/// Who makes room, and where.
+/// The services that are to stop, and their node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preemption {
-    /// The node.
+    /// The node on which the service is to start.
     pub node: String,
-    /// The services that have to leave it, by name. None: it fits once those that are leaving are gone.
+    /// Services that have to leave the node, by name. Empty if the service fits once the services in [`Wish::leaving`] are
+    /// gone.
     pub victims: BTreeSet<String>,
 }
 
-/// Services that leave together: one, and those that must stay with it.
+/// Services that leave together: one service, and those that must stay with it.
 #[derive(Clone, Debug)]
 struct Unit {
     members: BTreeSet<String>,
-    /// The highest of its members.
+    /// The highest priority of the members.
     priority: i32,
-    /// What it takes, for the order in which units are spared: memory, then cpu.
+    /// Requested memory and cpu, in thousandths. Of units with equal priority, smaller ones are kept first.
     size: (i128, i128),
 }
 
-/// The cheapest way to make room, if there is one.
+/// Returns the cheapest way to make room on a node, or `None`.
 ///
-/// Cost: the priorities of all that leave, highest first, compared one by one; so the most important service that has to
-/// leave is as unimportant as possible, then the next, then they are as few as possible. Among nodes of equal cost: the
-/// better priority class for the service, then the name. A node where the service failed to start comes last.
+/// The cost is the list of priorities of all services that leave, highest first, compared element by element. The most
+/// important service that leaves is thus as unimportant as possible, then the next, and then their number is as small as
+/// possible. At equal cost, the better priority tier for the service decides, then the node name. A node on which the
+/// service failed to start comes last.
 ///
-/// Guarantees: deterministic. Nobody leaves whose priority is not lower than that of the service and of everyone in
-/// `with`. Services that must stay together leave together. With the victims and those that are leaving gone, no hard
-/// limit and no strict rule refuses the node. Only nodes that nothing else speaks against are considered.
+/// Guarantees:
+///
+/// - The result is deterministic.
+/// - Every service that leaves has a lower priority than the service and than all services in `with`.
+/// - Services that must stay together leave together.
+/// - Without the services that leave, no hard limit and no strict rule excludes the node.
+/// - A node with a reason that the departure of services cannot remove is not considered.
 pub fn preempt(view: &View, placement: &Placement, wish: &Wish<'_>) -> Option<Preemption> {
     let bound = wish
         .with
@@ -85,7 +91,7 @@ pub fn preempt(view: &View, placement: &Placement, wish: &Wish<'_>) -> Option<Pr
 
 type Rank = (bool, Vec<i32>, Reverse<crate::score::Class>);
 
-/// Whether a refusal ends when other services leave the node.
+/// Returns `true` if the departure of other services can remove this reason.
 fn is_about_others(reason: Reason) -> bool {
     [
         Reason::NotEnoughMemory,
@@ -97,7 +103,7 @@ fn is_about_others(reason: Reason) -> bool {
     .contains(&reason)
 }
 
-/// The cheapest set on one node; `limit`: nothing dearer is of interest.
+/// Returns the cheapest set of services on one node. With `limit`, the search ignores sets of a higher cost.
 fn cheapest(
     view: &View,
     wish: &Wish<'_>,
@@ -115,7 +121,8 @@ fn cheapest(
     search.found
 }
 
-/// What may leave a node, the most important first, and of these the smallest: in this order they are spared.
+/// Returns the units that may leave a node, highest priority first, then smallest first. The search tries to keep them in
+/// this order.
 fn units(view: &View, wish: &Wish<'_>, node: &str, bound: i32) -> Vec<Unit> {
     let own = view.rules.companions(wish.name);
     let stays = |name: &str, facts: &ServiceFacts| {
@@ -151,7 +158,7 @@ fn units(view: &View, wish: &Wish<'_>, node: &str, bound: i32) -> Vec<Unit> {
     units
 }
 
-/// A service and those on the node that must stay with it.
+/// Returns a service and the services on the node that must stay with it.
 fn leave_together(view: &View, wish: &Wish<'_>, name: &str, node: &str) -> BTreeSet<String> {
     view.rules
         .companions(name)
@@ -162,19 +169,19 @@ fn leave_together(view: &View, wish: &Wish<'_>, name: &str, node: &str) -> BTree
         .collect()
 }
 
-/// Decides unit after unit, the most important first: spared if what is still undecided can make up for it, else it
-/// leaves. The first end is minimal; going on finds the cheapest.
+/// Search that decides about each unit in turn, the most important first. A unit stays if the departure of all undecided
+/// units would suffice. The first result is minimal; the rest of the search finds the cheapest.
 struct Search<'a> {
     trial: Trial<'a>,
     units: &'a [Unit],
-    /// The cost to beat.
+    /// The cost that a result must not exceed.
     limit: Option<Vec<i32>>,
     found: Option<(Vec<i32>, BTreeSet<String>)>,
     checks: usize,
 }
 
 impl Search<'_> {
-    /// Whether it fits when these leave, and all that are undecided.
+    /// Returns `true` if the service fits when these units and all undecided units leave.
     fn fits(&mut self, leave: &[usize], undecided: usize) -> bool {
         self.checks += 1;
         let gone = leave.iter().filter_map(|at| self.units.get(*at)).chain(self.units.iter().skip(undecided));
@@ -192,10 +199,11 @@ impl Search<'_> {
         cost
     }
 
-    /// Assumes that it fits when `leave` and everything from `at` on leave.
+    /// Decides about the unit at index `at` and all later ones. Assumes that the service fits when `leave` and all units
+    /// from `at` leave.
     fn decide(&mut self, at: usize, leave: &mut Vec<usize>) {
         let cost = self.cost(leave);
-        // Whoever leaves besides makes it dearer, never cheaper.
+        // Each further unit that leaves raises the cost, so this branch cannot become cheaper.
         if self.limit.as_ref().is_some_and(|limit| cost > *limit)
             || self.found.as_ref().is_some_and(|(known, _)| cost >= *known)
         {

@@ -1,7 +1,7 @@
-//! Moving running services to even the load of nodes: how uneven it is, and which one move helps most.
+//! Rebalancing: the imbalance of the nodes' load, and the one move of a running service that lowers it most.
 //!
-//! Every move that is given here lowers the unevenness by a share of it, under the figures as they are: so moves end, and none is
-//! taken back.
+//! Under unchanged load, each move lowers the imbalance by at least `margin` of its value. The sequence of moves therefore
+//! ends, and no move is reversed.
 
 pub mod overload;
 
@@ -15,28 +15,28 @@ use ha_api_types::cluster::{RebalanceMethod, SchedulerMode};
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::BTreeSet;
 
-/// Of the moves that gain enough, so many are looked at more closely.
+/// Maximum number of moves, best first, that are checked for eligibility of the target.
 const MOST_LOOKED_AT: usize = 1000;
 
-/// A move that evens the load.
+/// A move that lowers the imbalance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// Where it is.
+    /// Current node of the service.
     pub from: String,
-    /// Where it should go.
+    /// Target node.
     pub to: String,
-    /// How uneven the load is.
+    /// Imbalance before the move.
     pub before: f64,
-    /// How uneven it will be.
+    /// Imbalance after the move.
     pub after: f64,
 }
 
-/// The load of the nodes that take part: online, not in maintenance, of known capacity.
+/// The load of the nodes that take part: online, not in maintenance, and with known capacity.
 ///
-/// A node's load is the mean of the shares of cpu and memory that are in use, by requests or as measured, as
-/// `scheduler.mode` says, and with what is used outside; an amount whose capacity is not known is left out.
+/// The load of a node is the mean of its used shares of cpu and memory, from requests or measurements according to
+/// `scheduler.mode`. It includes use outside hactl. An amount with unknown capacity is left out.
 #[derive(Clone, Debug)]
 pub struct Loads<'a> {
     mode: SchedulerMode,
@@ -53,7 +53,7 @@ struct Loaded<'a> {
 }
 
 impl<'a> Loads<'a> {
-    /// As things are.
+    /// Computes the current load of all nodes that take part.
     pub fn of(view: &'a View) -> Loads<'a> {
         let mode = view.settings.mode;
         let mut nodes: Vec<Loaded<'a>> = view
@@ -77,12 +77,13 @@ impl<'a> Loads<'a> {
         Loads { mode, nodes, sum, squares }
     }
 
-    /// The coefficient of variation: the standard deviation as a share of the mean; 0 when nothing is in use.
+    /// Returns the imbalance: the coefficient of variation of node load, that is, standard deviation divided by mean.
+    /// Returns 0 if nothing is in use.
     pub fn unevenness(&self) -> f64 {
         self.variation(self.sum, self.squares)
     }
 
-    /// Each node that takes part, and whether it carries more than the mean.
+    /// Returns each node that takes part, and whether its load is above the mean.
     pub fn sides(&self) -> impl Iterator<Item = (&'a str, bool)> {
         let mean = self.sum / self.nodes.len() as f64;
         self.nodes.iter().map(move |node| (node.name, node.load > mean))
@@ -97,7 +98,7 @@ impl<'a> Loads<'a> {
         (squares / count - mean * mean).max(0.0).sqrt() / mean
     }
 
-    /// The unevenness with a service moved, in constant time.
+    /// Computes the imbalance after a move of a service, in constant time.
     fn moved(&self, facts: &ServiceFacts, from: usize, to: usize) -> f64 {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
         let amounts = facts.load(self.mode);
@@ -115,7 +116,7 @@ impl<'a> Loads<'a> {
     }
 }
 
-/// The mean of the shares of what is known.
+/// Returns the mean of the used shares of the amounts with known capacity.
 fn share(capacity: &Amounts, used: &Amounts) -> Option<f64> {
     let one = |capacity: Option<Quantity>, used: Option<Quantity>| {
         let capacity = capacity.filter(|capacity| capacity.milli() > 0)?;
@@ -127,13 +128,18 @@ fn share(capacity: &Amounts, used: &Amounts) -> Option<f64> {
     }
 }
 
-/// The best move of one of these services between nodes for which `suits` holds, if one gains `margin` or more of the unevenness.
+/// Returns the best move of one of these services between nodes for which `suits` returns `true`, if the move lowers the
+/// imbalance by `margin` or more.
 ///
-/// Moved is only what can be moved live and what no rule keeps with others, to a node that may take it, of a class that is not
-/// lower, where no more preferences are missed, in the same node group: otherwise it would be moved back. With method BestScore it is the move after which the load is most even, with Topsis the one
-/// whose outcome is best by the score of modes Static and Dynamic; ties go to the smaller service, then by name.
+/// Only services that can be live-migrated and that no strict rule ties to others are moved. The target must be eligible,
+/// in the same node group, in no lower priority tier, and must not violate more preferred rules; otherwise the service
+/// would move back.
 ///
-/// Guarantees: deterministic; the target's verdict is Allowed; `after` is at most `(1 − margin) × before`, and less than it.
+/// Method BestScore chooses the move with the lowest imbalance after it. Method Topsis chooses the move with the best
+/// outcome by the score of modes Static and Dynamic. Ties go to the smaller service, then by name.
+///
+/// Guarantees: deterministic; the verdict on the target is Allowed; `after` is at most `(1 − margin) × before`, and less
+/// than `before`.
 pub fn best_move(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str, &str) -> bool) -> Option<Move> {
     let loads = Loads::of(view);
     let before = loads.unevenness();
@@ -149,7 +155,7 @@ pub fn best_move(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str, &s
         let here = loads.nodes[from].name;
         for to in (0..loads.nodes.len()).filter(|to| *to != from && suits(here, loads.nodes[*to].name)) {
             let after = loads.moved(facts, from, to);
-            // What is lost by rounding is no gain.
+            // A difference of rounding size is not a gain.
             if after <= most && after < before - 1e-9 {
                 found.push((after, size, name, from, to));
             }
@@ -179,7 +185,7 @@ pub fn best_move(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str, &s
     }
 }
 
-/// Whether it runs, is at rest, and may be moved for this.
+/// Returns `true` if the service runs, no action on it is in progress, and it may be moved for balance.
 fn is_free(view: &View, name: &str, facts: &ServiceFacts) -> bool {
     stays(view, name, facts).is_none()
         && facts.movable
@@ -187,10 +193,11 @@ fn is_free(view: &View, name: &str, facts: &ServiceFacts) -> bool {
         && facts.maintenance_node.is_none()
 }
 
-/// Whether the target may take it, and it would stay there by itself. Where it is may be overfull by now: that speaks for the move.
+/// Returns `true` if the target is eligible and the service would stay there. The current node may be over its limits,
+/// which does not prevent the move.
 fn is_allowed(view: &View, planned: &Move) -> bool {
     let Some((name, facts)) = view.services.get_key_value(&planned.service) else { return false };
-    // Nobody goes along with what is moved for this.
+    // `stays` has excluded services with partners, so the unit is the service alone.
     let unit = Unit::alone(name, facts);
     let asked = Asked::of(view, &unit);
     let (Some(from), Some(to)) = (asked.candidate(&planned.from), asked.candidate(&planned.to)) else {
@@ -203,12 +210,12 @@ fn is_allowed(view: &View, planned: &Move) -> bool {
         && (there.class, there.preferences_missed) <= (here.class, here.preferences_missed)
 }
 
-/// Whether a node counts when load is evened: it is online and not in maintenance.
+/// Returns `true` if a node counts for the imbalance: it is online and not in maintenance.
 fn takes_part(node: &NodeFacts) -> bool {
     node.online.is_ok() && !node.maintenance
 }
 
-/// Why a service is never moved to even the load, in words; `None`: it may be.
+/// Returns the reason for which a service is never moved for balance, as text; `None` if it may be moved.
 pub fn stays(view: &View, name: &str, facts: &ServiceFacts) -> Option<&'static str> {
     if !facts.moves_live {
         return Some("its driver cannot move it live");

@@ -1,4 +1,5 @@
-//! Whether a node may become the secondary of a replicated service: every reason against it, with what would help.
+//! The check whether a node is eligible as the secondary of a replicated service: every blocking reason with its suggested
+//! action.
 
 use crate::filter::{limits, refusals};
 use crate::unit::Unit;
@@ -6,8 +7,10 @@ use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
 use ha_api_types::quantity::Quantity;
 use ha_api_types::reason::Reason;
 
-/// Every reason against a node as the secondary. Who else runs there does not matter, as nothing is started; its disk must hold
-/// one more copy beside those that are there, running or not.
+/// Returns every reason that blocks a node as the secondary.
+///
+/// Other services on the node do not matter, because no service is started. The disk of the node must hold one more copy in
+/// addition to the existing ones, whether their services run or not.
 pub fn secondary_refusals(
     view: &View,
     name: &str,
@@ -84,8 +87,8 @@ mod tests {
         }
     }
 
-    /// `web`, 4 GiB, on node1 with its secondary on node2, and `db` with as much as given on node4 and node3: the reasons
-    /// against node3.
+    /// Checks the reasons that block node3 as the secondary of `web`. `web` has 4 GiB on node1 and its secondary on node2.
+    /// `db` has `db` GiB on node4 and its secondary on node3.
     fn check(db: i128, change: impl FnOnce(&mut NodeFacts), expected: &[Reason]) {
         let mut node = NodeFacts {
             storage_pools: BTreeSet::from(["disks".to_owned()]),

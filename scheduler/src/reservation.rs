@@ -1,6 +1,8 @@
-//! Reservation: whether every service would find a place if nodes failed now, each answer with its proof.
+//! The failover capacity (N+1) check: whether every service could be scheduled if nodes failed now, with a proof for each
+//! answer.
 //!
-//! [`check`] answers once; [`Watch`] keeps the answers for every single node up to date while the cluster changes.
+//! [`check`] answers once. [`Watch`] keeps the answers for the failure of each single node up to date while the cluster
+//! changes.
 
 mod arrange;
 mod bits;
@@ -27,104 +29,109 @@ use crate::view::View;
 use ha_api_types::reason::Reason;
 use std::collections::BTreeSet;
 
-/// What is known about a failure.
+/// The answer for one failure of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every service finds a place, and here it is.
+    /// Every service can be scheduled, with the placement that proves it.
     Survives(Proof),
-    /// There is no such placement, and why that is certain.
+    /// No such placement exists, with the reason why that is certain.
     Fails(Failing),
-    /// No placement was found, and none was proven impossible: what the best attempt left over.
+    /// The search found no placement, but did not prove that none exists. Contains the services that the best attempt left
+    /// over.
     Unknown(Vec<Unplaced>),
 }
 
-/// Where everybody goes.
+/// A placement of all affected services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
-    /// Services of the nodes that fail, and those that must go along with them, by name.
+    /// Moves of the services on the failed nodes, and of those that must move with them, by name.
     pub moves: Vec<Move>,
-    /// Services of lower priority that make room (`scheduler.preemption`), by name: each has a new place too.
+    /// Moves of services of lower priority that make room (`scheduler.preemption`), by name. Each has a new node too.
     pub make_room: Vec<Move>,
 }
 
-/// One service of a proof.
+/// The move of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// Where it is.
+    /// Current node of the service.
     pub from: String,
-    /// Where it would be.
+    /// Node of the service after the failure.
     pub to: String,
 }
 
-/// A failure that is not survived.
+/// The answer for a failure after which some services cannot be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// Why there is no placement.
+    /// Proof that no placement exists.
     pub certificate: Certificate,
-    /// Services that find no place.
+    /// Services that cannot be scheduled.
     pub services: Vec<Unplaced>,
 }
 
-/// What proves that no placement exists.
+/// Proof that no placement exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certificate {
-    /// Each of the services named has no node, even with nothing else to be placed.
+    /// Each of the named services has no eligible node, even if no other service has to be scheduled.
     NoNode,
-    /// Services ask for more than the nodes that they may use have left.
+    /// The requests exceed the free amounts of the eligible nodes.
     Capacity {
-        /// Of what: NotEnoughCpu, NotEnoughMemory or NotEnoughDisk.
+        /// The exhausted amount: NotEnoughCpu, NotEnoughMemory or NotEnoughDisk.
         reason: Reason,
-        /// In a sentence, with amounts.
+        /// One sentence with amounts.
         message: String,
     },
-    /// Services that must stay apart have too few nodes.
+    /// Services with strict anti-affinity have too few nodes.
     Apart {
-        /// In a sentence.
+        /// One sentence.
         message: String,
     },
-    /// Every arrangement was looked at.
+    /// The search has tried every arrangement.
     Searched,
 }
 
-/// A service that finds no place.
+/// A service that cannot be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unplaced {
-    /// The service.
+    /// Name of the service.
     pub service: String,
-    /// Where it is.
+    /// Current node of the service.
     pub node: String,
-    /// What speaks against nodes, the nearest to taking it first; a few of them.
+    /// Blocking reasons of a few nodes, the node closest to being eligible first.
     pub lacks: Vec<Lack>,
-    /// Nodes that are not listed.
+    /// Number of nodes that `lacks` does not list.
     pub more: usize,
 }
 
-/// What a service lacks on a node.
+/// The reason for which one node is not eligible for a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// In a word.
+    /// Blocking reason as a word.
     pub reason: Reason,
-    /// In a sentence.
+    /// Blocking reason as a sentence.
     pub message: String,
 }
 
-/// How much is done for one answer: candidates that are looked at in the search of all arrangements. What is undecided
-/// after that is [`Verdict::Unknown`].
+/// Limit of the search for one answer: number of candidates that it examines. A case that is undecided after that is
+/// [`Verdict::Unknown`].
 pub const EFFORT: u64 = 200_000;
 
-/// Whether every service would find a place if these nodes failed now, all at once.
+/// Checks whether every service could be scheduled if these nodes failed now, all at once.
 ///
-/// What counts: services that are wanted and run on these nodes (with `reservation.countStopped` also stopped ones, as if
-/// they ran). Each needs a node that no hard limit and no strict rule refuses, in the state in which everybody has
-/// arrived; all others stay where they are, but for those that must stay together with them, and with
-/// `scheduler.preemption` for services of lower priority than somebody who arrives on their node, which then need another
-/// place themselves.
+/// The check covers services that are desired and run on these nodes. With `reservation.countStopped`, stopped services
+/// count as if they ran. Each needs a node that no hard limit and no strict rule excludes, in the state after all moves.
 ///
-/// Guarantees: deterministic. *Survives* comes with a placement that holds all that; *fails* only where it is certain.
+/// All other services stay on their nodes, with two exceptions:
+///
+/// - services that must stay together with a moved service;
+/// - with `scheduler.preemption`, services of lower priority than a service that moves to their node. These need another
+///   node themselves.
+///
+/// Guarantees: deterministic. *Survives* comes with a placement that meets all these conditions. *Fails* is returned only
+/// if it is certain.
 pub fn check(view: &View, failure: &BTreeSet<String>) -> Verdict {
     Model::new(view).check(failure, EFFORT)
 }

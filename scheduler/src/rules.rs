@@ -1,4 +1,4 @@
-//! Affinity rules: which are in force, and what they say about one service.
+//! Affinity rules: which of them are active, and how they apply to one service.
 
 mod compile;
 mod node_rules;
@@ -13,25 +13,25 @@ use ha_api_types::placement::{AffinityRuleSpec, GroupSpec, NodePriorities};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What users have declared, as far as the set of rules is judged by it.
+/// The declared objects that decide which rules are active.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Declared {
     /// Rules by name.
     pub rules: BTreeMap<String, AffinityRuleSpec>,
     /// Groups by name.
     pub groups: BTreeMap<String, GroupSpec>,
-    /// The group that a resource names.
+    /// Group of each resource that names one, by resource name.
     pub group_of: BTreeMap<String, String>,
-    /// The nodes that there are.
+    /// Names of the existing nodes.
     pub nodes: BTreeSet<String>,
-    /// Nodes may still be on their way, as when a cluster is set up: that there are too few of them speaks against no rule
-    /// yet, but for [`Declared::judged`] ones.
+    /// `true` while nodes may still be joining, such as during the setup of a cluster. A shortage of nodes then rejects
+    /// only the rules in [`Declared::judged`].
     pub settling: bool,
-    /// Rules that were found short of nodes before, while nodes were not settling.
+    /// Rules that were found to have too few nodes earlier, when `settling` was `false`.
     pub judged: BTreeSet<String>,
 }
 
-/// The rules in force, ready to ask.
+/// The active rules, indexed for queries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rules {
@@ -40,84 +40,85 @@ pub struct Rules {
     together: Vec<Partners>,
 }
 
-/// A node-affinity rule, as it applies to one service.
+/// A node-affinity rule that applies to one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeRule {
-    /// The rule's name.
+    /// Name of the rule.
     pub name: String,
-    /// The nodes with priorities.
+    /// The nodes with their priorities.
     pub nodes: NodePriorities,
-    /// These nodes only.
+    /// `true` if the service may run on these nodes only.
     pub strict: bool,
 }
 
-/// Services that a rule keeps together or apart.
+/// Services that a rule keeps together (affinity) or apart (anti-affinity).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Partners {
-    /// The rule's name.
+    /// Name of the rule; after a merge, the names of all merged rules.
     pub name: String,
-    /// The services.
+    /// Names of the services.
     pub resources: BTreeSet<String>,
-    /// Required; otherwise preferred.
+    /// `true` if the rule is required, `false` if it is preferred.
     pub strict: bool,
 }
 
-/// Why a rule is not applied.
+/// The reason why a rule is not applied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleConflict {
-    /// The rule.
+    /// Name of the rule.
     pub rule: String,
-    /// In a sentence; it names every rule that has a part in it.
+    /// A sentence that names every rule of the conflict.
     pub message: String,
-    /// The other rules that have a part in it.
+    /// The other rules of the conflict.
     pub with: BTreeSet<String>,
-    /// The resources that it is about.
+    /// The resources of the conflict.
     pub resources: BTreeSet<String>,
-    /// More nodes would end it.
+    /// `true` if more nodes would resolve the conflict.
     pub short_of_nodes: bool,
 }
 
 impl Rules {
-    /// The rules in force out of all that are declared, and the conflicts of the others.
+    /// Returns the active rules of all declared ones, and the conflicts of the others.
     ///
-    /// Strict Positive rules that share a service are merged, transitively; such a set counts as one unit, whose allowed
-    /// nodes are those that all its members may use. In conflict, and not applied:
+    /// Strict Positive rules that share a service are merged, transitively. A merged set counts as one unit, and may use
+    /// only the nodes that all its members may use. These rules are in conflict and not applied:
     ///
-    /// - every node-affinity rule that names a resource which another one names too;
+    /// - every node-affinity rule that names a resource of another node-affinity rule;
     /// - a resource rule with fewer than two resources;
-    /// - a strict Positive rule that would make a set with several node-affinity rules, or with one of several
-    ///   priorities, or without a node that all may use;
-    /// - every strict rule that has a part in keeping two services together, merged, and apart as well;
-    /// - a strict Negative rule that cannot be spread over the nodes its members may use.
+    /// - a strict Positive rule whose merged set would have several node-affinity rules, or one with several priorities, or
+    ///   no common node;
+    /// - every strict rule of a merged set that keeps two services together, if another strict rule keeps them apart, and
+    ///   that other rule;
+    /// - a strict Negative rule whose services cannot be spread over the nodes that they may use.
     ///
-    /// Of other rules that exclude each other, node rules stand before Positive and these before Negative ones, and among
-    /// equals the first by name stands: the later one is the one that is not applied.
+    /// For all other conflicts, node rules precede Positive rules, and these precede Negative rules. Among equals, the
+    /// first by name is applied, and the later one is not.
     ///
-    /// Guarantees: each Negative set is judged exactly, by matching. Sets that overlap are not judged together (finding out
-    /// is as hard as colouring a graph): all are applied, and who finds no place because of them says so. Capacity is not
-    /// looked at, nor which nodes are online.
+    /// Guarantees: each Negative set is checked exactly, by matching. Overlapping sets are not checked together, because
+    /// that is as hard as graph coloring. All of them are applied, and a service without an eligible node reports them.
+    /// Neither capacity nor the state of nodes is considered.
     pub fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
         compile::compile(declared)
     }
 
-    /// The node-affinity rule of a service.
+    /// Returns the node-affinity rule of a service.
     pub fn node_rule(&self, resource: &str) -> Option<&NodeRule> {
         self.nodes.get(resource)
     }
 
-    /// Sets that keep a service apart from others.
+    /// Returns the anti-affinity sets of a service.
     pub fn apart_from<'a>(&'a self, resource: &'a str) -> impl Iterator<Item = &'a Partners> {
         self.apart.iter().filter(move |partners| partners.resources.contains(resource))
     }
 
-    /// Sets that keep a service together with others.
+    /// Returns the affinity sets of a service.
     pub fn together_with<'a>(&'a self, resource: &'a str) -> impl Iterator<Item = &'a Partners> {
         self.together.iter().filter(move |partners| partners.resources.contains(resource))
     }
 
-    /// Services that must move along with one (strict Positive), without it.
+    /// Returns the services that must be on the same node as `resource` (strict Positive), without `resource` itself.
     pub fn companions(&self, resource: &str) -> BTreeSet<String> {
         self.together_with(resource)
             .filter(|partners| partners.strict)
@@ -127,22 +128,22 @@ impl Rules {
             .collect()
     }
 
-    /// All sets that are kept apart.
+    /// Returns all anti-affinity sets.
     pub fn all_apart(&self) -> impl Iterator<Item = &Partners> {
         self.apart.iter()
     }
 
-    /// All sets that stay together.
+    /// Returns all affinity sets.
     pub fn all_together(&self) -> impl Iterator<Item = &Partners> {
         self.together.iter()
     }
 
-    /// The strict sets that are kept apart.
+    /// Returns the strict anti-affinity sets.
     pub fn apart_sets(&self) -> impl Iterator<Item = &Partners> {
         self.apart.iter().filter(|partners| partners.strict)
     }
 
-    /// The strict sets that stay together; they do not overlap.
+    /// Returns the strict affinity sets, which do not overlap.
     pub fn together_sets(&self) -> impl Iterator<Item = &Partners> {
         self.together.iter().filter(|partners| partners.strict)
     }

@@ -1,4 +1,4 @@
-//! How nodes that may take a service are ordered: the derived order of [`Score`] *is* the policy.
+//! The order of eligible nodes: the derived order of [`Score`] *is* the policy.
 
 use crate::asked::{Asked, Candidate, Member, priorities_of};
 use crate::topsis;
@@ -8,52 +8,52 @@ use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::NodePriorities;
 use std::cmp::Reverse;
 
-/// The order of feasible nodes, best first: field after field.
+/// The rank of an eligible node, compared field by field; lower is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Score {
-    /// Nodes where it failed to start come last.
+    /// `true` if the service failed to start on the node.
     pub failed_before: bool,
-    /// A higher priority class comes first; everybody else after all members.
+    /// Priority tier of the node. Nodes outside the group or rule come after all its members.
     pub class: Reverse<Class>,
-    /// How far the node is down the list of classes of those that it is placed together with.
+    /// Rank of the node among the priority tiers of the partners that are scheduled with the service; 0 is the best.
     pub partners_class: u32,
-    /// Its own node group, then preferred ones, then those of last resort.
+    /// Rank of the node group: the group of the service, then preferred groups, then groups of last resort.
     pub node_group: NodeGroupRank,
-    /// Non-strict rules that would be broken.
+    /// Number of preferred rules that the placement would violate.
     pub preferences_missed: u32,
-    /// Load by `scheduler.mode`: services in Basic; in Static and Dynamic the TOPSIS distance, in millionths. With
-    /// `reservation.enabled` the weight of the services that are there is part of it.
+    /// Load by `scheduler.mode`: the number of services in Basic, the TOPSIS distance in millionths in Static and Dynamic.
+    /// With `reservation.enabled` the weight of the services on the node is added.
     pub load: u64,
 }
 
-/// A priority class.
+/// A priority tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// No member of the group or rule.
+    /// The node is not listed in the group or rule.
     Others,
-    /// A member with this priority.
+    /// The node is listed with this priority.
     Member(i64),
 }
 
-/// How near a node group is to the service's own.
+/// Relation of a node group to the node group of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeGroupRank {
-    /// Its own, or no groups are used.
+    /// The same node group, or no node groups are used.
     Own,
-    /// Another, preferred.
+    /// Another node group with policy Preferred, or none.
     Preferred,
-    /// Another, of last resort.
+    /// Another node group, with policy LastResort.
     LastResort,
-    /// Another that takes nothing new.
+    /// Another node group, with policy Unallocable, which accepts no new services.
     Unallocable,
 }
 
-/// The class of a node for a service: by its node-affinity rule, else by its group.
+/// Returns the priority tier of a node for a service: by its node-affinity rule, or else by its group.
 pub fn class_of(view: &View, name: &str, service: &ServiceFacts, node_name: &str) -> Class {
     class_in(priorities_of(view, name, service), node_name)
 }
 
-/// The class of a node among these; without any, all are alike.
+/// Returns the priority tier of a node in this list. Without a list, all nodes are in the same tier.
 pub(crate) fn class_in(nodes: Option<&NodePriorities>, node_name: &str) -> Class {
     match nodes {
         None => Class::Member(0),
@@ -61,7 +61,7 @@ pub(crate) fn class_in(nodes: Option<&NodePriorities>, node_name: &str) -> Class
     }
 }
 
-/// The rank of a node's group for a service that is on `current`.
+/// Returns the rank of a node's group for a service that is on the node `current`.
 pub fn node_group_rank(view: &View, current: Option<&NodeFacts>, node: &NodeFacts) -> NodeGroupRank {
     let home = current.and_then(|node| node.node_group.as_ref());
     if home.is_some() && home == node.node_group.as_ref() {
@@ -75,8 +75,8 @@ pub fn node_group_rank(view: &View, current: Option<&NodeFacts>, node: &NodeFact
     }
 }
 
-/// Non-strict resource rules that a unit on this node would miss: services apart that are there, and services together
-/// that are elsewhere.
+/// Returns the number of preferred resource rules that a unit on this node would violate. Each anti-affinity partner on the
+/// node and each affinity partner on another node counts.
 pub(crate) fn missed(asked: &Asked<'_>, node_name: &str) -> u32 {
     asked.members.iter().map(|member| missed_by_one(member, node_name)).sum()
 }
@@ -90,8 +90,8 @@ fn missed_by_one(member: &Member<'_>, node_name: &str) -> u32 {
     u32::try_from(apart + together).unwrap_or(u32::MAX)
 }
 
-/// The load of each candidate by the scheduler's mode, lower is better. With `reservation.enabled` the services on it, divided
-/// by `scaleDown`, are added in the unit of the mode.
+/// Computes the load of each candidate by the scheduler's mode; lower is better. With `reservation.enabled`, the number of
+/// services on the node, divided by `scaleDown`, is added in the unit of the mode.
 pub(crate) fn loads(asked: &Asked<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
     let count = |candidate: &Candidate<'_>| u64::try_from(candidate.others.count()).unwrap_or(u64::MAX);
     let (mut loads, one) = match asked.view.settings.mode {

@@ -1,85 +1,89 @@
-//! Moves that only work one after another, or through a third node: which one is next.
+//! Moves that work only in a certain order or through a third node: the choice of the next one.
 //!
-//! [`next`] looks at a small puzzle: items on nodes, where each may and would like to be, which must stay apart, and how
-//! much room there is. It is asked anew after every move, and needs no memory of what it answered before.
+//! [`next`] solves a small puzzle: items on nodes, the nodes that each item may use and prefers, pairs that must stay
+//! apart, and free room. The caller asks again after every move; no state is kept between calls.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// States that are looked at before the search for detours is given up.
+/// Number of states after which the search for detours stops.
 const MAX_STATES: usize = 4_000;
 
-/// What an item needs of a node, or a node has left: cpu, memory, disk in thousandths; `None`: not limited.
+/// Amounts that an item needs or a node has free: cpu, memory, disk in thousandths; `None` means unlimited.
 pub type Room = [Option<i128>; 3];
 
-/// A service, or several that stay together.
+/// A service, or several services that stay together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
-    /// Where it is; `None`: it does not run yet.
+    /// Index of the current node; `None` if the item does not run yet.
     pub place: Option<usize>,
-    /// How far each node is from what it would like best, 0 is that; `None`: it may not be there.
+    /// For each node, its distance from the best choice of the item, where 0 is the best. `None` if the item may not be
+    /// there.
     pub wishes: Vec<Option<u32>>,
-    /// What it needs.
+    /// Amounts that the item needs.
     pub requests: Room,
 }
 
-/// Items on nodes.
+/// Items on nodes, with the free room of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Puzzle {
     /// The items.
     pub items: Vec<Item>,
-    /// What each node has left for these items.
+    /// Room on each node for these items.
     pub room: Vec<Room>,
-    /// Pairs of items that must not share a node.
+    /// Pairs of items that must not share a node; the smaller index comes first.
     pub apart: BTreeSet<(usize, usize)>,
 }
 
-/// What is to be done.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing: no order of moves makes it better.
+    /// No step: no sequence of moves improves the arrangement.
     Rest,
-    /// This item goes there first.
+    /// This item moves first.
     Move {
-        /// The item.
+        /// Index of the item.
         item: usize,
-        /// The node.
+        /// Index of the target node.
         to: usize,
-        /// Where all items are in the end.
+        /// Node of each item after the whole sequence.
         goal: Vec<Option<usize>>,
     },
-    /// A better arrangement exists, but no order of moves leads there.
+    /// A better arrangement exists, but no sequence of moves leads to it.
     Blocked {
-        /// That arrangement.
+        /// Node of each item in that arrangement.
         goal: Vec<Option<usize>>,
     },
 }
 
-/// How bad an arrangement is: first what must not be, then what is not as wished.
+/// Cost of an arrangement: first violations, then missed preferences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost {
-    /// Items that do not run or are where they may not be, and pairs that share a node and must not.
+    /// Number of items that do not run or are on a forbidden node, plus the number of pairs that share a node but must not.
     hard: u32,
-    /// The sum of what is wished for and missed.
+    /// Sum of the distances of all items from their best nodes.
     wish: u32,
 }
 
 type State = Vec<Option<usize>>;
-/// The move that began a way: item and node.
+/// The first move of a sequence: item and node.
 type FirstMove = Option<(usize, usize)>;
 
-/// The next move towards the best arrangement that can be reached.
+/// Returns the next move toward the best reachable arrangement.
 ///
-/// An arrangement is better if fewer things are where they must not be; or as few, and every item that has moved is
-/// better off. Nobody is moved for the mere wish of another.
+/// An arrangement is better if it has fewer violations. With equally many violations, it is better if its cost is lower and
+/// every moved item improves its own distance. No item moves only for a preference of another item.
 ///
-/// Guarantees: each move is legal by itself, with all other items where they are and the moved one counting on both
-/// nodes: it goes where it may be, to no item that it must stay apart from, and where there is room. Repeated until it
-/// says otherwise it ends, since each move leads to an arrangement from which the same best one is one move nearer.
-/// Beyond `MAX_STATES` arrangements only moves that make nothing worse on the way are considered: of a larger puzzle some
-/// solutions are not found, and still each move lowers what is bad.
+/// Guarantees:
+///
+/// - Each move is legal alone, with all other items on their nodes and the moved item counted on both nodes. The target may
+///   be used by the item, has room, and holds no item that must stay apart from it.
+/// - Repeated calls end, because each move leads to an arrangement that is one move nearer to the same best one.
+///
+/// Beyond `MAX_STATES` arrangements only moves that do not worsen any intermediate arrangement are considered. Some
+/// solutions of a larger puzzle are therefore not found, but each move still lowers the cost.
 pub fn next(puzzle: &Puzzle) -> Next {
     let start: State = puzzle.items.iter().map(|item| item.place).collect();
     if puzzle.cost(&start) == Cost::default() {
@@ -105,7 +109,7 @@ enum Search {
     TooLarge,
 }
 
-/// Breadth first over all that moves can reach. `downhill`: no move may make anything worse.
+/// Searches all reachable arrangements, breadth first. With `downhill`, every move must lower the cost.
 fn search(puzzle: &Puzzle, start: &State, downhill: bool) -> Search {
     let mut seen: BTreeSet<State> = BTreeSet::from([start.clone()]);
     let mut queue: VecDeque<(State, usize, FirstMove)> = VecDeque::from([(start.clone(), 0, None)]);
@@ -136,7 +140,8 @@ fn search(puzzle: &Puzzle, start: &State, downhill: bool) -> Search {
     best.map_or(Search::Nothing, |(_, item, to, goal)| Search::Found { item, to, goal })
 }
 
-/// How good a better arrangement is; less is better: what must not be, items moved without being better off, wishes.
+/// Rank of a better arrangement, lower is better: violations, number of moved items that did not improve, missed
+/// preferences.
 type Merit = (u32, u32, u32);
 
 impl Puzzle {
@@ -153,7 +158,7 @@ impl Puzzle {
         cost
     }
 
-    /// How much better it is than at the start; `None`: it is not.
+    /// Returns the rank of an arrangement that is better than the start; `None` if it is not better.
     fn merit(&self, start: &State, state: &State) -> Option<Merit> {
         let (before, after) = (self.cost(start), self.cost(state));
         let harmed =
@@ -163,7 +168,7 @@ impl Puzzle {
         better.then_some((after.hard, harmed, after.wish))
     }
 
-    /// Whether it has moved and is no better off by its own measure.
+    /// Returns `true` if the item has moved and its own distance did not improve.
     fn harmed(&self, item: usize, from: Option<usize>, to: Option<usize>) -> bool {
         let item = &self.items[item];
         from != to
@@ -174,19 +179,19 @@ impl Puzzle {
             }
     }
 
-    /// Whether an item likes a node better than its place.
+    /// Returns `true` if an item prefers a node to its current one.
     pub fn better_off(&self, item: usize, to: usize) -> bool {
         !self.harmed(item, self.items[item].place, Some(to))
     }
 
-    /// Every move that is legal now.
+    /// Returns every move that is legal now.
     fn moves<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (usize, usize)> + 'a {
         (0..self.items.len()).flat_map(move |item| {
             (0..self.room.len()).filter(move |to| self.may_go(item, *to, state)).map(move |to| (item, to))
         })
     }
 
-    /// Whether an item may go to a node with all others where they are.
+    /// Returns `true` if an item may move to a node while all others stay.
     pub fn may_go(&self, item: usize, to: usize, state: &[Option<usize>]) -> bool {
         let there = |other: usize| other != item && state[other] == Some(to);
         let apart = |other: usize| self.apart.contains(&(item.min(other), item.max(other)));
@@ -207,13 +212,13 @@ impl Puzzle {
 }
 
 impl Item {
-    /// What it misses at a place; `None`: it must not be there.
+    /// Returns the distance of a place from the best choice of the item; `None` if the item must not be there.
     fn at(&self, place: Option<usize>) -> Option<u32> {
         self.wishes.get(place?).copied().flatten()
     }
 }
 
-/// The best arrangement there would be if all could jump: found by trying, for the explanation of what is blocked.
+/// Searches for the best arrangement without regard to the order of moves. It only explains why a puzzle is blocked.
 fn arrange(
     puzzle: &Puzzle,
     start: &State,

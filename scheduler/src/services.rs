@@ -1,4 +1,4 @@
-//! The services of a view, with who uses which node, how much of it, and who has which tag kept at hand.
+//! The services of a view, with indexes by node and by tag, and with sums of usage per node.
 
 use crate::view::ServiceFacts;
 use ha_api_types::cluster::SchedulerMode;
@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Services by resource name. It reads as a map; every change goes through here, so that what is kept at hand is true.
+/// Services by resource name. It reads as a map. Every change goes through the methods of this type, which keep the indexes
+/// current.
 #[derive(Clone, Default, Deserialize)]
 #[serde(from = "BTreeMap<String, ServiceFacts>")]
 pub struct Services {
@@ -17,10 +18,10 @@ pub struct Services {
     tagged: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Cpu, memory and disk added up, in thousandths; what is not named adds nothing.
+/// Sums of cpu, memory and disk in thousandths; a missing amount adds 0.
 pub type Sums = [i128; 3];
 
-/// How services use a node.
+/// Usage of a node by services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeUse {
     users: BTreeSet<String>,
@@ -29,22 +30,22 @@ pub struct NodeUse {
 }
 
 impl NodeUse {
-    /// How many services use it.
+    /// Returns the number of services that use the node.
     pub fn count(&self) -> usize {
         self.users.len()
     }
 
-    /// The services that use it, by name.
+    /// Returns the services that use the node, by name.
     pub fn users(&self) -> impl Iterator<Item = &str> {
         self.users.iter().map(String::as_str)
     }
 
-    /// What they ask for.
+    /// Returns the sum of the services' requests.
     pub fn requested(&self) -> &Sums {
         &self.requested
     }
 
-    /// What they count with in a mode, see [`ServiceFacts::load`].
+    /// Returns the sum of the services' load in a mode, see [`ServiceFacts::load`].
     pub fn load(&self, mode: SchedulerMode) -> &Sums {
         match mode {
             SchedulerMode::Basic | SchedulerMode::Static => &self.requested,
@@ -53,12 +54,12 @@ impl NodeUse {
     }
 }
 
-/// Amounts as numbers.
+/// Converts amounts to thousandths; a missing amount becomes 0.
 pub fn sums(amounts: &Amounts) -> Sums {
     [amounts.cpu, amounts.memory, amounts.disk].map(|amount| amount.map_or(0, Quantity::milli))
 }
 
-/// Adds to sums. It wraps, so that what was added can always be taken away again.
+/// Adds to sums. The addition wraps, so that a later subtraction always restores the old value.
 pub(crate) fn add(sums: &mut Sums, more: &Sums) {
     for (sum, more) in sums.iter_mut().zip(more) {
         *sum = sum.wrapping_add(*more);
@@ -66,22 +67,22 @@ pub(crate) fn add(sums: &mut Sums, more: &Sums) {
 }
 
 impl Services {
-    /// How services use a node; `None`: none does.
+    /// Returns the usage of a node by services; `None` if no service uses it.
     pub fn on(&self, node: &str) -> Option<&NodeUse> {
         self.nodes.get(node)
     }
 
-    /// Every node that is used, by name.
+    /// Returns every node that a service uses, in the order of names.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, &NodeUse)> {
         self.nodes.iter().map(|(node, used)| (node.as_str(), used))
     }
 
-    /// The services with a tag, by name.
+    /// Returns the services with a tag, by name.
     pub fn tagged(&self, tag: &str) -> impl Iterator<Item = &str> {
         self.tagged.get(tag).into_iter().flatten().map(String::as_str)
     }
 
-    /// Adds a service, or puts it in the place of the one with this name; gives that one.
+    /// Adds or replaces a service, and returns the replaced facts.
     pub fn insert(&mut self, name: String, facts: ServiceFacts) -> Option<ServiceFacts> {
         let before = self.remove(&name);
         self.enter(&name, &facts);
@@ -89,31 +90,31 @@ impl Services {
         before
     }
 
-    /// Takes a service out.
+    /// Removes a service and returns its facts.
     pub fn remove(&mut self, name: &str) -> Option<ServiceFacts> {
         self.remove_entry(name).map(|(_, facts)| facts)
     }
 
-    /// Takes a service out, with its name.
+    /// Removes a service and returns its name and facts.
     pub fn remove_entry(&mut self, name: &str) -> Option<(String, ServiceFacts)> {
         let (name, facts) = self.facts.remove_entry(name)?;
         self.leave(&name, &facts);
         Some((name, facts))
     }
 
-    /// A service to be changed: what is kept at hand follows once the change is over.
+    /// Returns a service for modification. The indexes are updated when the returned guard is dropped.
     pub fn get_mut(&mut self, name: &str) -> Option<Changing<'_>> {
         let (name, facts) = self.remove_entry(name)?;
         Some(Changing { services: self, name, facts })
     }
 
-    /// Keeps the services for which this holds.
+    /// Keeps only the services for which `keep` returns `true`.
     pub fn retain(&mut self, mut keep: impl FnMut(&String, &ServiceFacts) -> bool) {
         let all = std::mem::take(self);
         self.extend(all.facts.into_iter().filter(|(name, facts)| keep(name, facts)));
     }
 
-    /// Changes every service.
+    /// Modifies every service.
     pub fn change_all(&mut self, mut change: impl FnMut(&String, &mut ServiceFacts)) {
         let all = std::mem::take(self);
         self.extend(all.facts.into_iter().map(|(name, mut facts)| {
@@ -233,7 +234,7 @@ impl<'a> IntoIterator for &'a Services {
     }
 }
 
-/// A service that is being changed; it counts again, as it is then, once this is dropped.
+/// A service that is being modified. It is removed from the indexes until the guard is dropped.
 pub struct Changing<'a> {
     services: &'a mut Services,
     name: String,
@@ -277,7 +278,7 @@ mod tests {
     }
 
     proptest! {
-        /// A change: which service, and the node, tag and size that it gets; or it goes.
+        /// Each change has the number of a service, and its new node, tag and size; `None` removes the service.
         #[test]
         fn what_is_kept_at_hand_is_what_a_look_at_all_services_finds(
             changes in proptest::collection::vec((0u8..5, proptest::option::of((0u8..9, 0u8..3, 0i128..9))), 0..40)

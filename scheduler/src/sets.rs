@@ -1,8 +1,8 @@
-//! Sets of which no two share a member.
+//! Disjoint sets.
 
 use std::collections::BTreeSet;
 
-/// Adds a set, made one with those that it overlaps; it comes last.
+/// Adds a set after merging it with all sets that it overlaps. The merged set comes last.
 pub(crate) fn join<T: Copy + Ord>(sets: &mut Vec<BTreeSet<T>>, mut joined: BTreeSet<T>) {
     sets.retain(|set| {
         let apart = set.is_disjoint(&joined);

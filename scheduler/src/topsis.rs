@@ -1,5 +1,5 @@
-//! The score of modes Static and Dynamic: how even and how low the load would be with the service on each candidate, combined
-//! by TOPSIS.
+//! The score of modes Static and Dynamic: imbalance and height of the load with the service on each candidate, combined by
+//! TOPSIS.
 //!
 //! Source: Hwang and Yoon, Multiple Attribute Decision Making, 1981; SCHEDULING section 1 for columns and weights.
 
@@ -11,15 +11,15 @@ use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::quantity::{Amounts, Quantity};
 
-/// Weights of: root-mean-square cpu, highest cpu, root-mean-square memory, highest memory.
+/// Weights of root-mean-square cpu, highest cpu, root-mean-square memory and highest memory.
 const WEIGHTS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
-/// The distance of each candidate from the ideal, in millionths; lower is better.
+/// Computes the distance of each candidate from the ideal, in millionths; lower is better.
 pub(crate) fn loads(asked: &Asked<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
     let mode = asked.view.settings.mode;
     let own = of_interest(&sums(&asked.unit.load(mode)));
     let carriers = Carriers::new(asked);
-    // Candidates are online, and both are in the order of names.
+    // Every candidate is online and therefore a carrier, and both lists are ordered by node name.
     let mut carrier = 0;
     let mut rows: Vec<[f64; 4]> = Vec::with_capacity(candidates.len());
     for candidate in candidates {
@@ -31,7 +31,7 @@ pub(crate) fn loads(asked: &Asked<'_>, candidates: &[Candidate<'_>]) -> Vec<u64>
     closeness(&rows).into_iter().map(to_millionths).collect()
 }
 
-/// Which of these moves has the best outcome: each is judged by what all nodes would carry after it; the first of equals.
+/// Returns the index of the move with the best outcome, judged by the load of all nodes after it; the first of equal ones.
 pub fn best_move(view: &View, moves: &[Move]) -> Option<usize> {
     let nobody = Unit::new(Vec::new());
     let asked = Asked::of(view, &nobody);
@@ -51,27 +51,27 @@ pub fn best_move(view: &View, moves: &[Move]) -> Option<usize> {
     (0..moves.len()).min_by(|one, other| closeness[*one].total_cmp(&closeness[*other]))
 }
 
-/// Cpu and memory of amounts in thousandths.
+/// Returns cpu and memory in units, from amounts in thousandths.
 fn of_interest(sums: &Sums) -> [f64; 2] {
     [in_units(sums[0]), in_units(sums[1])]
 }
 
 fn in_units(milli: i128) -> f64 {
-    // Most fit into 64 bits, which convert much quicker, to the same.
+    // Most values fit into 64 bits, whose conversion is much faster and gives the same result.
     i64::try_from(milli).map_or(milli as f64, |milli| milli as f64) / 1e3
 }
 
-/// What all nodes that are online carry, and what of it a change of one or two of them leaves as it is: the columns after a
-/// change take constant time.
+/// Load of all online nodes, with aggregates that make the computation of the columns after a change of one or two nodes
+/// take constant time.
 struct Carriers<'a> {
     nodes: Vec<Carrier<'a>>,
-    /// Of each share, the sum of squares.
+    /// Sum of squares of the shares of cpu and of memory.
     squares: [f64; 2],
-    /// Of each share, the three greatest, with the nodes that have them.
+    /// The three greatest shares of cpu and of memory, with the indexes of their nodes.
     greatest: [[Option<(f64, usize)>; 3]; 2],
 }
 
-/// A node that carries load.
+/// An online node with its capacity and load.
 struct Carrier<'a> {
     name: &'a str,
     capacity: [f64; 2],
@@ -85,7 +85,7 @@ impl Carrier<'_> {
 }
 
 impl<'a> Carriers<'a> {
-    /// All that are online, without the unit: it leaves wherever it is.
+    /// Collects all online nodes without the load of the unit.
     fn new(asked: &'a Asked<'_>) -> Carriers<'a> {
         let mode = asked.view.settings.mode;
         let nodes = asked.candidates().filter(|node| node.node.online.is_ok()).map(|node| {
@@ -117,8 +117,8 @@ impl<'a> Carriers<'a> {
         self.nodes.binary_search_by(|carrier| carrier.name.cmp(node)).ok()
     }
 
-    /// Root-mean-square cpu, highest cpu, root-mean-square memory, highest memory once these nodes, at most two, carry more or
-    /// less. Rounded, so that what is equal but for the order of sums is equal.
+    /// Computes root-mean-square cpu, highest cpu, root-mean-square memory and highest memory after a change of at most two
+    /// nodes. The values are rounded, so that the order of summation makes no difference.
     #[expect(clippy::cast_possible_truncation, reason = "what is beyond is equally bad")]
     fn columns(&self, changes: &[(usize, [f64; 2])]) -> [f64; 4] {
         let rounded = |value: f64| ((value * 1e10 + 0.5) as i64) as f64 / 1e10;
@@ -143,8 +143,8 @@ impl<'a> Carriers<'a> {
     }
 }
 
-/// What a candidate would carry with the unit there, in words: what the score's load is made of. `None` in mode Basic, where
-/// services are counted.
+/// Describes the load of a candidate with the unit on it, which is the basis of the score. `None` in mode Basic, which
+/// counts services.
 pub fn carried(view: &View, unit: &Unit<'_>, candidate: &str) -> Option<String> {
     let mode = view.settings.mode;
     match mode {
@@ -186,7 +186,7 @@ fn amounts_of(amounts: &Amounts) -> String {
     format!("cpu {cpu} memory {memory}")
 }
 
-/// For each row, its distance to the best as a share of its distances to best and worst: 0 is the best.
+/// Computes for each row its distance to the best, divided by the sum of its distances to best and worst: 0 is the best.
 fn closeness(rows: &[[f64; 4]]) -> Vec<f64> {
     let norms: [f64; 4] =
         std::array::from_fn(|at| rows.iter().map(|row| row[at] * row[at]).sum::<f64>().sqrt());

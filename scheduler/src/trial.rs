@@ -1,4 +1,4 @@
-//! What a node would be like with some services gone and others started: whether they all fit.
+//! The check whether services fit on a node after some services have left it.
 
 use crate::filter::refusals;
 use crate::place::{Placement, Verdict};
@@ -7,8 +7,10 @@ use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The best node that takes a service and all that must be with it and have no place either: the chosen one if it does,
-/// else by score, ties by name. `None`: no node takes them all.
+/// Returns the best node for a service and for the services in `with`.
+///
+/// The chosen node of the placement comes first, then the other eligible nodes by score, ties by name. `None` if no node
+/// fits all.
 pub fn together(
     view: &View,
     placement: &Placement,
@@ -35,7 +37,7 @@ pub fn together(
     allowed.into_iter().find(|(_, node)| takes_all(node)).map(|(_, node)| node.clone())
 }
 
-/// A view of nothing, under the same rules.
+/// Returns a view without nodes and services, with the same rules and settings.
 fn settings_of(view: &View) -> View {
     View {
         nodes: BTreeMap::new(),
@@ -48,16 +50,17 @@ fn settings_of(view: &View) -> View {
     }
 }
 
-/// The node as it would be: only who uses it counts, and who must be together with what starts, wherever that is.
+/// A view with one node, the services that use it, and the services that must be together with the starting ones, wherever
+/// they are.
 pub(crate) struct Trial<'a> {
     view: View,
     node: &'a str,
-    /// What is to start there, in this order.
+    /// Services that are to start on the node, in this order.
     starting: Vec<(String, ServiceFacts)>,
 }
 
 impl<'a> Trial<'a> {
-    /// `name` and everything in `with` are to start on a node that those in `leaving` do not use any more.
+    /// Builds the view in which `name` and all services in `with` start on a node without the services in `leaving`.
     pub(crate) fn new(
         view: &View,
         name: &str,
@@ -87,7 +90,7 @@ impl<'a> Trial<'a> {
         Trial { view, node, starting }
     }
 
-    /// Whether everything that is to start fits once these have left.
+    /// Returns `true` if all services that are to start fit once the services in `gone` have left.
     pub(crate) fn fits<'n>(&mut self, gone: impl Iterator<Item = &'n String>) -> bool {
         let Some(facts) = self.view.nodes.get(self.node).cloned() else { return false };
         let mut taken = Vec::new();
@@ -100,7 +103,7 @@ impl<'a> Trial<'a> {
         fits
     }
 
-    /// The priority of a service that uses the node.
+    /// Returns the priority of a service that uses the node.
     pub(crate) fn priority_of(&self, name: &str) -> Option<i32> {
         self.view.services.get(name).map(|facts| facts.priority)
     }

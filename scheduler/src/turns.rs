@@ -1,4 +1,4 @@
-//! Whose turn it is to move, where services stand in each other's way.
+//! The order of moves of services that block each other.
 
 mod component;
 #[cfg(test)]
@@ -14,44 +14,48 @@ use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a service that stands in others' way, or they in its, does now.
+/// The next step of a service that blocks others or is blocked by others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It moves.
+    /// The service moves now.
     Go {
-        /// To this node.
+        /// Target node.
         to: String,
-        /// Services that can go where they should because of it; empty: it goes where it should be itself.
+        /// Services that can reach their node because of this move. Empty if the service moves to its own best node.
         makes_room_for: BTreeSet<String>,
     },
-    /// It stays until another one has moved.
+    /// The service stays until another one has moved.
     Hold {
-        /// Which, in a sentence.
+        /// One sentence that names the other service.
         message: String,
     },
-    /// It cannot go where it should be, in no order of moves.
+    /// The service cannot reach its best node by any order of moves.
     Blocked {
-        /// Why, and what would help, in a sentence.
+        /// One sentence with the reason and the suggested action.
         message: String,
     },
 }
 
-/// The services whose moves depend on others, by name. Those that are not named move as they like.
+/// Returns the services whose moves depend on others, by name. All other services move independently.
 ///
-/// Services are looked at together if a strict Negative rule ties them, directly or over others, or if one would like to go
-/// where another one is that would like to leave. In such a set one service, or set of services that stay together, moves
-/// at a time; all others stay meanwhile, since a move that is right for one of them may undo what was done for another.
+/// Services are considered together in two cases:
 ///
-/// Guarantees: a function of the view alone, to be asked again after every move. A set in which nothing is amiss is not
-/// named at all.
+/// - a strict Negative rule connects them, directly or through other services;
+/// - one prefers the node of another, and the other would also prefer to leave.
+///
+/// In such a set, one unit moves at a time. All others stay meanwhile, because an independent move of one could undo a move
+/// made for another.
+///
+/// Guarantees: a pure function of the view; the caller calls it again after every move. A set in which every service is on
+/// a suitable node is not returned.
 pub fn turns(view: &View) -> BTreeMap<String, Turn> {
     let units = units(view);
     let shared = someone_shares(view);
-    // Most of the time nobody wants to go anywhere.
+    // Shortcut for the most frequent case, in which no service needs to move.
     if !shared && !units.values().any(|unit| is_restless(view, unit)) {
         return BTreeMap::new();
     }
-    // What each would like, if those that could make room, and those on their way, were nowhere.
+    // Each unit's preferences assume that services which could move away, or are moving, use no node.
     let mut bare = view.clone();
     let stays: BTreeSet<&String> = units.values().flat_map(|unit| &unit.members).collect();
     bare.services.change_all(|name, facts| {
@@ -75,16 +79,16 @@ pub fn turns(view: &View) -> BTreeMap<String, Turn> {
     turns
 }
 
-/// Services that move as one, as far as order is concerned.
+/// Services that move as one unit, as far as the order of moves is concerned.
 #[derive(Clone, Debug)]
 struct Together {
-    /// All that take part.
+    /// Names of all members that take part.
     members: Vec<String>,
-    /// Where those that run are; `None`: none runs.
+    /// Node of the running members; `None` if no member runs.
     place: Option<String>,
 }
 
-/// How far each node is from what a unit would like best; nodes where it may not be are missing.
+/// Distance of each node from the best choice of a unit; nodes that the unit may not use are missing.
 #[derive(Clone, Debug, Default)]
 struct Wishes(BTreeMap<String, u32>);
 
@@ -94,19 +98,19 @@ impl Wishes {
         self.0.values().any(|wish| wish < here)
     }
 
-    /// Nodes that it would rather be on than on its own.
+    /// Returns the nodes that the unit prefers to its own.
     fn wanted(&self, place: Option<&str>) -> impl Iterator<Item = &String> {
         let here = place.and_then(|place| self.0.get(place)).copied();
         self.0.iter().filter(move |(_, wish)| here.is_none_or(|here| **wish < here)).map(|(node, _)| node)
     }
 }
 
-/// Every unit that could be moved or started now, under the name of its first member that runs, else its first.
+/// Returns every unit that could be moved or started now, keyed by its first running member, or else by its first member.
 fn units(view: &View) -> BTreeMap<String, Together> {
     let mut units = BTreeMap::new();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (name, facts) in &view.services {
-        // Those that must be with one that pauses stay with it.
+        // A service that must be with a paused one stays with it.
         let held = facts.paused && !view.rules.companions(name).is_empty();
         let takes_part =
             (facts.movable && !held) || (facts.wanted && facts.uses.is_empty() && !facts.waits_for_others);
@@ -117,12 +121,12 @@ fn units(view: &View) -> BTreeMap<String, Together> {
         let moving = |other: &String| view.services.get(other).is_some_and(|facts| facts.uses.len() > 1);
         let unit = Unit::of(view, name, facts);
         seen.extend(unit.members.iter().map(|(member, _)| *member));
-        // Who follows a partner that is on its way follows it now.
+        // The partner of a moving service follows it to its target, independently of this order.
         if companions.iter().any(moving) {
             continue;
         }
         let places: BTreeSet<&str> = unit.members.iter().filter_map(|(_, facts)| facts.heading()).collect();
-        // Those that must be together and are not find together first.
+        // Partners on different nodes have to come together before their unit can take part.
         if places.len() > 1 {
             continue;
         }
@@ -137,7 +141,8 @@ fn units(view: &View) -> BTreeMap<String, Together> {
     units
 }
 
-/// Whether a unit might not be where it should be; most of a cluster is told from the rest without looking at every node.
+/// Returns `true` if a unit may not be on its best node. This test is fast: it rules out most of a cluster without a look
+/// at every node.
 fn is_restless(view: &View, unit: &Together) -> bool {
     let Some(node) = unit.place.as_ref().and_then(|place| view.nodes.get(place)) else { return true };
     node.maintenance
@@ -151,7 +156,7 @@ fn is_restless(view: &View, unit: &Together) -> bool {
         })
 }
 
-/// Whether two services share a node that a strict rule keeps apart.
+/// Returns `true` if two services that a strict Negative rule keeps apart share a node.
 fn someone_shares(view: &View) -> bool {
     view.rules.apart_sets().any(|partners| {
         let mut taken = BTreeSet::new();
@@ -164,10 +169,11 @@ fn someone_shares(view: &View) -> bool {
     })
 }
 
-/// Nodes with the same key are liked alike: whether it failed to start there, and the class, if that counts.
+/// Nodes with equal keys are equally preferred: whether a start failed there, and the priority tiers if failback applies.
 type Key = (bool, Option<(Reverse<Class>, u32)>);
 
-/// What a unit would like, in a view in which those that could make room use no node. `None`: it has no say.
+/// Computes the preferences of a unit, in a view in which services that could move away use no node. `None` if no member
+/// can represent the unit.
 fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
     let leader = unit.members.iter().find(|name| {
         unit.place.is_none() || bare.services.get(*name).is_some_and(|facts| facts.node == unit.place)
@@ -205,7 +211,7 @@ fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
             ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX / 4) * 2 + away)
         })
         .collect();
-    // Reasons that only keep new services away do not make it leave, nor long for elsewhere.
+    // A reason that only prevents new placements neither makes the unit leave nor makes it prefer another node.
     if let Some(place) = &unit.place
         && let Some(Verdict::Refused(refusals)) = judged.verdicts.get(place)
         && !refusals.iter().any(makes_leave)
@@ -215,7 +221,7 @@ fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
     Some(Wishes(wishes))
 }
 
-/// Whether a service leaves its place for this reason.
+/// Returns `true` if a service leaves its node for this reason.
 fn makes_leave(refusal: &Refusal) -> bool {
     drives_away(refusal.reason) || (refusal.drives && refusal.reason == Reason::WatchdogFailed)
 }

@@ -1,4 +1,4 @@
-//! Services that are placed as one: a service and those that strict Positive rules keep with it.
+//! Services that are scheduled as one unit: a service and its partners by strict Positive rules.
 
 use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
@@ -6,11 +6,11 @@ use ha_api_types::quantity::{Amounts, Quantity};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A service that a place is looked for, and the partners that go there along with it.
+/// A service to be scheduled, and the partners that are scheduled with it.
 ///
-/// A partner takes part if it runs and can be moved now, or is wanted and does not run. One that runs but cannot be moved
-/// now (it is being started, moved, fenced, or frozen, or pauses since its last move failed) decides where the others go, and
-/// is no member.
+/// A partner is a member if it runs and can be moved now, or if it is desired and does not run. A partner that runs but
+/// cannot be moved now decides the node of the others, and is not a member. Such a partner is being started, moved or
+/// fenced, is unmonitored, or pauses after a failed move.
 #[derive(Clone, Debug)]
 pub struct Unit<'a> {
     /// The service itself first, then its partners by name.
@@ -19,7 +19,7 @@ pub struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    /// The whole unit of a service.
+    /// Returns the unit of a service with all its partners.
     pub fn of(view: &'a View, name: &'a str, service: &'a ServiceFacts) -> Unit<'a> {
         let mut members = vec![(name, service)];
         for other in view.rules.companions(name) {
@@ -32,18 +32,19 @@ impl<'a> Unit<'a> {
         Unit::new(members)
     }
 
-    /// A service without its partners.
+    /// Returns a unit of one service without its partners.
     pub fn alone(name: &'a str, service: &'a ServiceFacts) -> Unit<'a> {
         Unit::new(vec![(name, service)])
     }
 
-    /// Exactly these services, the one that a place is looked for first.
+    /// Returns a unit of exactly these services; the first is the service to be scheduled.
     pub fn new(members: Vec<(&'a str, &'a ServiceFacts)>) -> Unit<'a> {
         let names = members.iter().map(|(name, _)| *name).collect();
         Unit { members, names }
     }
 
-    /// A smaller unit, with the service itself and the partners for which `keep` holds; `None`: it is the same.
+    /// Returns a smaller unit of the service itself and the partners for which `keep` returns `true`. `None` if no partner
+    /// is dropped.
     pub fn without(&self, keep: impl Fn(&str, &ServiceFacts) -> bool) -> Option<Unit<'a>> {
         let kept: Vec<_> = self
             .members
@@ -55,34 +56,35 @@ impl<'a> Unit<'a> {
         (kept.len() < self.members.len()).then(|| Unit::new(kept))
     }
 
-    /// Whether a service is a member.
+    /// Returns `true` if a service is a member.
     pub fn contains(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 
-    /// What all members ask for.
+    /// Returns the sum of the requests of all members.
     pub fn requests(&self) -> Amounts {
         sum(self.members.iter().map(|(_, facts)| facts.requests))
     }
 
-    /// What all members count with when nodes are compared.
+    /// Returns the sum of the load of all members for the comparison of nodes.
     pub fn load(&self, mode: SchedulerMode) -> Amounts {
         sum(self.members.iter().map(|(_, facts)| facts.load(mode)))
     }
 
-    /// The node where it is: where most of its running members are; if none runs, where the service itself was.
+    /// Returns the node of the unit: that of most running members. If no member runs, returns the last node of the service
+    /// itself.
     pub fn node(&self) -> Option<&'a str> {
         let running = self.members.iter().filter(|(_, facts)| !facts.uses.is_empty());
         most_named(running.filter_map(|(_, facts)| facts.node.as_deref()))
             .or(self.members.first().and_then(|(_, facts)| facts.node.as_deref()))
     }
 
-    /// The node that it left for maintenance, as most members remember it.
+    /// Returns the node that the unit left for maintenance, by the majority of its members.
     pub fn maintenance_node(&self) -> Option<&'a str> {
         most_named(self.members.iter().filter_map(|(_, facts)| facts.maintenance_node.as_deref()))
     }
 
-    /// Whether it goes back to a preferred node: no member may wish to stay.
+    /// Returns `true` if the unit returns to a preferred node, that is, if failback applies to all members.
     pub fn failback(&self, view: &View) -> bool {
         self.members.iter().all(|(_, facts)| {
             let group = facts.group.as_ref().and_then(|group| view.groups.get(group));
@@ -90,13 +92,13 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Whether a member failed to start on a node.
+    /// Returns `true` if a member failed to start on a node.
     pub fn failed_on(&self, node: &str) -> bool {
         self.members.iter().any(|(_, facts)| facts.failed_nodes.contains(node))
     }
 }
 
-/// Amounts added up; what none of them names stays without an amount.
+/// Adds up amounts; an amount that no part has stays `None`.
 pub(crate) fn sum(parts: impl Iterator<Item = Amounts>) -> Amounts {
     let add = |one: Option<Quantity>, other: Option<Quantity>| match (one, other) {
         (None, only) | (only, None) => only,
@@ -117,7 +119,7 @@ fn most_named<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     counts.into_iter().max_by_key(|(name, count)| (*count, Reverse(*name))).map(|(name, _)| name)
 }
 
-/// Services that must be with this one, run, and neither are on a node nor on their way there.
+/// Returns the running services that must be on the same node as `name`, but are neither on `node` nor moving to it.
 pub fn partners_elsewhere(view: &View, name: &str, node: &str) -> Vec<String> {
     view.rules
         .companions(name)

@@ -1,4 +1,4 @@
-//! What the scheduler looks at: nodes, services, groups and rules, as plain facts.
+//! Input of the scheduler: nodes, services, groups and rules as plain facts.
 
 use crate::rules::Rules;
 use crate::services::{NodeUse, Services};
@@ -10,32 +10,34 @@ use ha_api_types::reason::Reason;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A node, as far as placement cares.
+/// Facts about a node that affect placement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeFacts {
-    /// Whether it is Online; otherwise why not.
+    /// `Ok` if the node is Online, otherwise the reason why it is not.
     #[serde(rename = "notOnline", with = "unless", skip_serializing_if = "Result::is_ok")]
     pub online: Result<(), Reason>,
-    /// In maintenance.
+    /// `true` if the node is in maintenance.
     pub maintenance: bool,
-    /// Takes new services.
+    /// `true` if new services may be scheduled on the node.
     pub schedulable: bool,
-    /// Whether an exclusive service may be permitted there: it can be proven dead. Otherwise why not.
+    /// `Ok` if exclusive services may start on the node because fencing of the node can be confirmed, otherwise the reason
+    /// why not.
     #[serde(rename = "notFenceable", with = "unless", skip_serializing_if = "Result::is_ok")]
     pub fenceable: Result<(), Reason>,
-    /// Its watchdog refuses pets, so that no later loss of it could be proven: exclusive services leave it.
+    /// `true` if the watchdog of the node can no longer be renewed. Exclusive services leave the node, because a later
+    /// fencing could not be confirmed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub watchdog_failed: bool,
-    /// Drivers that its agent can serve.
+    /// Drivers that the agent of the node supports; empty if unknown.
     pub drivers: BTreeSet<String>,
-    /// Storage pools that it reaches.
+    /// Storage pools that the node reaches.
     pub storage_pools: BTreeSet<String>,
-    /// What it has; an amount that is not known does not limit.
+    /// Capacity of the node; an unknown amount does not limit.
     pub capacity: Amounts,
-    /// What is used outside hactl: as declared, else as measured.
+    /// Use outside hactl: the declared amounts, or else the measured ones.
     pub reserved: Amounts,
-    /// Its node group.
+    /// Name of the node group; `None` if the node is in none.
     pub node_group: Option<String>,
 }
 
@@ -56,62 +58,65 @@ impl Default for NodeFacts {
     }
 }
 
-/// A service, as far as placement cares.
+/// Facts about a service that affect placement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub struct ServiceFacts {
-    /// Where it is now.
+    /// Current or last node of the service; `None` if it has not been scheduled.
     pub node: Option<String>,
-    /// Every node that it uses: where it is and where it is moving. Confirmed-stopped, disabled, ignored and error
-    /// services use none.
+    /// Every node that the service uses: its current node, and the target of a move. Services that are confirmed stopped,
+    /// disabled, ignored or in Error use no node.
     pub uses: BTreeSet<String>,
-    /// What a node must list among its drivers ([`ha_api_types::driver::DriverSpec::capability`]); `None` when the spec is not
-    /// valid.
+    /// Driver that a node must support ([`ha_api_types::driver::DriverSpec::capability`]); `None` if the spec is not valid.
     pub driver: Option<String>,
-    /// The group that it names.
+    /// Group that the resource names; `None` for no group.
     pub group: Option<String>,
-    /// It goes back to a preferred node.
+    /// `true` if the service returns to a preferred node that is available again.
     pub failback: bool,
-    /// What it needs.
+    /// Requested amounts.
     pub requests: Amounts,
-    /// Its driver can move it without stopping it.
+    /// `true` if the driver can live-migrate the service.
     pub moves_live: bool,
-    /// What it was measured to use where it runs; nothing for one that does not run, or cannot be measured.
+    /// Measured use of the running service; empty if the service does not run or its use cannot be measured.
     pub measured: Amounts,
-    /// Its driver can give it another secondary while it runs.
+    /// `true` if the driver can replace the secondary while the service runs.
     pub replaces_secondary: bool,
-    /// The storage pool that it needs.
+    /// Storage pool that the service needs; `None` for no pool.
     pub storage_pool: Option<String>,
-    /// The only nodes with its data (Replicated, Local); `None`: every node that reaches the pool.
+    /// The only nodes with the data of the service (storage modes Replicated and Local); `None` if every node that reaches
+    /// the pool has them.
     pub storage_nodes: Option<BTreeSet<String>>,
-    /// Whether promise 1 covers it.
+    /// `true` if the service must never run twice (guarantee 1).
     pub exclusive: bool,
-    /// Nodes where it failed to start.
+    /// Nodes on which the service failed to start.
     pub failed_nodes: BTreeSet<String>,
-    /// Nodes where it can never run (not installed).
+    /// Nodes on which the service can never run, such as those where its program is not installed.
     pub never_nodes: BTreeSet<String>,
-    /// The node that it left for maintenance.
+    /// Node that the service left for maintenance.
     pub maintenance_node: Option<String>,
-    /// Its tags.
+    /// Tags of the resource.
     pub tags: BTreeSet<String>,
-    /// Higher is recovered first.
+    /// Priority of the service; services with a higher priority are recovered first.
     pub priority: i32,
-    /// It is to run: Started is requested, and it is not in Error.
+    /// `true` if the service is desired: Started is requested, and it is not in Error.
     pub wanted: bool,
-    /// Stopped is requested: the reservation check counts it as if it ran.
+    /// `true` if Stopped is requested; with `reservation.countStopped` the failover capacity check counts the service as if
+    /// it ran.
     pub stopped: bool,
-    /// It runs, and nothing is under way with it: it can be moved now.
+    /// `true` if the service runs and no action on it is in progress, so that it can be moved now.
     pub movable: bool,
-    /// Its last move failed, and it is not moved again yet: those that must be with it come to it and stay.
+    /// `true` if the last move of the service failed and its next attempt is delayed. Services that must be with it move to
+    /// its node and stay there.
     pub paused: bool,
-    /// It does not run, and cannot start yet: a service that starts before it does not run. No other service waits for its
-    /// turn.
+    /// `true` if the service does not run and cannot start yet, because a service that it depends on does not run. No other
+    /// service waits for it.
     pub waits_for_others: bool,
 }
 
 impl ServiceFacts {
-    /// What it counts with when nodes are compared: in mode Dynamic what was measured, as far as it was; else its requests.
+    /// Returns the load of the service for the comparison of nodes: measured amounts in mode Dynamic where available,
+    /// otherwise its requests.
     pub fn load(&self, mode: SchedulerMode) -> Amounts {
         match mode {
             SchedulerMode::Basic | SchedulerMode::Static => self.requests,
@@ -123,7 +128,7 @@ impl ServiceFacts {
         }
     }
 
-    /// Whether any of what it counts with in this mode was measured.
+    /// Returns `true` if any part of [`ServiceFacts::load`] in this mode was measured.
     pub fn is_measured(&self, mode: SchedulerMode) -> bool {
         match mode {
             SchedulerMode::Basic | SchedulerMode::Static => false,
@@ -131,14 +136,14 @@ impl ServiceFacts {
         }
     }
 
-    /// The node where it is or will be once its move has ended; `None`: it uses no node.
+    /// Returns the node on which the service is, or will be when its move has ended; `None` if it uses no node.
     pub fn heading(&self) -> Option<&str> {
         let away = self.uses.iter().find(|node| Some(*node) != self.node.as_ref());
         away.or(self.uses.first()).map(String::as_str)
     }
 }
 
-/// The cluster, as far as placement cares.
+/// Facts about the cluster that affect placement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct View {
@@ -148,30 +153,31 @@ pub struct View {
     pub services: Services,
     /// Groups by name.
     pub groups: BTreeMap<String, GroupSpec>,
-    /// Policies of node groups by name.
+    /// Allocation policies of node groups, by name of the node group.
     pub node_groups: BTreeMap<String, AllocationPolicy>,
-    /// Affinity rules that are in force.
+    /// Active affinity rules.
     pub rules: Rules,
-    /// Settings.
+    /// Scheduler settings of the cluster.
     pub settings: SchedulerSpec,
-    /// Settings of the reservation check.
+    /// Settings of the failover capacity (N+1) check.
     pub reservation: ReservationSpec,
 }
 
-/// One reason against a node.
+/// One reason that blocks a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
-    /// In a word.
+    /// The reason as a word.
     pub reason: Reason,
-    /// In a sentence, with names and amounts.
+    /// The reason as a sentence, with names and amounts.
     pub message: String,
-    /// What would help.
+    /// Suggested action.
     pub remedy: String,
-    /// A service that runs there leaves because of it. What does not drives nobody away, it only keeps others from coming.
+    /// `true` if a service that runs on the node leaves it for this reason; `false` if the reason only prevents new
+    /// placements.
     pub drives: bool,
 }
 
-/// What holds unless there is a reason against it, written as that reason.
+/// Serialization of a `Result<(), Reason>`: nothing for `Ok`, the reason for `Err`.
 mod unless {
     use super::{Deserialize, Deserializer, Reason, Serialize, Serializer};
 
@@ -191,7 +197,7 @@ mod unless {
 }
 
 impl View {
-    /// Those of these tags of which two services on one node are a clash.
+    /// Returns those of these tags that are exclusion tags: two services with the same one must not share a node.
     pub fn exclusion_tags<'a>(
         &'a self,
         tags: impl IntoIterator<Item = &'a String>,
@@ -200,7 +206,7 @@ impl View {
         tags.into_iter().filter(|tag| prefixes.iter().any(|prefix| tag.starts_with(prefix.as_str())))
     }
 
-    /// Services that use a node, without one.
+    /// Returns the services that use a node, except `without`.
     pub fn users_of<'a>(
         &'a self,
         node: &'a str,

@@ -1,6 +1,6 @@
-//! Names in sentences.
+//! Text helpers for lists of names.
 
-/// Names and what they do: `a is`, `a, b are`.
+/// Joins names and appends a verb in the matching number: `a is`, `a, b are`.
 pub fn with_verb<S: AsRef<str>>(names: &[S], of_one: &str, of_many: &str) -> String {
     let verb = if names.len() == 1 { of_one } else { of_many };
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();

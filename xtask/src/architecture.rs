@@ -1,4 +1,5 @@
-//! The architecture check: the dependency table, what pure crates may link, rules for source files, and the protocol map.
+//! The architecture check: the dependency table, the linkage of pure crates, the rules for source files, and the protocol
+//! map.
 
 mod dependencies;
 mod linkage;
@@ -9,10 +10,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-/// Runs every rule and lists all violations at once.
+/// Checks every rule and reports all violations.
 ///
 /// # Errors
-/// When a rule is broken, or cargo or the sources cannot be read.
+/// A rule is broken, or cargo or the sources cannot be read.
 pub(crate) fn check() -> Result<()> {
     let root = workspace_root()?;
     let metadata = dependencies::Metadata::read(&root)?;

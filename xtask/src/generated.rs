@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
 
-/// Writes a file, or with `check` only compares: a difference is an error that names the chore to run.
+/// Writes a file; with `check` only compares it. A difference is an error that names the chore to run.
 pub(crate) fn write(path: &Path, text: &str, chore: &str, check: bool) -> Result<()> {
     if check {
         let known = fs::read_to_string(path).unwrap_or_default();

@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One line to the person at the terminal.
+/// Prints one line on the standard error stream.
 #[expect(clippy::print_stderr, reason = "this program speaks to a person, there is no log")]
 pub(crate) fn report(line: &str) {
     eprintln!("{line}");

@@ -22,7 +22,7 @@ deleted is gone with the next reading, and a controller that does not lead shows
 0 with its process.
 ";
 
-/// Writes the file, or with `check` only compares: a difference is an error that says what to run.
+/// Writes the file; with `check` only compares it. A difference is an error that names the chore to run.
 pub(crate) fn write(check: bool) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
     generated::write(&path, &page(), "metrics", check)
@@ -37,7 +37,7 @@ fn page() -> String {
         (Exposer::Agent, "Every agent, about itself"),
     ];
     for (exposer, title) in parts {
-        // Writing into a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             page,
             "\n## {title}\n\n| metric | type | labels | unit | meaning |\n|---|---|---|---|---|\n"
@@ -63,7 +63,7 @@ mod tests {
         write(true).unwrap();
     }
 
-    /// The names of metrics that a text speaks of, as they are declared.
+    /// Returns the names of metrics in a text.
     fn named(text: &str) -> BTreeSet<&str> {
         let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         words.filter(|word| word.starts_with("hactl_")).collect()

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 
-/// Writes the pages, or with `check` only compares: a difference is an error that says what to run.
+/// Writes the pages; with `check` only compares them. A difference is an error that names the chore to run.
 pub(crate) fn write(check: bool) -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference");
     if !check {
@@ -18,7 +18,7 @@ pub(crate) fn write(check: bool) -> Result<()> {
     generated::write(&folder.join("reasons.md"), &reasons::page()?, "reference", check)
 }
 
-/// A text as the cell of a table.
+/// Formats a text as the cell of a table.
 fn cell(text: &str) -> String {
     text.trim().replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ")
 }

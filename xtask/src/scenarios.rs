@@ -1,4 +1,4 @@
-//! Writes the index of the simulator's scenarios, from the comment with which each file begins.
+//! Writes the index of the simulator's scenarios, from the comment at the start of each file.
 
 use crate::generated;
 use anyhow::{Context, Result, ensure};
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The topics in the order in which they are read, with what each is about; a folder without a line here comes after them.
+/// The topics in the order of the index, with a description. Directories without an entry come last.
 const TOPICS: [(&str, &str); 18] = [
     ("fencing", "A node fails, and what makes certain that nothing of it runs any more."),
     ("store", "The store is away, slow, compacted, or changes its leader."),
@@ -40,7 +40,7 @@ It says what happens and what must come of it, and begins with what it proves.
 [docs/simulator.md](../../docs/simulator.md) describes the format. This index is written by `cargo run -p ha-xtask -- scenarios`.
 ";
 
-/// Writes the index, or with `check` only compares: a difference is an error that says what to run.
+/// Writes the index; with `check` only compares it. A difference is an error that names the chore to run.
 pub(crate) fn write(check: bool) -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../simulator/scenarios");
     let path = folder.join("README.md");
@@ -89,7 +89,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The comment that a file begins with: what happens, and what it proves.
+/// Returns the two parts of the comment at the start of a file: the events, and the claim after `Proves:`.
 fn first_lines(path: &Path) -> Result<(String, String)> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let comment: Vec<&str> = text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();

@@ -1,4 +1,4 @@
-//! Writes the schema of every kind to `docs/schemas`, for editors and for whoever wants to read them.
+//! Writes the schema of every kind to `docs/schemas`, for editors and readers.
 
 use crate::generated;
 use anyhow::{Context, Result};
@@ -7,7 +7,7 @@ use ha_api_types::schema;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes the files, or with `check` only compares: a difference is an error that says what to run.
+/// Writes the files; with `check` only compares them. A difference is an error that names the chore to run.
 pub(crate) fn write(check: bool) -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas");
     if !check {

@@ -1,4 +1,4 @@
-//! Where the leader sends word of fences and errors.
+//! The targets of notifications about fencing and errors.
 
 use crate::notification::NotificationKind;
 use schemars::JsonSchema;
@@ -82,8 +82,8 @@ pub enum SmtpTls {
 }
 
 impl<'de> Deserialize<'de> for SmtpTls {
-    /// What an earlier version stored without looking at it must not make the whole Cluster unreadable; what users write is
-    /// checked against the schema.
+    /// Reads an unknown value as StartTls, so that a value stored by an earlier version without a check does not make the
+    /// whole Cluster unreadable. Values that users write are checked against the schema.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SmtpTls, D::Error> {
         Ok(match String::deserialize(deserializer)?.as_str() {
             "Tls" => SmtpTls::Tls,
@@ -110,7 +110,7 @@ impl Default for Recipients {
 }
 
 impl Recipients {
-    /// The addresses.
+    /// Returns the addresses.
     pub fn addresses(&self) -> &[String] {
         match self {
             Recipients::One(address) => std::slice::from_ref(address),
@@ -120,7 +120,7 @@ impl Recipients {
 }
 
 impl Webhook {
-    /// The URL with its settings.
+    /// Returns the URL with its settings.
     pub fn settings(&self) -> WebhookSpec {
         match self {
             Webhook::Url(url) => WebhookSpec { url: url.clone(), ..WebhookSpec::default() },
@@ -130,7 +130,7 @@ impl Webhook {
 }
 
 impl SmtpSpec {
-    /// Host and port; the host of an IPv6 address without its brackets.
+    /// Returns host and port; an IPv6 host has no brackets. `None` if the server is not valid.
     pub fn host_and_port(&self) -> Option<(String, u16)> {
         let usual = match self.tls {
             SmtpTls::StartTls => 587,
@@ -154,17 +154,17 @@ impl SmtpSpec {
     }
 }
 
-/// One place that notifications go to.
+/// A target of notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// By POST.
+    /// An HTTP endpoint that receives notifications by POST.
     Webhook(WebhookSpec),
-    /// By mail.
+    /// A mail server with sender and recipients.
     Mail(SmtpSpec),
 }
 
 impl NotificationsSpec {
-    /// Where to send, each place once. What is stored in an earlier form and says too little is left out.
+    /// Returns the targets without duplicates. Incomplete settings, stored in the form of an earlier version, are left out.
     pub fn targets(&self) -> Vec<Target> {
         let mut targets: Vec<Target> = Vec::new();
         for webhook in self.webhooks.iter().map(Webhook::settings) {
@@ -180,14 +180,14 @@ impl NotificationsSpec {
         targets
     }
 
-    /// Whether this is told.
+    /// Returns `true` if notifications of this kind are sent.
     pub fn tells(&self, kind: NotificationKind) -> bool {
         self.kinds.is_empty() || kind == NotificationKind::Test || self.kinds.contains(&kind)
     }
 }
 
 impl Target {
-    /// What tells it from the others, and stays the same while settings of it change.
+    /// Returns the identity of the target, which stays the same when its settings change.
     pub fn key(&self) -> String {
         match self {
             Target::Webhook(webhook) => webhook.url.clone(),
@@ -195,7 +195,7 @@ impl Target {
         }
     }
 
-    /// As people read it: without what may be secret in a URL.
+    /// Returns the target for messages, without parts of the URL that may be secret.
     pub fn name(&self) -> String {
         match self {
             Target::Webhook(webhook) => {
@@ -209,7 +209,7 @@ impl Target {
         }
     }
 
-    /// The label of its metric.
+    /// Returns the label of the target in metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             Target::Webhook(_) => "webhook",

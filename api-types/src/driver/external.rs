@@ -1,4 +1,4 @@
-//! Driver `external`: a third party's executable that speaks a small JSON protocol on its standard input and output.
+//! Driver `external`: an executable of another project that exchanges JSON messages on its standard input and output.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -19,7 +19,7 @@ use std::fmt;
 pub struct Identity(String);
 
 impl Identity {
-    /// Returns the whole text, parameters included.
+    /// Returns the whole text, including parameters.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -37,14 +37,14 @@ impl fmt::Display for Identity {
 }
 
 impl DriverSpec {
-    /// Returns the identity of what this driver runs for a resource.
+    /// Returns the identity of the thing that this driver runs for a resource.
     ///
-    /// `None` when it cannot be told: not exactly one driver is set (a kind that this version does not know, for
-    /// example), or a definition that names its thing cannot be read. Such a definition is the same as no other.
+    /// `None` in two cases: not exactly one driver is set (such as for a driver that this version does not know), or a
+    /// definition that contains the name cannot be read. Such a definition is not the same as any other.
     pub fn identity(&self, resource: &str) -> Option<Identity> {
         let kind = self.kind()?;
         let thing = match kind {
-            // The agent finds these programs by control groups, which have the resource's name.
+            // The agent finds these programs by their control groups, which have the name of the resource.
             DriverKind::Exec => resource.to_owned(),
             DriverKind::Systemd => self.systemd.as_ref()?.unit_name(resource),
             DriverKind::Ocf => {
@@ -75,7 +75,8 @@ impl DriverSpec {
         Some(Identity(format!("{kind}:{thing}")))
     }
 
-    /// Returns `true` if both run the same thing for a resource: one identity, or one text where none can be told.
+    /// Returns `true` if both drivers run the same thing for a resource: equal identities, or equal specs if neither has an
+    /// identity.
     pub fn is_same_thing(&self, other: &DriverSpec, resource: &str) -> bool {
         match (self.identity(resource), other.identity(resource)) {
             (Some(one), Some(another)) => one == another,
@@ -85,17 +86,17 @@ impl DriverSpec {
     }
 }
 
-/// A name with all parameters. Without any, only the resource's name tells such a thing from another.
+/// Returns a name with all parameters. Without parameters, only the name of the resource distinguishes it from others.
 fn with_parameters<T: Serialize>(named: &str, resource: &str, parameters: &BTreeMap<String, T>) -> String {
     if parameters.is_empty() {
         return format!("{named}#{resource}");
     }
-    // Sorted by name also inside: neither the order nor the layout of a manifest counts.
+    // Nested members are sorted by name too, so that neither order nor layout of a manifest matters.
     let value = serde_json::to_value(parameters).unwrap_or_default();
     format!("{named} {}", sorted(value))
 }
 
-/// The value with the members of each map in the order of their names, and whole numbers written as such.
+/// Sorts the members of each map by name, and writes integers without a fraction.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {

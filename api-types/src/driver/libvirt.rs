@@ -10,11 +10,11 @@ use memo::Memo;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What stands for the target's name in the addresses of a migration.
+/// Placeholder for the target's name in the addresses of a migration.
 pub const NODE_PLACEHOLDER: &str = "{node}";
-/// Which libvirt of the node, unless the resource says otherwise.
+/// Default URI of the node's libvirt.
 const DEFAULT_URI: &str = "qemu:///system";
-/// The target's libvirt as the source reaches it, unless the resource says otherwise.
+/// Default URI of the target's libvirt, as seen from the source.
 const DEFAULT_MIGRATION_URI: &str = "qemu+tls://{node}/system";
 
 /// A virtual machine.
@@ -68,10 +68,10 @@ pub struct LibvirtMigration {
 }
 
 impl LibvirtDriver {
-    /// The domain's name, as far as the resource says it.
+    /// Returns the name of the domain, from the name or the XML in the resource.
     ///
     /// # Errors
-    /// When it has neither a name nor a readable definition.
+    /// The resource has neither a name nor a readable definition.
     pub fn domain_name(&self) -> Result<String, DefinitionError> {
         if self.domain.is_empty() {
             return DomainDefinition::parse(&self.xml).map(|definition| definition.name);
@@ -79,12 +79,12 @@ impl LibvirtDriver {
         Ok(self.domain.clone())
     }
 
-    /// Which libvirt of the node.
+    /// Returns the URI of the node's libvirt.
     pub fn uri(&self) -> &str {
         self.uri.as_deref().unwrap_or(DEFAULT_URI)
     }
 
-    /// Processors and memory as the definition in the resource has them; nothing when that is elsewhere.
+    /// Returns the processors and memory in the definition of the resource; empty if the definition is in a file.
     pub fn asked(&self) -> Amounts {
         self.asked.get_or(|| {
             DomainDefinition::parse(&self.xml).map(|definition| definition.amounts).unwrap_or_default()
@@ -93,12 +93,12 @@ impl LibvirtDriver {
 }
 
 impl LibvirtMigration {
-    /// A node's libvirt, as others reach it.
+    /// Returns the URI of a node's libvirt, as seen from other nodes.
     pub fn uri_of(&self, node: &str) -> String {
         self.uri.as_deref().unwrap_or(DEFAULT_MIGRATION_URI).replace(NODE_PLACEHOLDER, node)
     }
 
-    /// Where the memory goes; `None`: libvirt chooses.
+    /// Returns the URI for the memory transfer; `None` if libvirt chooses.
     pub fn data_uri_of(&self, node: &str) -> Option<String> {
         Some(self.data_uri.as_ref()?.replace(NODE_PLACEHOLDER, node))
     }

@@ -48,7 +48,7 @@ pub struct PodmanDriver {
 }
 
 impl PodmanDriver {
-    /// Returns the container's name.
+    /// Returns the name of the container.
     pub fn container_name(&self, resource: &str) -> String {
         if self.container.is_empty() { format!("hactl-{resource}") } else { self.container.clone() }
     }

@@ -1,4 +1,4 @@
-//! Driver `simulated`: a service that only pretends.
+//! Driver `simulated`: a service that exists only in the simulator and in tests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -35,11 +35,11 @@ pub struct SystemdDriver {
     pub limits: Limits,
 }
 
-/// The types of units that can be services.
+/// Suffixes of units that can be services.
 pub(crate) const UNIT_TYPES: [&str; 7] =
     [".service", ".socket", ".mount", ".swap", ".target", ".timer", ".path"];
 
-/// Units without which there is no node to speak of, whatever their type.
+/// Units that a node needs to work, whatever their type.
 const ESSENTIAL: [&str; 26] = [
     "ha-node-agent.service",
     "ha-watchdogd.service",
@@ -70,7 +70,7 @@ const ESSENTIAL: [&str; 26] = [
 ];
 
 impl SystemdDriver {
-    /// The whole name of the unit that is meant.
+    /// Returns the full name of the unit, with its suffix.
     pub fn unit_name(&self, resource: &str) -> String {
         if self.unit.is_empty() {
             return format!("hactl-{}.service", escaped(resource));
@@ -80,22 +80,21 @@ impl SystemdDriver {
     }
 }
 
-/// Whether a node does not work without this unit, so that it cannot be a service.
+/// Returns `true` if a node does not work without this unit, so that it cannot be a service.
 pub fn is_essential_unit(name: &str) -> bool {
-    // A container of systemd's own is a service like any other.
+    // Units of `systemd-nspawn@` are containers, which can be services.
     let of_systemd = name.starts_with("systemd-") && !name.starts_with("systemd-nspawn@");
     of_systemd || ESSENTIAL.contains(&name)
 }
 
-/// A text that may stand in the name of a unit: anything else than systemd allows there is written as `\xNN`, as systemd-escape
-/// does it.
+/// Escapes a text for the name of a unit: characters that systemd does not allow become `\xNN`, as in systemd-escape.
 fn escaped(text: &str) -> String {
     let mut name = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'.' | b'-') {
             name.push(char::from(byte));
         } else {
-            // Writing into a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(name, "\\x{byte:02x}");
         }
     }
@@ -118,7 +117,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether nothing is limited.
+    /// Returns `true` if nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == Limits::default()
     }

@@ -1,4 +1,4 @@
-//! Metrics of the leader about the cluster's objects.
+//! Metrics of the leader about the objects of the cluster.
 
 use super::metrics;
 

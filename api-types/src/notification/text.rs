@@ -1,13 +1,13 @@
-//! A notification for people: its summary, and a mail's subject and text.
+//! The text of notifications: the summary, and subject and body of a mail.
 
 use super::{Notification, NotificationItem, NotificationKind, Severity};
 use std::fmt::Write;
 
-/// Names in a summary; the rest is counted.
+/// Maximum number of names in a summary; further ones are counted.
 const MOST_NAMES: usize = 3;
 
 impl Notification {
-    /// What a summary says of `items` and `more` that are not listed.
+    /// Returns the summary for `items` and for `more` items that are not listed.
     pub fn summarize(kind: NotificationKind, items: &[NotificationItem], more: u32) -> String {
         let names: Vec<&str> = items.iter().map(|item| item.object.name.as_str()).collect();
         let count = names.len() + usize::try_from(more).unwrap_or_default();
@@ -43,7 +43,7 @@ impl Notification {
         }
     }
 
-    /// The subject of the mail.
+    /// Returns the subject of the mail.
     pub fn subject(&self) -> String {
         let urgent = match self.severity {
             Severity::Critical => "CRITICAL: ",
@@ -53,7 +53,7 @@ impl Notification {
         format!("[hactl {}] {urgent}{}", self.cluster, self.summary)
     }
 
-    /// The text of the mail.
+    /// Returns the body of the mail.
     pub fn text(&self) -> String {
         let mut text = format!("Cluster {}: {}.\n", self.cluster, self.summary);
         for item in &self.items {
@@ -61,7 +61,7 @@ impl Notification {
             item.write(&mut text);
         }
         if self.more > 0 {
-            // Writing to a string cannot fail; so below.
+            // Writing to a string cannot fail, here and below.
             let _ = writeln!(text, "\nAnd {} more: hactl status", self.more);
         }
         let _ = writeln!(text, "\n-- \n{} at {}, notification {}", self.source, self.time, self.id);

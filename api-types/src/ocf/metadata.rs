@@ -1,90 +1,90 @@
-//! What an agent says of itself: its `meta-data`, an XML document.
+//! The `meta-data` of an agent, an XML document.
 
 use crate::time::Millis;
 use roxmltree::{Document, Node, ParsingOptions};
 
-/// What an agent says of itself.
+/// The meta-data of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentMetadata {
-    /// In a line.
+    /// Summary in one line.
     pub short: String,
-    /// In full.
+    /// Full description.
     pub long: String,
-    /// Its parameters, in its order.
+    /// Parameters, in the order of the document.
     pub parameters: Vec<Parameter>,
-    /// What it can be asked to do, in its order.
+    /// Actions, in the order of the document.
     pub actions: Vec<Action>,
 }
 
 /// A parameter of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name.
+    /// Name of the parameter.
     pub name: String,
-    /// Whether it must be given.
+    /// `true` if the parameter must be given.
     pub required: bool,
-    /// Whether two resources may not have the same value.
+    /// `true` if two resources must not have the same value.
     pub unique: bool,
-    /// Not to be used any more; perhaps with what to use instead.
+    /// Set if the parameter is deprecated: a hint about the replacement, which may be empty.
     pub deprecated: Option<String>,
-    /// What its values are.
+    /// Type of the parameter's values.
     pub kind: ParameterType,
-    /// The value without it.
+    /// Default value.
     pub default: Option<String>,
-    /// In a line.
+    /// Summary in one line.
     pub short: String,
-    /// In full.
+    /// Full description.
     pub long: String,
 }
 
-/// What the values of a parameter are.
+/// The type of a parameter's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParameterType {
-    /// A whole number.
+    /// An integer.
     Integer,
-    /// Yes or no.
+    /// A truth value.
     Boolean,
-    /// One of these.
+    /// One of these values.
     Select(Vec<String>),
-    /// Text, or of a type that is not checked.
+    /// Text, or a type that is not checked.
     Text(String),
 }
 
-/// What an agent can be asked to do.
+/// An action of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Action {
-    /// Its name.
+    /// Name of the action.
     pub name: String,
-    /// How long it should be given.
+    /// Suggested time limit.
     pub timeout_ms: Option<Millis>,
-    /// How often it should be asked.
+    /// Suggested interval of a recurring action.
     pub interval_ms: Option<Millis>,
-    /// How closely it looks then (`OCF_CHECK_LEVEL`).
+    /// Depth of a monitor action (`OCF_CHECK_LEVEL`).
     pub depth: u32,
-    /// Only in this role.
+    /// Role to which the action applies; `None` for all roles.
     pub role: Option<String>,
 }
 
-/// A document that is no meta-data.
+/// The error for a document that is not meta-data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
-    /// Not XML.
+    /// The text is not XML.
     #[error("its meta-data is not XML: {0}")]
     NotXml(String),
-    /// Another document.
+    /// The root element is a different one.
     #[error("its meta-data is no <resource-agent> but <{0}>")]
     Another(String),
 }
 
 impl AgentMetadata {
-    /// Reads what `AGENT meta-data` prints. What an agent says beyond the rules is left out, not refused.
+    /// Parses the output of `AGENT meta-data`. Content that the specification does not allow is left out, not rejected.
     ///
     /// # Errors
-    /// When it is no such document.
+    /// The text is not a meta-data document.
     pub fn parse(text: &str) -> Result<AgentMetadata, MetadataError> {
-        // Some print messages before it.
+        // Some agents print messages before the document.
         let text = text.find('<').and_then(|from| text.get(from..)).unwrap_or(text);
-        // The usual document names its DTD; entities of its own it may not have many of, the parser sees to that.
+        // The usual document refers to its DTD. The parser limits the number of entities.
         let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text.trim_end(), options)
             .map_err(|error| MetadataError::NotXml(error.to_string()))?;
@@ -100,21 +100,21 @@ impl AgentMetadata {
         })
     }
 
-    /// Whether the agent knows an action.
+    /// Returns `true` if the agent supports an action.
     pub fn knows(&self, action: &str) -> bool {
         self.actions.iter().any(|known| known.name == action)
     }
 
-    /// How long an action should be given.
+    /// Returns the suggested time limit of an action.
     pub fn timeout_ms(&self, action: &str) -> Option<Millis> {
         self.actions.iter().filter(|known| known.name == action).find_map(|known| known.timeout_ms)
     }
 
-    /// How often a running service should be asked that closely; that of the usual depth where this one has none.
+    /// Returns the suggested interval of monitoring at this depth, or else at depth 0.
     pub fn monitor_interval_ms(&self, depth: u32) -> Option<Millis> {
         let asked = |depth: u32| {
             let mut monitors = self.actions.iter().filter(|known| known.name == "monitor");
-            // Others are for a role that has its own interval.
+            // Actions with a role have their own interval.
             monitors
                 .find(|known| known.depth == depth && known.role.is_none())
                 .and_then(|known| known.interval_ms)
@@ -124,7 +124,7 @@ impl AgentMetadata {
 }
 
 impl ParameterType {
-    /// As printed.
+    /// Returns the type for messages.
     pub fn name(&self) -> String {
         match self {
             ParameterType::Integer => "integer".to_owned(),
@@ -135,7 +135,7 @@ impl ParameterType {
     }
 }
 
-/// The elements of this name in the first child of that name.
+/// Returns the elements called `name` in the first child called `list`.
 fn below<'a, 'input: 'a>(
     of: Node<'a, 'input>,
     list: &'static str,
@@ -184,7 +184,7 @@ fn action(node: Node<'_, '_>) -> Option<Action> {
     })
 }
 
-/// The text of a child, as a paragraph is read: without the blanks around it.
+/// Returns the text of a child without surrounding white space.
 fn text_of(node: Node<'_, '_>, name: &str) -> String {
     let child = node.children().find(|child| child.has_tag_name(name));
     let text: String = child
@@ -200,7 +200,7 @@ fn is_true(text: &str) -> bool {
     matches!(text, "1" | "true" | "yes")
 }
 
-/// A time as agents write it: `20`, `20s`, `500ms`, `2min`.
+/// Parses a time in the notation of agents: `20`, `20s`, `500ms`, `2min`.
 fn milliseconds(text: &str) -> Option<Millis> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

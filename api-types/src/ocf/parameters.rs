@@ -1,17 +1,17 @@
-//! Checks of what a resource gives an agent, by what the agent says of itself.
+//! Checks of the parameters in a resource against the meta-data of its agent.
 
 use super::{AgentMetadata, AgentName, Parameter, ParameterType};
 use crate::problem::{Problem, ProblemKind, member};
 use crate::schema::suggestion;
 use std::collections::BTreeMap;
 
-/// Where the parameters stand in a resource.
+/// Path of the parameters in a resource.
 const PATH: &str = "spec.driver.ocf.parameters";
 
-/// Parameters that every agent takes, though none says so.
+/// Parameters that every agent accepts without listing them in its meta-data.
 const COMMON: [&str; 2] = ["trace_ra", "trace_file"];
 
-/// What is wrong with the parameters that a resource gives.
+/// Returns the problems of the parameters in a resource.
 pub fn check(name: &AgentName, metadata: &AgentMetadata, given: &BTreeMap<String, String>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let known = |name: &str| metadata.parameters.iter().find(|parameter| parameter.name == name);
@@ -45,7 +45,8 @@ pub fn check(name: &AgentName, metadata: &AgentMetadata, given: &BTreeMap<String
     problems
 }
 
-/// A value of the wrong type. An agent's own default is right by definition, whatever it says of the type.
+/// Returns the problem of a value with the wrong type. The agent's own default is always accepted, even if it does not
+/// match the type.
 fn wrong(parameter: &Parameter, value: &str) -> Option<Problem> {
     if parameter.default.as_deref() == Some(value) {
         return None;
@@ -67,7 +68,7 @@ fn wrong(parameter: &Parameter, value: &str) -> Option<Problem> {
     Some(Problem::new(member(PATH, &parameter.name), ProblemKind::FieldValueTypeInvalid, message))
 }
 
-/// What the agents' own library takes as a truth value, in any case.
+/// Returns `true` for a truth value of the agents' shell library, in upper or lower case.
 fn is_boolean(value: &str) -> bool {
     let words = ["yes", "true", "1", "ja", "on", "no", "false", "0", "nein", "off"];
     words.iter().any(|word| value.eq_ignore_ascii_case(word))

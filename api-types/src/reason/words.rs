@@ -1,4 +1,4 @@
-//! Every cause: its word, what it is, its sentence for operators, and what there is to do (empty: nothing).
+//! Every reason: its word, its meaning, its sentence for operators, and the suggested action (empty if there is none).
 
 use super::Subject;
 use schemars::JsonSchema;

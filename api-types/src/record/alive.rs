@@ -1,15 +1,15 @@
-//! A node's heartbeat.
+//! The heartbeat of a node.
 
 use serde::{Deserialize, Serialize};
 
-/// `alive/<node>`, leased, written by the node's agent. The lease cleans up; only a commit proves anything.
+/// `alive/<node>`, leased, written by the node's agent. The lease only cleans up; only a commit is evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Alive {
-    /// The agent process: another instance means another process took over.
+    /// The agent process; a different value means that another process took over.
     pub instance: String,
-    /// The epoch under which it lives.
+    /// Epoch under which the agent acts.
     pub epoch: u64,
-    /// Counts heartbeats of this instance.
+    /// Number of heartbeats of this agent process.
     pub sequence: u64,
 }

@@ -1,4 +1,4 @@
-//! What the leader tells a node to do with a service.
+//! The assignment of a service to a node by the leader.
 
 use super::Replacement;
 use crate::resource::ServiceDefinition;
@@ -9,51 +9,51 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Assignment {
-    /// The node; for a migration, its source.
+    /// The assigned node; for a migration, the source node.
     pub node: String,
-    /// The node's epoch that this holds for.
+    /// Epoch of the node for which the assignment is valid.
     pub epoch: u64,
-    /// The boot that this holds for.
+    /// Boot of the node for which the assignment is valid.
     pub boot_id: String,
-    /// Tells this request from every other; answered with the same.
+    /// Unique id of this request; the agent's answer contains it.
     pub action_uid: String,
-    /// What to do.
+    /// Requested action.
     pub action: Action,
-    /// How to do it; carries the resource's name and uid.
+    /// Definition of the service, with name and uid of the resource.
     pub definition: ServiceDefinition,
-    /// The operation by which an operator confirmed this definition for the copy that runs: the agent takes the definition over
-    /// without a stop (FENCING, R6.10). `None`: what runs is stopped as it was started.
+    /// The operation by which an operator confirmed this definition for the running copy: the agent adopts the definition
+    /// without a stop (FENCING, R6.10). `None` if a running copy is stopped with the definition with which it was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_place: Option<String>,
-    /// Beside that, while it runs: its secondary is to be replaced.
+    /// Requested replacement of the secondary while the service runs; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<Replacement>,
 }
 
-/// What to do with a service.
+/// The requested action on a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
 pub enum Action {
-    /// Run it; adopt it under a permit if it already runs.
+    /// Start the service; if it already runs, adopt it under a permit.
     Start,
-    /// Stop it and keep it stopped.
+    /// Stop the service and keep it stopped.
     Stop {
-        /// Graceful for so long, then hard; default `timeouts.stopSeconds`; 0: hard at once.
+        /// Time for a graceful stop before the service is killed; 0 kills immediately. `None` for `timeouts.stopSeconds`.
         #[serde(skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<Millis>,
     },
-    /// Stop it and start it again, under one permit.
+    /// Stop and start the service under one permit.
     Restart,
-    /// Hand it over live to the target.
+    /// Live-migrate the service to the target.
     Migrate {
-        /// The receiving node.
+        /// Target node.
         target: String,
-        /// Its epoch.
+        /// Epoch of the target.
         target_epoch: u64,
-        /// Its boot.
+        /// Boot of the target.
         target_boot_id: String,
     },
-    /// Leave it alone (Error): neither start, stop nor restart it.
+    /// Do not start, stop or restart the service (state Error).
     #[default]
     Leave,
 }

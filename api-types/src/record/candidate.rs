@@ -4,27 +4,27 @@ use crate::protocol::Protocol;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// `candidate/<id>`, unleased: written once by each process of that controller, and kept over its restarts (R9.10).
+/// `candidate/<id>`, unleased. Each process of that controller writes it once, and it persists over restarts (R9.10).
 ///
-/// Builds from before `refresh/<id>` write it every Ki and delete it when they stop, so a change of either key counts as
-/// a refresh.
+/// Builds from before `refresh/<id>` write this key every Ki and delete it when they stop. A change of either key therefore
+/// counts as a refresh.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Candidate {
-    /// Stable over restarts.
+    /// Id of the controller, stable over restarts.
     pub id: String,
-    /// Where its API is reached.
+    /// URL of the controller's API.
     pub url: String,
-    /// Its version.
+    /// Version of the controller.
     pub version: String,
-    /// The protocol version up to which it reads.
+    /// Highest protocol version that the controller can read.
     pub protocol: Protocol,
-    /// The process, to tell a restart.
+    /// The controller process; a restart changes it.
     pub instance: String,
-    /// The machine that it runs on; empty when unknown, as builds from before this field leave it.
+    /// The machine of the controller; empty if unknown, as in builds from before this field.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub machine: String,
-    /// Number of refreshes, by builds from before `refresh/<id>`.
+    /// Number of refreshes; written only by builds from before `refresh/<id>`.
     pub sequence: u64,
 }
 
@@ -32,22 +32,22 @@ pub struct Candidate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Refresh {
-    /// The process.
+    /// The controller process.
     pub instance: String,
     /// Number of refreshes of this process.
     pub sequence: u64,
 }
 
-/// `leader`, leased. Its create revision is the term.
+/// `leader`, leased. The create revision of the key is the term.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Leader {
-    /// The candidate that leads.
+    /// Id of the candidate that is leader.
     pub id: String,
-    /// Where its API is reached.
+    /// URL of the leader's API.
     pub url: String,
-    /// The process.
+    /// The controller process.
     pub instance: String,
-    /// Since when.
+    /// Start of the leadership.
     pub since: Timestamp,
 }

@@ -1,27 +1,28 @@
-//! What an agent found when it examined its machine, beside what the protocol needs to know.
+//! The results of an agent's checks of its machine, beyond the facts that the protocol needs.
 
 use crate::check::Check;
 use crate::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `report/<node>/doctor`, unleased, written by the node's agent when it has found something new.
+/// `report/<node>/doctor`, unleased, written by the node's agent when a result changes.
 ///
-/// A key of its own: every permit guards `report/<node>/node`, which must not change for what only people read.
+/// It has its own key, because every permit guards `report/<node>/node`, which must not change for information that only
+/// operators read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DoctorReport {
-    /// The boot that was examined.
+    /// Boot that was checked.
     pub boot_id: String,
-    /// What the watchdog daemon has seen of its device.
+    /// Observations of the watchdog daemon about its device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<WatchdogSeen>,
-    /// What was looked at.
+    /// Results of the checks.
     pub checks: Vec<Check>,
-    /// What is known of the end of the boot before this one, if it did not end in order.
+    /// Record of an unclean end of the boot before this one; `None` if that boot ended cleanly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_end: Option<LastEnd>,
-    /// When it was written.
+    /// Time of the report.
     pub at: Timestamp,
 }
 

@@ -1,56 +1,57 @@
-//! A node's epoch and fencing state.
+//! The epoch and the fencing state of a node.
 
 use super::{HoldTerms, MachineIds, Revision};
 use crate::reason::Reason;
 use crate::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// `fence/<node>`, written by the leader, never deleted; epochs never go back.
+/// `fence/<node>`, written by the leader and never deleted. Epochs never decrease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Fence {
-    /// The node's incarnation; a commit of an agent guards it.
+    /// Number of the node's incarnation; every commit of an agent guards it.
     pub epoch: u64,
-    /// The machine that holds the epoch, or held the one before it was closed.
+    /// The machine that holds the epoch; while the epoch is closed, the machine that held the last one.
     pub machine_id: String,
-    /// The product id of that machine's hardware; `None` where it could not be read, or was not asked for yet.
+    /// Product id of that machine's hardware; `None` if it could not be read or has not been requested yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub product_id: Option<String>,
-    /// The boot that holds the epoch, or held the one before it was closed.
+    /// The boot that holds the epoch; while the epoch is closed, the boot that held the last one.
     pub boot_id: String,
-    /// The registration (revision of the node's report) that this epoch was opened for.
+    /// The registration (revision of the node's report) for which this epoch was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<Revision>,
-    /// Open, or how it was closed.
+    /// State of the epoch: open, or how it was closed.
     pub state: FenceState,
-    /// What proved the old incarnation gone; set when `state` leaves Fencing.
+    /// Proof that the old incarnation is gone; set when `state` leaves Fencing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
-    /// Closed on silence: W of the report under the close's guard, if it said armed and its watchdog counts. Kept
-    /// here, since another registration may overwrite the report before W has passed.
+    /// For an epoch closed on silence: W of the report under the close's guard, if the report contained armed and its
+    /// watchdog counts. It is stored here because another registration may overwrite the report before W has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub armed_wait_ms: Option<Millis>,
-    /// Closed while the node was under Hold: what its report said under the close's guard.
+    /// For an epoch closed while the node was under Hold: the terms in its report under the close's guard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<HoldTerms>,
-    /// A fence device at work: nobody starts another, or opens the epoch, before its duration has passed.
+    /// A running fence device: until its duration has passed, no controller may start another device or open the epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceIntent>,
-    /// Devices of action Reboot or kind Fabric that were told off and have not confirmed on since. Once the epoch is closed
-    /// with a proof they are told on by whoever leads: power devices at once, fabric devices after another boot or when an
-    /// operator asks for it.
+    /// Devices of action Reboot or kind Fabric that were switched off and have not confirmed on since.
+    ///
+    /// After the epoch is closed with a proof, the leader switches them on: power devices immediately, fabric devices after
+    /// another boot or when an operator requests it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switched_off: Vec<String>,
-    /// Resources counted this node as empty while it was unreachable: its agent commits no permit until the leader clears this.
-    /// The leader clears it once the node has answered for each of them.
+    /// `true` if resources counted this node as empty while it was unreachable. Its agent commits no permit until the
+    /// leader clears this flag, once the node has answered for each of those resources.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub verify: bool,
-    /// When the state changed, for people.
+    /// Time of the last change of state; informational only.
     pub at: Timestamp,
 }
 
 impl Fence {
-    /// The ids of the machine.
+    /// Returns the ids of the machine.
     pub fn machine(&self) -> MachineIds<'_> {
         MachineIds { machine_id: &self.machine_id, product_id: self.product_id.as_deref() }
     }
@@ -63,9 +64,9 @@ pub enum FenceState {
     Open,
     /// Closed; the old incarnation is not yet proven gone.
     Fencing,
-    /// Closed; proven gone.
+    /// Closed; the old incarnation is proven gone.
     Fenced,
-    /// Closed while nothing was active, or never opened: managed services are proven stopped, no more.
+    /// Closed while nothing was active, or never opened. Only managed services are proven stopped.
     #[default]
     Closed,
 }
@@ -75,7 +76,7 @@ impl FenceState {
     pub const ALL: [FenceState; 4] =
         [FenceState::Open, FenceState::Fencing, FenceState::Fenced, FenceState::Closed];
 
-    /// As printed.
+    /// Returns the name as printed.
     pub fn name(self) -> &'static str {
         match self {
             FenceState::Open => "Open",
@@ -86,18 +87,18 @@ impl FenceState {
     }
 }
 
-/// What proves that nothing of an old incarnation runs any more (FENCING, section 5, (a) to (g)).
+/// The proof that nothing of an old incarnation runs any more (FENCING, section 5, (a) to (g)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
 pub enum Proof {
-    /// (a) W passed and the watchdog was armed under the close's guard.
+    /// (a) W has passed, and the watchdog was armed under the close's guard.
     Silence {
-        /// How long the observer waited.
+        /// Time that the observer waited.
         waited_ms: Millis,
     },
-    /// (b) A fence device confirmed it off.
+    /// (b) A fence device confirmed the node off.
     Device {
-        /// The device's name.
+        /// Name of the device.
         name: String,
     },
     /// (c) The same machine runs another boot.
@@ -105,30 +106,30 @@ pub enum Proof {
         /// The new boot id.
         boot_id: String,
     },
-    /// (d) It left cleanly.
+    /// (d) The node left cleanly.
     CleanLeave {
-        /// What it left for.
+        /// Reason for leaving.
         leave: Leave,
     },
-    /// (e) An operator confirmed it.
+    /// (e) An operator confirmed the node off.
     Operator {
-        /// The operation's name.
+        /// Name of the operation.
         operation: String,
-        /// Who.
+        /// The operator.
         by: String,
     },
-    /// (f) The same boot registers anew: it has stopped everything but what it named.
+    /// (f) The same boot registers again, and has stopped everything except the services that it named.
     Reregistered,
     /// (g) Nothing was active.
     NothingActive,
 }
 
 impl Proof {
-    /// The name of every proof, in the order of FENCING, section 5.
+    /// The names of all proofs, in the order of FENCING, section 5.
     pub const NAMES: [&'static str; 7] =
         ["Silence", "Device", "NewBoot", "CleanLeave", "Operator", "Reregistered", "NothingActive"];
 
-    /// Its name.
+    /// Returns the name of the proof.
     pub fn name(&self) -> &'static str {
         match self {
             Proof::Silence { .. } => "Silence",
@@ -141,7 +142,7 @@ impl Proof {
         }
     }
 
-    /// The proof as a reason.
+    /// Returns the proof as a reason.
     pub fn reason(&self) -> Reason {
         match self {
             Proof::Silence { .. } => Reason::Fenced,
@@ -153,7 +154,7 @@ impl Proof {
         }
     }
 
-    /// The proof as a sentence.
+    /// Returns the proof as a sentence.
     pub fn sentence(&self) -> String {
         match self {
             Proof::Silence { waited_ms } => format!(
@@ -173,7 +174,7 @@ impl Proof {
     }
 }
 
-/// What a node left for.
+/// The reason for which a node left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leave {
     /// Power-off.
@@ -182,26 +183,27 @@ pub enum Leave {
     Reboot,
 }
 
-/// The record made before a fence device is started.
+/// The record that is committed before a fence device is started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceIntent {
-    /// The device's name.
+    /// Name of the device.
     pub name: String,
-    /// How long it may be at work, counted by each process from when it saw the record.
+    /// Maximum run time of the device. Each process counts it from the moment at which it saw the record.
     pub duration_ms: Millis,
-    /// The leader's term that starts it.
+    /// Term of the leader that starts the device.
     pub term: Revision,
-    /// What it is told to do.
+    /// Requested action.
     pub switch: Switch,
 }
 
-/// What a fence device is told to do.
+/// The requested action of a fence device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Switch {
-    /// Off. Also what a record means that does not say: then either may have been meant, and off is the graver.
+    /// Switch off. This is also the meaning of a record without this field: it may have meant either, and off is the more
+    /// severe one.
     #[default]
     Off,
-    /// On again.
+    /// Switch on again.
     On,
 }

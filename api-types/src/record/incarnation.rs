@@ -1,27 +1,28 @@
-//! Which data etcd holds: its incarnation, and the ones that it continues (FENCING, R1.26 to R1.32).
+//! The identity of the data in etcd: its incarnation, and the incarnations that it continues (FENCING, R1.26 to R1.32).
 
 use serde::{Deserialize, Serialize};
 
-/// `incarnation`, created by the first leader, written again by each `hactl restore`. Every process that has followed the data
-/// remembers `value`, and follows no other data than that, and what continues it.
+/// `incarnation`, created by the first leader, and rewritten by each `hactl restore`. Every process that has followed the
+/// data remembers `value`. It follows only that data and data that continues it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Incarnation {
-    /// Unique to the data.
+    /// Unique id of the data.
     pub value: String,
     /// The incarnations that this one continues, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub predecessors: Vec<String>,
-    /// It continues any: an operator has confirmed that for data without a backup, or from before there were incarnations.
+    /// `true` if this data continues any incarnation, as an operator confirmed for data without a backup or from before
+    /// incarnations existed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub continues_any: bool,
-    /// Nodes that an operator lets follow this data whatever they remember (`hactl node follow-store`).
+    /// Nodes that an operator allowed to follow this data whatever incarnation they remember (`hactl node follow-store`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub followers: Vec<String>,
 }
 
 impl Incarnation {
-    /// Data that continues a backup; of a backup without an incarnation, any.
+    /// Returns the incarnation of data restored from a backup. For a backup without an incarnation, it continues any.
     #[must_use]
     pub fn restored(value: String, backup: Option<Incarnation>) -> Incarnation {
         let Some(backup) = backup else {
@@ -32,7 +33,8 @@ impl Incarnation {
         Incarnation { value, predecessors, continues_any: backup.continues_any, followers: Vec::new() }
     }
 
-    /// Returns `true` if a process that remembers this incarnation follows the data; one that remembers none follows any.
+    /// Returns `true` if a process that remembers this incarnation follows the data. A process that remembers none follows
+    /// any data.
     pub fn continues(&self, remembered: Option<&str>) -> bool {
         remembered.is_none_or(|remembered| {
             self.continues_any
@@ -41,7 +43,7 @@ impl Incarnation {
         })
     }
 
-    /// Returns `true` if an operator lets this node follow the data.
+    /// Returns `true` if an operator allowed this node to follow the data.
     pub fn is_followed_by(&self, node: &str) -> bool {
         self.followers.iter().any(|follower| follower == node)
     }

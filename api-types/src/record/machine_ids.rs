@@ -1,22 +1,23 @@
-//! Which machine it is: the kernel's machine id together with the product id of the hardware.
+//! The identity of a machine: the kernel's machine id and the product id of the hardware.
 
-/// The ids of a machine. A cloned disk has the machine id of its original, and other hardware (FENCING R5.27).
+/// The ids of a machine. A cloned disk has the machine id of its original, but a different product id (FENCING R5.27).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineIds<'a> {
     /// The kernel's machine id.
     pub machine_id: &'a str,
-    /// The product id of the hardware, where it can be read.
+    /// Product id of the hardware; `None` if it cannot be read.
     pub product_id: Option<&'a str>,
 }
 
-/// Whether two ids are of one machine.
+/// The result of the comparison of two machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameMachine {
-    /// As far as ids tell: both are equal, or the machine ids are and neither has a product id.
+    /// Same machine, as far as ids show: both ids are equal, or the machine ids are equal and neither side has a product
+    /// id.
     Yes,
-    /// One of them differs.
+    /// Different machines: one of the ids differs.
     No,
-    /// The machine ids are equal, and only one side has a product id.
+    /// The machine ids are equal, but only one side has a product id.
     Unclear,
 }
 
@@ -34,7 +35,7 @@ impl MachineIds<'_> {
         }
     }
 
-    /// Returns `true` if both ids are known on both sides and equal: it is one machine, not two with one image.
+    /// Returns `true` if both ids are known on both sides and equal, so that these are not two machines with one image.
     pub fn is_surely(self, other: MachineIds<'_>) -> bool {
         self.product_id.is_some() && self.same(other) == SameMachine::Yes
     }

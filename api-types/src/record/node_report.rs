@@ -1,4 +1,4 @@
-//! What an agent states about its node: mode, watchdog, timings in force.
+//! The report of an agent about its node: mode, watchdog, active timings.
 
 use super::{HoldTerms, Leave, MachineIds, Revision, WatchdogTest};
 use crate::cluster::OnStoreLoss;
@@ -9,59 +9,60 @@ use crate::time::Millis;
 use crate::timing::{Timings, WatchdogBounds, wait_ms};
 use serde::{Deserialize, Serialize};
 
-/// `report/<node>/node`, unleased, written by the node's agent, with the heartbeat from which it holds.
+/// `report/<node>/node`, unleased, written by the node's agent together with the heartbeat from which it is valid.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeReport {
     /// The agent process.
     pub instance: String,
-    /// The machine.
+    /// Machine id of the node.
     pub machine_id: String,
-    /// The product id of the machine's hardware; `None` where it cannot be read, or by an agent that did not say so yet.
+    /// Product id of the machine's hardware; `None` if it cannot be read, or from an agent without this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub product_id: Option<String>,
-    /// The boot.
+    /// Boot id of the node.
     pub boot_id: String,
-    /// The epoch it acts under; 0 while it registers for the first time.
+    /// Epoch under which the agent acts; 0 during the first registration.
     pub epoch: u64,
-    /// What the agent is about.
+    /// Mode of the agent.
     pub mode: Mode,
-    /// Whether the watchdog is armed: a committed fact (FENCING, section 4).
+    /// `true` if the watchdog is armed: a committed fact (FENCING, section 4).
     pub armed: bool,
-    /// The watchdog refuses pets, so it proves nothing, in addition to what `armed` says. Absent in reports of agents that did
-    /// not say so yet.
+    /// `true` if the watchdog can no longer be renewed, so that it proves nothing, whatever `armed` contains. Absent in
+    /// reports of agents without this field.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub watchdog_failed: bool,
-    /// What keeps the machine awake; `None` in reports of agents that did not say so yet.
+    /// Protection against sleep; `None` in reports of agents without this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_protection: Option<SleepProtection>,
     /// The watchdog.
     pub watchdog: WatchdogReport,
-    /// The timings in force.
+    /// Active timings.
     pub timings: Timings,
-    /// The machine is itself virtual, so it can be paused with its clock.
+    /// `true` if the machine is virtual, so that it can be paused together with its clock.
     #[serde(rename = "virtual")]
     pub is_virtual: bool,
-    /// The newest candidate's create revision that the agent knows.
+    /// Create revision of the newest candidate that the agent knows.
     pub candidate_generation: Revision,
-    /// What the agent does while the whole store is away; an agent that says nothing stops.
+    /// Behavior of the agent while etcd is unreachable; agents without this field stop their services.
     pub on_store_loss: OnStoreLoss,
-    /// Registering: services that it could not confirm stopped.
+    /// Services that a registering agent could not confirm stopped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_stopped: Vec<NotStopped>,
-    /// What the machine has.
+    /// Capacity of the machine.
     pub capacity: Amounts,
-    /// Drivers that it can serve.
+    /// Drivers that the agent supports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
-    /// The agent's version.
+    /// Version of the agent.
     pub version: String,
-    /// The protocol version up to which the agent reads.
+    /// Highest protocol version that the agent can read.
     pub protocol: Protocol,
 }
 
 impl NodeReport {
-    /// Whose silence-watching counts, if the node asks controllers to hold.
+    /// Returns the terms that decide which controllers may draw conclusions from the node's silence; `None` if the node
+    /// does not use Hold.
     pub fn hold_terms(&self) -> Option<HoldTerms> {
         match self.on_store_loss {
             OnStoreLoss::Stop => None,
@@ -69,32 +70,33 @@ impl NodeReport {
         }
     }
 
-    /// The ids of the machine.
+    /// Returns the ids of the machine.
     pub fn machine(&self) -> MachineIds<'_> {
         MachineIds { machine_id: &self.machine_id, product_id: self.product_id.as_deref() }
     }
 
-    /// W for this node, milliseconds, from what it committed itself and from nothing else.
+    /// Returns W for this node in milliseconds, computed only from values that the node itself has committed.
     pub fn wait_ms(&self) -> Millis {
         wait_ms(&self.timings, &self.watchdog.bounds())
     }
 }
 
-/// What keeps a machine awake whose watchdog is armed: a machine that sleeps is neither heard nor reset in time.
+/// The mechanism that keeps a machine awake while its watchdog is armed. A sleeping machine neither sends heartbeats nor is
+/// reset in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SleepProtection {
     /// The machine cannot sleep.
     NotNeeded,
-    /// Sleep is switched off in the service manager: its targets are masked, or its settings allow none.
+    /// Sleep is disabled in the service manager: its targets are masked, or its settings allow none.
     Masked,
     /// The agent holds a blocking sleep inhibitor.
     Inhibitor,
-    /// Nothing: the machine may sleep at any time.
+    /// No protection: the machine may sleep at any time.
     None,
 }
 
 impl SleepProtection {
-    /// As printed.
+    /// Returns the name as printed.
     pub fn name(self) -> &'static str {
         match self {
             SleepProtection::NotNeeded => "NotNeeded",
@@ -105,33 +107,33 @@ impl SleepProtection {
     }
 }
 
-/// What the agent is about.
+/// The mode of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all_fields = "camelCase", tag = "kind", content = "leave")]
 pub enum Mode {
-    /// Everything exclusive is stopped; asks for an open epoch.
+    /// Every exclusive service is stopped, and the agent requests an open epoch.
     #[default]
     Registering,
-    /// At work.
+    /// Regular operation.
     Active,
-    /// At work while the node is in maintenance: its services leave.
+    /// Operation while the node is in maintenance: its services leave.
     Maintenance,
-    /// The machine shuts down: services are moved away or stopped, then it leaves.
+    /// The machine shuts down: services are moved away or stopped, then the node leaves.
     Shutdown(Leave),
-    /// Away for a restart of the agent alone; its services go on, frozen.
+    /// Only the agent restarts; its services keep running unmonitored.
     Restart,
-    /// Acknowledged that the cluster is disarmed.
+    /// The agent has acknowledged that the cluster is disarmed.
     Disarmed,
-    /// Left cleanly.
+    /// The node left cleanly.
     Left(Leave),
 }
 
 impl Mode {
-    /// The name of every mode.
+    /// The names of all modes.
     pub const NAMES: [&'static str; 7] =
         ["Registering", "Active", "Maintenance", "Shutdown", "Restart", "Disarmed", "Left"];
 
-    /// As printed.
+    /// Returns the name as printed.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Registering => "Registering",
@@ -149,31 +151,31 @@ impl Mode {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NotStopped {
-    /// The resource.
+    /// Name of the resource.
     pub name: String,
-    /// Its uid.
+    /// Uid of the resource.
     pub uid: String,
-    /// What went wrong.
+    /// Error message.
     pub message: String,
 }
 
-/// The name that softdog gives itself: a kernel's watchdog of the weaker kind, as it needs the kernel to run.
+/// Identity that softdog reports. It is the weaker kind of kernel watchdog, because it needs a working kernel.
 pub const SOFTDOG_IDENTITY: &str = "Software Watchdog";
 
-/// The kind of watchdog.
+/// The kind of a watchdog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WatchdogKind {
-    /// None that works.
+    /// No working watchdog.
     #[default]
     None,
     /// A kernel device.
     Kernel,
-    /// A process that plays one, for the sandbox and tests.
+    /// A simulated watchdog, for the sandbox and tests.
     StandIn,
 }
 
 impl WatchdogKind {
-    /// As printed.
+    /// Returns the name as printed.
     pub fn name(self) -> &'static str {
         match self {
             WatchdogKind::None => "None",
@@ -187,33 +189,33 @@ impl WatchdogKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogReport {
-    /// The kind.
+    /// Kind of the watchdog.
     pub kind: WatchdogKind,
-    /// The driver's identity.
+    /// Identity that the driver reports.
     pub identity: String,
     /// The device or socket.
     pub device: String,
-    /// Tw as read back, milliseconds.
+    /// Tw as read back from the driver, in milliseconds.
     pub timeout_ms: Millis,
-    /// A pet can set a shorter timeout.
+    /// `true` if a renewal can set a shorter timeout.
     pub sliding: bool,
-    /// The descriptor outlives its holder.
+    /// `true` if the descriptor outlives the process that holds it.
     pub descriptor_retained: bool,
-    /// A test-watchdog was passed: on this machine, by this driver, with the timeout in force.
+    /// `true` if a watchdog test was passed on this machine, with this driver and the active timeout.
     pub tested: bool,
-    /// The latest test that was passed on this machine by this driver.
+    /// The latest passed test on this machine with this driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_test: Option<WatchdogTest>,
-    /// Why it cannot be armed; empty when it can.
+    /// Reason why the watchdog cannot be armed, as a sentence; empty if it can.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,
-    /// The same in a word.
+    /// Reason why the watchdog cannot be armed, as a word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
 }
 
 impl WatchdogReport {
-    /// What bounds the time from the deadline to the reset.
+    /// Returns the facts that bound the time from the deadline to the reset.
     pub fn bounds(&self) -> WatchdogBounds {
         WatchdogBounds {
             timeout_ms: self.timeout_ms,

@@ -1,44 +1,45 @@
-//! What was told to the targets of `Cluster.spec.notifications`, and what is still to be delivered.
+//! The state of notifications: what the targets of `Cluster.spec.notifications` have received, and what is queued.
 
 use crate::notification::Notification;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `notified`, written by the leader: a notification is first stored here and then sent, so that whoever leads next goes on.
+/// `notified`, written by the leader. A notification is stored here before it is sent, so that the next leader can
+/// continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Notified {
-    /// What was told, or passed over since nobody wants to be told.
+    /// Facts that were sent, or skipped because no target is configured for them.
     pub told: Told,
-    /// What is to be delivered, oldest first.
+    /// Notifications to be delivered, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<QueuedNotification>,
 }
 
-/// What was told.
+/// Facts that were sent to the targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Told {
-    /// The newest epoch of each node whose fence was told.
+    /// Newest epoch of each node whose fencing was reported.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fences: BTreeMap<String, u64>,
-    /// The nodes of which was told that the proof does not come, and the epoch that ends with it.
+    /// Nodes for which unconfirmed fencing was reported, with the epoch that the fencing ends.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unconfirmed: BTreeMap<String, u64>,
-    /// The resources that are in Error, as far as was told.
+    /// Resources that were reported to be in Error.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub errors: BTreeSet<String>,
-    /// The reservation has failed, as far as was told.
+    /// `true` if a failed reservation check was reported last.
     pub reservation_failed: bool,
 }
 
-/// A notification that not every target has.
+/// A notification that some targets have not received.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueuedNotification {
     /// The notification.
     pub notification: Notification,
-    /// The targets (by key) that have it, or that it was given up for.
+    /// Keys of the targets that have received it, or for which it was discarded.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub done: BTreeSet<String>,
 }

@@ -1,49 +1,49 @@
-//! The replacement of a replicated service's secondary: what the leader asks for, and what the agent answers.
+//! The replacement of a replicated service's secondary: the request of the leader, and the answer of the agent.
 
 use crate::reason::Reason;
 use crate::resource::ServiceDefinition;
 use serde::{Deserialize, Serialize};
 
-/// Asked for in an assignment, beside its action: the service goes on under the permit that it has.
+/// The request, part of an assignment in addition to its action. The service keeps running under its permit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Replacement {
-    /// Tells this request from every other; answered with the same, and begun at most once.
+    /// Unique id of this request; the agent's answer contains it, and the agent starts it at most once.
     pub uid: String,
-    /// The secondary in use.
+    /// Current secondary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub present: Option<String>,
-    /// The node that becomes the secondary.
+    /// Node that becomes the secondary.
     pub node: String,
-    /// How to do it: as the spec is now, while the service is stopped as it was started.
+    /// Definition from the current spec; a stop of the service uses the definition with which it was started.
     pub definition: ServiceDefinition,
-    /// It is not wanted any more: what is under way is ended, and answered for all the same.
+    /// `true` if the request is canceled: the agent ends the work in progress and still answers.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub called_off: bool,
 }
 
-/// Answered in the report of the service; kept there for as long as the assignment asks for it.
+/// The answer, part of the service's report as long as the assignment contains the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplacementReport {
-    /// The request that this answers.
+    /// Id of the answered request.
     pub uid: String,
-    /// How far it is.
+    /// Phase of the replacement.
     pub phase: ReplacementPhase,
-    /// Why, in a word.
+    /// Reason as a word.
     pub reason: Reason,
-    /// Why, in a sentence; what the driver said.
+    /// Reason as a sentence, or the output of the driver.
     pub message: String,
 }
 
-/// How far a replacement is.
+/// The phase of a replacement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplacementPhase {
-    /// Committed before the driver is asked: from here on it may be under way.
+    /// Committed before the driver is called: from here on it may be in progress.
     #[default]
     Begun,
     /// The new secondary is in use.
     Done,
-    /// It ended otherwise, and nothing of it is left running.
+    /// The replacement failed or was canceled, and nothing of it is left running.
     Failed,
 }

@@ -1,4 +1,4 @@
-//! The marker of a store that was restored from a backup, and what of the backup counts no more.
+//! The marker of etcd data that was restored from a backup, and the parts of the backup that are no longer valid.
 
 use super::Revision;
 use crate::keys::Keys;
@@ -6,40 +6,45 @@ use crate::time::{Millis, Timestamp};
 use crate::timing::{Profile, Timings, WatchdogBounds, wait_ms};
 use serde::{Deserialize, Serialize};
 
-/// By how much a restore raises the revision at least: no agent, controller or client has seen a revision of the lost store above it.
+/// Least amount by which a restore raises the revision, so that no process has seen a higher revision of the lost data.
 pub const REVISION_RAISE: Revision = 1_000_000_000_000;
 
-/// Returns by how much a restore at this time, in microseconds since 1970, raises the revision.
+/// Returns the amount by which a restore at this time, in microseconds since 1970, raises the revision.
 ///
-/// A backup may be restored more than once. The result grows faster than any store commits, so the revisions of the second restore
-/// are above all of the first: a watch that resumes from before it is too old, and never waits for what has passed (FENCING, R10.19).
-/// Each restore adds it: revisions are 64-bit integers and hold thousands of restores one on another, numbers of 53 bits four.
+/// A backup may be restored more than once. The result grows faster than etcd commits, so the revisions of the second
+/// restore are above all of the first. A watch that resumes from before the restore is too old, and never waits for a
+/// revision that has passed (FENCING, R10.19).
+///
+/// Each restore adds this amount. Revisions are 64-bit integers, enough for thousands of successive restores; numbers of 53
+/// bits are enough for four.
 pub fn revision_raise(unix_us: i128) -> Revision {
     Revision::try_from(unix_us).unwrap_or_default().max(REVISION_RAISE)
 }
 
-/// `restored`, written by `hactl restore` before anything can reach the store, removed by the leader: what the backup says of
-/// nodes and services may have changed since it was made. What was written before the marker is *old*.
+/// `restored`, written by `hactl restore` before any process can reach etcd, and removed by the leader. The contents of the
+/// backup about nodes and services may be outdated. Records written before the marker are *old*.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Restored {
-    /// When the backup was prepared.
+    /// Time at which the backup was prepared.
     pub at: Timestamp,
-    /// The revision of the backup.
+    /// Revision of the backup.
     pub backup_revision: Revision,
-    /// The longest W that a report in the backup names, milliseconds; the reports themselves are deleted.
+    /// Longest W in the reports of the backup, in milliseconds. The reports themselves are deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_wait_ms: Option<Millis>,
 }
 
-/// Keys and prefixes that a restore deletes: no permit that was committed against them holds any more, and agents say anew
-/// what runs on their nodes.
+/// Returns the keys and prefixes that a restore deletes. No permit that was committed against them is valid any more, and
+/// agents report again what runs on their nodes.
 pub fn forgotten(keys: &Keys) -> [String; 5] {
     [keys.assignments(), keys.heartbeats(), keys.refreshes(), keys.reports(), keys.leader()]
 }
 
-/// How long nothing is assigned after a restore: W, the longest that any profile and the restored settings allow, for any
-/// watchdog, or that a report in the backup names. A machine that was armed under the lost store and is cut off from this one has reset by then.
+/// Returns the time after a restore during which nothing is assigned, in milliseconds.
+///
+/// It is the longest W for any watchdog, over all profiles, the restored settings and the reports of the backup. A machine
+/// that was armed under the lost data and is isolated from the restored etcd has reset by then.
 pub fn rest_ms(settings: &Timings, marker: &Restored) -> Millis {
     [Profile::Default, Profile::Fast, Profile::Conservative]
         .map(Timings::of_profile)

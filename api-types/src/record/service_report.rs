@@ -1,4 +1,4 @@
-//! What an agent states about a service on its node.
+//! The report of an agent about a service on its node.
 
 use super::ReplacementReport;
 use crate::driver::Identity;
@@ -9,53 +9,54 @@ use serde::{Deserialize, Serialize};
 
 /// `report/<node>/resource/<name>`, written by the node's agent.
 ///
-/// For an action, the report with its `actionUid` is the answer; `Starting` and `Receiving` are start permits.
+/// The report with the `actionUid` of an action is the answer to that action. `Starting` and `Receiving` are start permits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceReport {
-    /// The resource's uid.
+    /// Uid of the resource.
     pub uid: String,
-    /// The action that this answers; `None` for a probe.
+    /// The action that this report answers; `None` for a probe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action_uid: Option<String>,
-    /// The agent's epoch when it wrote this.
+    /// Epoch of the agent at the time of the report.
     pub epoch: u64,
-    /// The boot.
+    /// Boot id of the node.
     pub boot_id: String,
-    /// The resource's generation that was known when a probe was made (0: none was).
+    /// Generation of the resource that the agent knew when it probed; 0 without a probe.
     pub probed_generation: i64,
-    /// The Cluster's generation that was known when a probe was made, the cluster being armed (0: none was).
+    /// Generation of the Cluster that the agent knew when it probed while the cluster was armed; 0 without such a probe.
     #[serde(skip_serializing_if = "is_zero")]
     pub probed_arming: i64,
-    /// The revision of the node's fence that ordered the probe, if one with `verify` did (0: none).
+    /// Revision of the node's fence record that requested the probe with `verify`; 0 without such a request.
     #[serde(skip_serializing_if = "is_zero")]
     pub probed_fence: i64,
-    /// Whether promise 1 covers the service.
+    /// `true` if the service must never run twice (guarantee 1).
     pub exclusive: bool,
-    /// The identity of the definition that this report is about; `None` in reports of older agents.
+    /// Identity of the definition to which this report refers; `None` in reports of older agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// How far it is.
+    /// Phase of the service.
     pub phase: Phase,
-    /// Restarts in place under the current permit.
+    /// Number of restarts in place under the current permit.
     pub restarts: u32,
-    /// Why, in a word.
+    /// Reason as a word.
     pub reason: Reason,
-    /// Why, in a sentence; what the driver said.
+    /// Reason as a sentence, or the output of the driver.
     pub message: String,
-    /// For Failed: where to try next.
+    /// For phase Failed: where to try next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureClass>,
-    /// Migration, source: the service was to be handed over, and the driver never began, so the target has nothing of it.
+    /// For the source of a migration: `true` if the driver never started the migration, so that the target has nothing of
+    /// the service.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub never_began: bool,
-    /// How far the replacement of its secondary is that its assignment asks for.
+    /// State of the replacement of the secondary that the assignment requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<ReplacementReport>,
-    /// What its definition on this node asks for, where the resource does not say it.
+    /// Amounts in the service's definition on this node, where the resource does not specify them.
     #[serde(skip_serializing_if = "is_nothing")]
     pub asked: Amounts,
-    /// When, for people.
+    /// Time of the report; informational only.
     pub at: Timestamp,
 }
 
@@ -68,42 +69,42 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// How far a service is on a node.
+/// The phase of a service on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
-    /// A probe found it running.
+    /// A probe found the service running.
     ProbedRunning,
-    /// A probe found it not running.
+    /// A probe found the service not running.
     ProbedStopped,
-    /// A probe could not tell.
+    /// A probe could not determine whether the service runs.
     #[default]
     ProbedUnknown,
-    /// The start permit: it may be started from here on.
+    /// The start permit: the service may be started from here on.
     Starting,
     /// Confirmed running.
     Running,
-    /// Being stopped.
+    /// The service is being stopped.
     Stopping,
-    /// Confirmed stopped: the right to start under this action has ended.
+    /// Confirmed stopped: the permission to start under this action has ended.
     Stopped,
-    /// Could not be started or kept running, and is confirmed stopped.
+    /// The service could not be started or kept running, and is confirmed stopped.
     Failed,
-    /// Could not be stopped: it may still run.
+    /// The service could not be stopped, and may still run.
     StopFailed,
-    /// Migration, target: may receive it (a permit).
+    /// Target of a migration: the node may receive the service (a permit).
     Receiving,
-    /// Migration, source: may hand it over; from here on it may run on either.
+    /// Source of a migration: the node may transfer the service, which may run on either node from here on.
     HandingOver,
-    /// Migration, source: confirmed gone here.
+    /// Source of a migration: the service is confirmed gone from this node.
     HandedOver,
-    /// Migration, source: it failed and the service is confirmed still running here.
+    /// Source of a migration: the migration failed, and the service is confirmed still running on this node.
     MoveFailed,
 }
 
 impl Phase {
-    /// Whether the service may be running here as far as this report says.
+    /// Returns `true` if the service may run on this node according to the report.
     ///
-    /// It is the *active* of FENCING, section 4, for an exclusive service.
+    /// For an exclusive service this is *active* of FENCING, section 4.
     pub fn may_run(self) -> bool {
         match self {
             Phase::ProbedRunning
@@ -121,36 +122,36 @@ impl Phase {
 }
 
 impl ServiceReport {
-    /// Whether the node must be proven dead before the service may start elsewhere.
+    /// Returns `true` if the node must be proven dead before the service may start elsewhere.
     pub fn is_active(&self) -> bool {
         self.exclusive && self.phase.may_run()
     }
 }
 
-/// What a probe or a driver says about a service.
+/// The observation of a probe or a driver about a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Observed {
-    /// It runs.
+    /// The service runs.
     Running,
-    /// It does not.
+    /// The service does not run.
     NotRunning,
-    /// It does not, and never will by itself, but something of it is left and has to be cleared away, and what: a live migration
-    /// that has not arrived, half of one that broke.
+    /// The service does not run and cannot start without hactl, but a remnant has to be removed. Contains its description,
+    /// such as an unfinished or a failed live migration.
     Remnant(String),
-    /// It cannot be told, and why.
+    /// The state is unknown, with the reason.
     Unknown(String),
 }
 
-/// Where to try next after a failure.
+/// The place for the next attempt after a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureClass {
-    /// Here again.
+    /// The same node.
     #[default]
     RetryHere,
-    /// On another node.
+    /// Another node.
     TryElsewhere,
-    /// Never on this node (not installed).
+    /// Never this node, because the service is not installed there.
     NeverHere,
-    /// Nowhere: the configuration is wrong.
+    /// No node, because the configuration is wrong.
     ConfigurationWrong,
 }

@@ -1,19 +1,20 @@
-//! What remains of a resource that was deleted while it ran.
+//! The remains of a resource that was deleted while its service ran.
 
 use crate::resource::ServiceCopy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// `tombstone/<resource>`, written by the leader: where a deleted service may still run.
+/// `tombstone/<resource>`, written by the leader: the nodes on which a deleted service may still run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Tombstone {
-    /// The deleted object's uid.
+    /// Uid of the deleted object.
     pub uid: String,
-    /// Nodes where it may still run: a resource re-created under the name waits for each to answer or be proven empty.
+    /// Nodes on which the service may still run. A new resource of the same name waits until each of them has answered or
+    /// is proven empty.
     pub nodes: BTreeSet<String>,
-    /// The copies that the resource had, with their definitions. A tombstone of an older version has none: of its nodes
-    /// it is not known which thing may run there.
+    /// The copies of the deleted resource, with their definitions. A tombstone of an older version has none, so it is
+    /// unknown which thing may run on its nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<ServiceCopy>,
 }

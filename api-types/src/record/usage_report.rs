@@ -1,37 +1,38 @@
-//! What an agent has measured.
+//! The measurements of an agent.
 
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// `report/<node>/usage`, unleased, written by the node's agent when a figure has moved far enough, or is old.
+/// `report/<node>/usage`, unleased, written by the node's agent when a value has changed enough or is old.
 ///
-/// A key of its own: every permit guards `report/<node>/node`, which must not change for a measurement. Unleased, as a lease
-/// would prove nothing that the epoch does not: the figures count only under the open epoch that they were measured under, so
-/// those of a dead node count no more as soon as it is closed, and nobody has to delete them.
+/// It has its own key, because every permit guards `report/<node>/node`, which must not change for a measurement.
+///
+/// It needs no lease, because its values are valid only under the open epoch in which they were measured. Those of a dead
+/// node become invalid when its epoch is closed, without a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UsageReport {
-    /// The epoch under which it was measured.
+    /// Epoch of the measurement.
     pub epoch: u64,
-    /// The boot under which it was measured.
+    /// Boot of the measurement.
     pub boot_id: String,
-    /// What the whole machine uses.
+    /// Usage of the whole machine.
     pub node: Usage,
-    /// What its services use, those that could be measured, by resource.
+    /// Usage of the measurable services, by resource name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, ServiceUsage>,
-    /// When it was written.
+    /// Time of the report.
     pub at: Timestamp,
 }
 
-/// What one service uses.
+/// The usage of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceUsage {
-    /// The uid of the resource that was measured: another under the same name is not it.
+    /// Uid of the measured resource, which distinguishes it from another one of the same name.
     pub uid: String,
-    /// What it uses.
+    /// Measured usage.
     pub usage: Usage,
 }

@@ -1,4 +1,4 @@
-//! A passed test of a watchdog: the machine was let go, and the device has really reset it.
+//! A passed watchdog test: renewals were stopped, and the device has reset the machine.
 
 use crate::time::{Millis, Timestamp};
 use schemars::JsonSchema;

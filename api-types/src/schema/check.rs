@@ -1,28 +1,28 @@
-//! A value against a schema: unknown fields with the nearest known name, wrong types, values out of range.
+//! The check of a value against a schema: unknown fields with the nearest known name, wrong types, values out of range.
 
 use crate::problem::{Problem, ProblemKind, element, member};
 use crate::quantity::Quantity;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Names that resemble a written one less than this are not suggested (Jaro–Winkler, 0 to 1).
+/// Least similarity of a suggested name (Jaro–Winkler, 0 to 1).
 const LEAST_RESEMBLANCE: f64 = 0.75;
 
-/// Every field that the schema does not know, each with the nearest known name.
+/// Returns every field that the schema does not contain, each with the nearest known name.
 pub fn unknown_fields(schema: &Value, value: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
     walk_unknown(schema, value, "", &mut found);
     found
 }
 
-/// Every value whose type or range is not what the schema says. Unknown fields are not reported.
+/// Returns every value whose type or range does not match the schema. Unknown fields are not reported.
 pub fn shape(schema: &Value, value: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
     walk_shape(schema, value, "", &mut found);
     found
 }
 
-/// Everything that is wrong with a value that stands at this path: unknown fields, types, ranges, what is missing.
+/// Returns every problem of a value at this path: unknown fields, types, ranges, missing fields.
 pub fn check_value(schema: &Value, value: &Value, path: &str) -> Vec<Problem> {
     let mut found = Vec::new();
     walk_unknown(schema, value, path, &mut found);
@@ -30,7 +30,7 @@ pub fn check_value(schema: &Value, value: &Value, path: &str) -> Vec<Problem> {
     found
 }
 
-/// Removes members that are null where the schema wants something: to write null is to leave it out.
+/// Removes members that are null although the schema does not allow null: a null counts as absent.
 pub fn prune_nulls(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -52,13 +52,13 @@ pub fn prune_nulls(schema: &Value, value: &mut Value) {
     }
 }
 
-/// The known name that is nearest to a written one, if any is near.
+/// Returns the known name that is most similar to a written one; `None` if none is similar enough.
 pub fn suggestion<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = written.to_ascii_lowercase();
     known
         .map(|name| (strsim::jaro_winkler(&lower, &name.to_ascii_lowercase()), name))
         .filter(|(resemblance, _)| *resemblance >= LEAST_RESEMBLANCE)
-        // The first of equals, so that the answer does not depend on chance.
+        // The first of equal ones makes the result deterministic.
         .fold(None, |best: Option<(f64, &str)>, next| match best {
             Some(best) if best.0 >= next.0 => Some(best),
             Some(_) | None => Some(next),
@@ -74,7 +74,7 @@ fn is_nullable(schema: &Value) -> bool {
     schema.get("nullable").and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Where a schema offers several types, the one that a value of this type is meant for.
+/// Returns the alternative of a schema for this type; without one, the schema itself.
 fn alternative<'a>(schema: &'a Value, type_name: &str) -> &'a Value {
     let fits = |one: &&Value| one.get("type").and_then(Value::as_str) == Some(type_name);
     schema
@@ -113,7 +113,7 @@ fn walk_unknown(schema: &Value, value: &Value, path: &str, found: &mut Vec<Probl
                         };
                         found.push(Problem::new(path, ProblemKind::FieldValueUnknown, message));
                     }
-                    // Something else was expected here: that is for the shape to say.
+                    // The schema expects another type here, which `shape` reports.
                     (None, None) => {}
                 }
             }
@@ -138,7 +138,7 @@ fn walk_shape(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem
         return;
     }
     if schema.get("x-kubernetes-int-or-string").is_some() && (value.is_string() || value.is_number()) {
-        // The one such type of ours; its own reader knows what is wrong.
+        // Quantity is the only type with this marker; its parser reports the problem.
         if let Err(error) = serde_json::from_value::<Quantity>(value.clone()) {
             found.push(Problem::invalid(path, error.to_string()));
         }
@@ -154,7 +154,7 @@ fn walk_shape(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem
             }
             problems.push((one, own));
         }
-        // Of the right type but wrong inside: that is what to report. Otherwise all types that are possible.
+        // If an alternative has the right type, its problems are reported. Otherwise all possible types are.
         let meant = problems.into_iter().find(|(one, _)| type_fits(one, value));
         if let Some((_, own)) = meant {
             found.extend(own);
@@ -202,7 +202,7 @@ fn type_fits(schema: &Value, value: &Value) -> bool {
         Some("array") => value.is_array(),
         Some("string") => value.is_string(),
         Some("boolean") => value.is_boolean(),
-        // 2.0 is no integer for the readers of the store either.
+        // 2.0 is not an integer for the readers of stored objects either.
         Some("integer") => value.is_i64() || value.is_u64(),
         Some("number") => value.is_number(),
         Some(_) | None => true,
@@ -253,7 +253,7 @@ fn check_enumeration(schema: &Value, text: &str, path: &str, found: &mut Vec<Pro
 
 fn check_range(schema: &Value, number: Option<f64>, path: &str, found: &mut Vec<Problem>) {
     let Some(number) = number else { return };
-    // The bounds that a number format implies, so that it also fits into the Rust type.
+    // The bounds of the number format, so that the number also fits into the Rust type.
     let (format_least, format_most) = match schema.get("format").and_then(Value::as_str) {
         Some("int32") => (f64::from(i32::MIN), f64::from(i32::MAX)),
         Some(_) | None => (f64::MIN, f64::MAX),
@@ -268,7 +268,7 @@ fn check_range(schema: &Value, number: Option<f64>, path: &str, found: &mut Vec<
     }
 }
 
-/// Removes every field that the schema does not know, except those whose paths are to be kept.
+/// Removes every field that the schema does not contain, except those whose paths are in `keep`.
 pub fn drop_unknown(schema: &Value, value: &mut Value, keep: &BTreeSet<String>) {
     walk_drop(schema, value, "", keep);
 }

@@ -1,8 +1,8 @@
-//! A field of a schema in words: `hactl explain` and the reference say the same.
+//! The texts for a field of a schema, used by `hactl explain` and the reference.
 
 use serde_json::Value;
 
-/// What a field holds, as `list of string`.
+/// Returns the type of a field, such as `list of string`.
 pub fn type_of(field: &Value) -> String {
     if let Some(values) = field["enum"].as_array() {
         return values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" | ");
@@ -22,7 +22,7 @@ pub fn type_of(field: &Value) -> String {
     }
 }
 
-/// The default of a field that is one value; `None` when there is none, or it is empty.
+/// Returns the default of a field if it is a single value; `None` if there is none or it is empty.
 pub fn default_of(field: &Value) -> Option<String> {
     match field.get("default") {
         Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),

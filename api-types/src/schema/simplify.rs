@@ -1,13 +1,13 @@
-//! From what the derive macro writes to one self-contained OpenAPI 3.0 schema.
+//! The conversion of a derived schema to one self-contained OpenAPI 3.0 schema.
 
 use serde_json::{Map, Value, json};
 
-/// Nothing in our types nests deeper; a guard against references that turn in circles.
+/// Maximum depth, greater than that of any type, as a guard against circular references.
 const MAX_DEPTH: usize = 32;
-/// Longer enumerations are listed without their descriptions.
+/// Maximum number of enumeration values that are listed with their descriptions.
 const MAX_DESCRIBED_VALUES: usize = 16;
 
-/// The root schema with references resolved and nulls turned into `nullable`.
+/// Returns the root schema with references resolved and nulls converted to `nullable`.
 pub(super) fn simplify(root: &Value) -> Value {
     let empty = Map::new();
     let definitions = root.get("$defs").and_then(Value::as_object).unwrap_or(&empty);
@@ -22,7 +22,7 @@ pub(super) fn simplify(root: &Value) -> Value {
 
 fn walk(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Value {
     let Some(map) = schema.as_object() else {
-        // `true`: anything.
+        // `true` allows any value.
         return json!({"x-kubernetes-preserve-unknown-fields": true});
     };
     if depth > MAX_DEPTH {
@@ -105,7 +105,7 @@ fn keyword(
     }
 }
 
-/// What stands beside a reference wins over what it refers to.
+/// Merges keywords next to a reference into the referenced schema; they take precedence.
 fn overlay(
     mut found: Value,
     siblings: &Map<String, Value>,
@@ -119,7 +119,7 @@ fn overlay(
                 keyword(result, name, part, definitions, depth);
             }
         }
-        // An enumeration keeps the list of its values below the field's own description.
+        // An enumeration keeps the list of its values after the field's own description.
         if let (Some(values), Some(Value::String(text))) = (values, siblings.get("description")) {
             result.insert("description".to_owned(), json!(format!("{} {values}", flow(text))));
         }
@@ -127,7 +127,7 @@ fn overlay(
     found
 }
 
-/// The values and descriptions of an enumeration; `None` when an alternative is something else.
+/// Returns the values and descriptions of an enumeration; `None` if an alternative is not a string constant.
 fn enumeration(alternatives: &[Value]) -> Option<Vec<(String, String)>> {
     let mut values = Vec::new();
     for one in alternatives {
@@ -168,7 +168,7 @@ fn enumerated(map: &Map<String, Value>, values: &[(String, String)]) -> Value {
     Value::Object(result)
 }
 
-/// Lines of a comment as flowing text; paragraphs stay apart.
+/// Joins the lines of each paragraph of a comment.
 fn flow(text: &str) -> String {
     text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n")
 }

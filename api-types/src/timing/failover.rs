@@ -1,4 +1,4 @@
-//! The longest time of a failover, and what it is made of.
+//! The upper bound of a failover's duration, and its parts.
 
 use super::wait::{WaitParts, wait_parts};
 use super::{Timings, WatchdogBounds};
@@ -18,14 +18,14 @@ pub struct StoreTimes {
     pub unanswered_ms: Millis,
 }
 
-/// The deadline of one attempt of a request to the store, milliseconds: slower than that, another member is asked too.
+/// Time limit of one attempt of a request to etcd, in milliseconds; after that another member is asked too.
 pub const ATTEMPT_MS: Millis = 1_000;
 
-/// How many attempts of one request may reach the store.
+/// Number of attempts per request.
 pub const ATTEMPTS: u32 = 3;
 
-/// After so long a request that nobody answered is unknown, and the store is read again. One lost message on the way costs a
-/// failover at most this, and one attempt if the second one is answered.
+/// Time in milliseconds after which the outcome of an unanswered request is unknown, and etcd is read again. One lost
+/// message costs a failover at most this time, or one attempt if the second attempt is answered.
 pub const UNANSWERED_MS: Millis = ATTEMPT_MS * ATTEMPTS as Millis;
 
 /// What the bound of a failover is made of, milliseconds each; with W they add up to it.
@@ -48,7 +48,7 @@ pub struct FailoverParts {
 }
 
 impl FailoverParts {
-    /// The bound, milliseconds.
+    /// Returns the bound in milliseconds.
     pub fn total_ms(&self) -> Millis {
         self.wait.total_ms()
             + self.observed_ms
@@ -59,23 +59,23 @@ impl FailoverParts {
     }
 }
 
-/// The bound of a failover, part by part: from a node's last applied heartbeat to the permission to start its services
-/// elsewhere.
+/// Computes the bound of a failover, part by part: from the last applied heartbeat of a node to the permission to start its
+/// services elsewhere.
 ///
-/// Others observe the heartbeat at most a commit later, `o`, and the proof is there at `o + W`. If the leader dies with the
-/// node, that is at most Ki and a commit after the last heartbeat; its key goes with its lease, then come a lease, the key and
-/// the declaration of the next leader, which has observed the node as a follower. Either way three commits follow: the
-/// proof, the assignment, the permit.
+/// Others observe the heartbeat at most one commit later, at `o`, and the proof exists at `o + W`. If the leader dies with
+/// the node, its death is at most Ki and a commit after the last heartbeat. Its key expires with its lease. Then follow a
+/// lease, the key and the declaration of the next leader, which has observed the node as a follower. In both cases three
+/// commits follow: the proof, the assignment, the permit.
 ///
-/// | who died | bound |
+/// | failed machine | bound |
 /// |---|---|
 /// | another node | `max(W + c, Ki + Th + 2 c) + 3 c + u` |
 /// | the leader's node | `max(W + c, Ki + Th + 2 c, Ki + leaderLease + e + 4 c) + 3 c + u` |
 ///
-/// c: a commit until it is seen; e: lateness of lease expiry; u: time lost with answers that do not come.
+/// c: time until a commit is seen; e: lateness of lease expiry; u: time lost with missing answers.
 ///
-/// Assumptions: silence is the proof; a place is free, and its node is armed; `maxFencing` does not delay. A candidate's own
-/// commit that is not answered restarts its observation, which delays the declaration to `o + Ki + u + Th` at most.
+/// Assumptions: silence is the proof; an eligible node exists and is armed; `maxFencing` does not delay. If a candidate's
+/// own commit is not answered, its observation restarts, which delays the declaration to at most `o + Ki + u + Th`.
 pub fn failover_parts(
     timings: &Timings,
     watchdog: &WatchdogBounds,
@@ -104,8 +104,8 @@ pub fn failover_parts(
     }
 }
 
-/// The longest time from a node's last applied heartbeat to the permission to start its services elsewhere, milliseconds; the
-/// sum of [`failover_parts`], which has the proof.
+/// Computes the longest time from the last applied heartbeat of a node to the permission to start its services elsewhere,
+/// in milliseconds. It is the sum of [`failover_parts`], which contains the proof.
 pub fn failover_bound_ms(
     timings: &Timings,
     watchdog: &WatchdogBounds,
@@ -141,7 +141,7 @@ mod tests {
             let one_lost = StoreTimes { unanswered_ms: UNANSWERED_MS, ..calm };
             check_bound(timings, one_lost, true, wait_ms + 3_040);
         }
-        // A lease that outlasts W holds the failover up, but only if its leader died.
+        // A lease longer than W delays the failover, but only if its leader died.
         let long_lease = Timings { leader_lease_ms: 20_000, ..Timings::default() };
         check_bound(long_lease, calm, false, 13_240);
         check_bound(long_lease, calm, true, 1_000 + 20_000 + 500 + 70);
@@ -153,7 +153,7 @@ mod tests {
         let rare =
             Timings { heartbeat_interval_ms: 30_000, heartbeat_valid_ms: 70_000, ..Timings::default() };
         let parts = failover_parts(&rare, &bounds(&rare), &calm, true);
-        // W is 77.3 s; a candidate that observes anew after 30 s declares after 100.02 s.
+        // W is 77.3 s; a candidate that restarts its observation after 30 s declares the node dead after 100.02 s.
         assert_eq!(
             (parts.wait.total_ms(), parts.candidate_check_ms, parts.next_leader_ms),
             (77_300, 22_710, 0)

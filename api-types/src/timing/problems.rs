@@ -1,9 +1,9 @@
-//! Timings that cannot work, each with the setting to change and what to.
+//! Checks of timings, whose problems name the setting to change and the amount.
 
 use super::Timings;
 use crate::time::Millis;
 
-/// Problems with a set of timings, each naming the field to change: (field, what is wrong, and by how much).
+/// Returns the problems of a set of timings: the field to change, and a text with the problem and the amount.
 ///
 /// A machine must have time to try a heartbeat twice and still kill its services before D.
 pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
@@ -11,7 +11,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
     let t = timings;
     let mut seconds =
         |field: &'static str, value_ms: Millis, least_ms: Millis, most_ms: Millis, why: &str| {
-            // The sentences are made only when they are needed: an agent asks with every heartbeat.
+            // Texts are built only for problems, because an agent calls this function with every heartbeat.
             if value_ms < least_ms {
                 let by = shown(least_ms - value_ms);
                 found.push((
@@ -78,10 +78,10 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
     found
 }
 
-/// The largest rate error, parts per million.
+/// Greatest rate error, in parts per million.
 const MOST_PPM: u64 = 200_000;
 
-/// Milliseconds as seconds, as they are written in the settings.
+/// Formats milliseconds as seconds, the unit of the settings.
 fn shown(ms: Millis) -> String {
     format!("{}", ms as f64 / 1000.0)
 }

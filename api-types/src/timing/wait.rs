@@ -1,4 +1,4 @@
-//! W, the wait that proves a silent node dead, and what it is made of.
+//! W, the wait that proves an unreachable node dead, and its parts.
 
 use super::{Timings, WatchdogBounds, scale_up};
 use crate::time::Millis;
@@ -29,12 +29,12 @@ pub struct WaitParts {
 }
 
 impl WaitParts {
-    /// W, milliseconds.
+    /// Returns W in milliseconds.
     pub fn total_ms(&self) -> Millis {
         self.needed_ms() + self.observer_ms
     }
 
-    /// The right-hand side of the inequality, milliseconds.
+    /// Returns the right-hand side of the inequality, in milliseconds.
     fn needed_ms(&self) -> Millis {
         self.heartbeat_valid_ms
             + self.heartbeat_rate_ms
@@ -43,13 +43,13 @@ impl WaitParts {
             + self.io_drain_ms
     }
 
-    /// `Tw' = Tw (1 + ρw) + δw`, milliseconds.
+    /// Returns `Tw' = Tw (1 + ρw) + δw` in milliseconds.
     pub fn watchdog_worst_ms(&self) -> Millis {
         self.watchdog_timeout_ms + self.watchdog_rate_ms + self.watchdog_lateness_ms
     }
 }
 
-/// W, part by part.
+/// Computes W, part by part.
 ///
 /// The inequalities (FENCING, section 4):
 ///
@@ -59,12 +59,13 @@ impl WaitParts {
 /// | fixed, retained | `Th (1 + ρ) + 2 Tw' + δio` |
 /// | not retained | `Th (1 + ρ) + 3 Tw' + δio` |
 ///
-/// The last pet is checked before D; D is at most `Th (1 + ρ)` after the observation on the observer's clock. Checking and
-/// petting are two steps, so the pet may come later: a sliding one set the device to what was left before D, and is late by
-/// δw; a fixed one gives it another full period. Where the holder's death closes the device, the kernel pings once more.
+/// The last renewal is checked before D, and D is at most `Th (1 + ρ)` after the observation on the observer's clock. Check
+/// and renewal are two steps, so the renewal may come later. A sliding renewal set the device to the time left before D,
+/// and is late by δw. A fixed renewal adds another full period. If the death of the holder closes the device, the kernel
+/// renews it once more.
 ///
 /// Guarantees: after W on any clock within ρ, a machine that was armed under these bounds has reset and its writes have
-/// drained. Assumptions: the bounds are those that its agent committed with the heartbeat; its clock rate is within ρ.
+/// drained. Assumptions: the agent committed these bounds with the heartbeat; its clock rate is within ρ.
 pub fn wait_parts(timings: &Timings, watchdog: &WatchdogBounds) -> WaitParts {
     let mut parts = WaitParts {
         heartbeat_valid_ms: timings.heartbeat_valid_ms,
@@ -89,13 +90,13 @@ pub fn wait_parts(timings: &Timings, watchdog: &WatchdogBounds) -> WaitParts {
     parts
 }
 
-/// W: what an observer waits after the last heartbeat that it saw, in milliseconds, rounded **up** to a tenth of a second;
-/// the sum of [`wait_parts`], which has the proof.
+/// Returns W: the time that an observer waits after the last heartbeat that it saw, in milliseconds. It is rounded **up**
+/// to a tenth of a second, and is the sum of [`wait_parts`], which contains the proof.
 pub fn wait_ms(timings: &Timings, watchdog: &WatchdogBounds) -> Millis {
     wait_parts(timings, watchdog).total_ms()
 }
 
-/// `Tw' = Tw (1 + ρw) + δw` for a device of this timeout, milliseconds, rounded up.
+/// Returns `Tw' = Tw (1 + ρw) + δw` for a device with this timeout, in milliseconds, rounded up.
 pub fn watchdog_worst_ms(timings: &Timings, timeout_ms: Millis) -> Millis {
     let watchdog = WatchdogBounds { timeout_ms, sliding: true, descriptor_retained: true };
     wait_parts(timings, &watchdog).watchdog_worst_ms()

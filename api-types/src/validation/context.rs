@@ -1,4 +1,4 @@
-//! Collects problems, and holds the checks that every kind needs.
+//! The collection of problems, with the checks that all kinds share.
 
 use super::{MAX_COMMENT_LENGTH, MAX_ELEMENTS};
 use crate::names;
@@ -29,7 +29,7 @@ impl Context {
         self.push(Problem::required(path, message));
     }
 
-    /// A name of anything but a node.
+    /// Checks a name of any object except a node.
     pub(super) fn name(&mut self, path: &str, name: &str) {
         if let Some(message) = names::problem(name, names::MAX_NAME_LENGTH) {
             self.invalid(path, message);
@@ -42,7 +42,7 @@ impl Context {
         }
     }
 
-    /// A resource's name, perhaps with its type before it.
+    /// Checks the name of a resource, with or without its type.
     pub(super) fn resource_name(&mut self, path: &str, text: &str) {
         let typed = names::TypedName::parse(text);
         self.name(path, typed.name);
@@ -53,7 +53,7 @@ impl Context {
         }
     }
 
-    /// Names of resources without repetition.
+    /// Checks a list of distinct resource names.
     pub(super) fn resource_names(&mut self, path: &str, list: &[String]) {
         self.size(path, list.len());
         for (index, name) in list.iter().enumerate() {
@@ -96,7 +96,7 @@ impl Context {
         }
     }
 
-    /// Short labels such as tags.
+    /// Checks short labels such as tags.
     pub(super) fn tags(&mut self, path: &str, tags: &[String]) {
         self.size(path, tags.len());
         for (index, tag) in tags.iter().enumerate() {
@@ -111,7 +111,7 @@ impl Context {
         self.distinct(path, tags.iter().map(String::as_str));
     }
 
-    /// Seconds with fractions.
+    /// Checks a number of seconds, which may have a fraction.
     pub(super) fn seconds(&mut self, path: &str, value: f64, least: f64, most: f64) {
         if !(least..=most).contains(&value) {
             self.invalid(path, format!("must be between {least} and {most}, got {value}"));

@@ -12,7 +12,7 @@ use crate::driver::DriverSpec;
 use crate::problem::{element, member};
 use std::collections::BTreeMap;
 
-/// The most arguments of a command.
+/// Maximum number of arguments of a command.
 const MAX_ARGUMENTS: usize = 1000;
 
 pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
@@ -65,7 +65,7 @@ fn arguments(path: &str, program: &[String], context: &mut Context) {
     }
 }
 
-/// Checks environment variables that a user gives.
+/// Checks environment variables.
 fn environment(path: &str, variables: &BTreeMap<String, String>, context: &mut Context) {
     for (name, text) in variables {
         let path = member(path, name);
@@ -82,21 +82,21 @@ fn environment(path: &str, variables: &BTreeMap<String, String>, context: &mut C
     }
 }
 
-/// Checks where a program runs.
+/// Checks the working directory of a program.
 fn working_directory(path: &str, directory: Option<&str>, context: &mut Context) {
     if directory.is_some_and(|directory| !absolute(directory)) {
         context.invalid(path, "must be an absolute path");
     }
 }
 
-/// Checks the user that a program runs as.
+/// Checks the user of a program.
 fn user(path: &str, user: Option<&str>, context: &mut Context) {
     if user.is_some_and(|user| user.is_empty() || user.contains(['\0', ':', '\n'])) {
         context.invalid(path, "is not the name of a user");
     }
 }
 
-/// Whether it is an absolute path.
+/// Returns `true` if the path is absolute.
 fn absolute(path: &str) -> bool {
     path.starts_with('/') && !path.contains('\0')
 }

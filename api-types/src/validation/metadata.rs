@@ -7,7 +7,7 @@ use crate::meta::ObjectMeta;
 use crate::problem::{element, member};
 use serde_json::Value;
 
-/// The most bytes of all annotations together, as in Kubernetes.
+/// Maximum total size of annotations in bytes, as in Kubernetes.
 const MAX_ANNOTATIONS_LENGTH: usize = 256 * 1024;
 
 pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &mut Context) {
@@ -58,7 +58,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
     }
 }
 
-/// `[domain/]name` of labels, annotations and finalizers.
+/// Checks `[domain/]name` of labels, annotations and finalizers.
 fn check_key(path: &str, key: &str, context: &mut Context) {
     let (domain, name) = match key.split_once('/') {
         Some((domain, name)) => (Some(domain), name),

@@ -44,7 +44,7 @@ fn check_device(path: &str, device: &FenceDevice, context: &mut Context) {
     }
     for (index, part) in device.parts.iter().enumerate() {
         let path = element(&parts, index);
-        // It becomes a program that controllers run, so nothing but a plain name is taken.
+        // Controllers run this program, so only a plain name is allowed.
         let plain =
             part.agent.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
         if !part.agent.starts_with("fence_") || !plain || part.agent.len() > 64 {

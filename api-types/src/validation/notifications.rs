@@ -6,7 +6,7 @@ use crate::notification::NotificationKind;
 use crate::problem::{element, member};
 
 const PATH: &str = "spec.notifications";
-/// Webhooks, and addresses of one mail.
+/// Maximum number of webhooks, and of mail addresses.
 const MOST: usize = 32;
 
 pub(super) fn check(spec: &NotificationsSpec, context: &mut Context) {

@@ -1,10 +1,10 @@
-//! Checks of an Operation: which fields its action needs and which it does not know.
+//! Checks of an Operation: the fields that its action needs and does not use.
 
 use super::context::Context;
 use crate::operation::{Operation, OperationAction};
 use crate::problem::{Problem, member};
 
-/// Whether an action takes a field.
+/// The use of a field by an action.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Required,
@@ -15,7 +15,7 @@ enum Use {
 pub(super) fn check(operation: &Operation, context: &mut Context) {
     use Use::{Optional, Required, Unused};
     let spec = &operation.spec;
-    // resource, node, timeoutSeconds, epoch, bootId, notOn, generation
+    // Order of the columns: resource, node, timeoutSeconds, epoch, bootId, notOn, generation.
     let uses = match spec.action {
         OperationAction::Migrate | OperationAction::Relocate | OperationAction::ReplaceSecondary => {
             [Required, Required, Unused, Unused, Unused, Unused, Unused]

@@ -6,7 +6,7 @@ use crate::names;
 use crate::problem::{element, member};
 use crate::resource::{Resource, StorageMode};
 
-/// A day: no command is waited for longer.
+/// Maximum time limit of a command in seconds: one day.
 const MAX_TIMEOUT_SECONDS: f64 = 86_400.0;
 
 pub(super) fn check(resource: &Resource, context: &mut Context) {

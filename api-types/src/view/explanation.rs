@@ -1,4 +1,4 @@
-//! Why a service is where it is, node by node: `GET /apis/hactl.io/v1/resources/NAME/explain`.
+//! The explanation of a service's node and state, node by node: `GET /apis/hactl.io/v1/resources/NAME/explain`.
 
 use crate::meta::Condition;
 use crate::reason::Reason;

@@ -1,4 +1,4 @@
-//! The cluster on one screen: `GET /apis/hactl.io/v1/status`.
+//! The cluster overview: `GET /apis/hactl.io/v1/status`.
 
 use crate::check::Check;
 use crate::cluster::RecentFence;
@@ -188,19 +188,19 @@ pub struct Problem {
     pub help: String,
 }
 
-/// The overview in one word.
+/// The overview as a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// Nothing is wrong.
+    /// No problems.
     Healthy,
-    /// Everything wanted runs, but something is missing.
+    /// Every desired service runs, but redundancy or protection is missing.
     Degraded,
-    /// Something wanted does not run, or there is no leader.
+    /// A desired service does not run, or there is no leader.
     Failed,
 }
 
 impl Overview {
-    /// The overview in one word: the worst problem; no quorum and no leader are failures of their own.
+    /// Returns the health from the worst problem. Missing quorum and a missing leader are failures in any case.
     pub fn health(&self) -> Health {
         if !self.store.quorum || self.leader.is_none() {
             return Health::Failed;

@@ -1,4 +1,4 @@
-//! What a change would do: `POST /apis/hactl.io/v1/plan`.
+//! The effects of a change: `POST /apis/hactl.io/v1/plan`.
 
 use crate::kind::Kind;
 use crate::reason::Reason;
@@ -79,7 +79,7 @@ pub enum EffectKind {
 }
 
 impl PlannedEffect {
-    /// The effect as a sentence: the server's, or one made from the fields.
+    /// Returns the effect as a sentence: the message of the server, or one built from the fields.
     pub fn sentence(&self) -> String {
         if !self.message.is_empty() {
             return self.message.clone();

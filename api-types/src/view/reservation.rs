@@ -1,4 +1,4 @@
-//! Whether services would find a place if nodes failed: `GET /apis/hactl.io/v1/reservation`.
+//! The failover capacity (N+1) check: `GET /apis/hactl.io/v1/reservation`.
 
 use crate::cluster::ReservationBasis;
 use crate::reason::Reason;

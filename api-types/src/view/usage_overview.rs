@@ -1,4 +1,4 @@
-//! What nodes and services use now: `GET /apis/hactl.io/v1/usage`.
+//! The current usage of nodes and services: `GET /apis/hactl.io/v1/usage`.
 
 use crate::quantity::Amounts;
 use crate::usage::Usage;

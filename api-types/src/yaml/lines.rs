@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Lines by path. A path is written `spec.driver.exec.command[1]`; brackets and dots are taken alike, so
+/// Lines by path. A path is written as `spec.driver.exec.command[1]`. Brackets and dots are equivalent, so that
 /// `metadata.annotations[example.org/x]` finds its field too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
@@ -10,8 +10,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The line of a path, from 1; of the nearest field above it when the path itself is not there. `None` only for a
-    /// document without lines.
+    /// Returns the line of a path, from 1, or that of the nearest existing field above it. `None` only for a document
+    /// without lines.
     pub fn of(&self, path: &str) -> Option<u32> {
         let mut path = normalized(path);
         loop {
@@ -25,12 +25,12 @@ impl Lines {
         }
     }
 
-    /// The line where the document begins.
+    /// Returns the first line of the document.
     pub fn first(&self) -> Option<u32> {
         self.of("")
     }
 
-    /// Records the line of a path made by [`child`].
+    /// Records the line of a path from [`child`].
     pub(super) fn put(&mut self, path: &str, line: u32) {
         if line > 0 {
             self.by_path.entry(path.to_owned()).or_insert(line);
@@ -38,7 +38,7 @@ impl Lines {
     }
 }
 
-/// The path of a field or list element below another.
+/// Returns the path of a field or list element below another path.
 pub(super) fn child(path: &str, name: &str) -> String {
     if path.is_empty() { normalized(name) } else { format!("{path}.{}", normalized(name)) }
 }

@@ -1,4 +1,4 @@
-//! A YAML node with its place in the text, before it becomes JSON.
+//! A YAML node with its position in the text, before the conversion to JSON.
 
 use super::lines::{Lines, child};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 use serde_yaml::Spanned;
 use std::fmt;
 
-/// A node and where it stands.
+/// A node with its position.
 pub(super) struct Node(Spanned<Content>);
 
 enum Content {
@@ -15,11 +15,11 @@ enum Content {
     Map(Vec<(Spanned<Key>, Node)>),
 }
 
-/// A map's key: numbers and booleans are taken as they are written.
+/// The key of a map; numbers and booleans stay as written.
 struct Key(String);
 
 impl Node {
-    /// The node as JSON; the lines of all that is below it are recorded.
+    /// Converts the node to JSON and records the lines of all its descendants.
     pub(super) fn into_value(self, lines: &mut Lines) -> Value {
         lines.put("", line(&self.0));
         self.0.value.into_value("", lines)

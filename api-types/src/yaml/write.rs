@@ -1,12 +1,12 @@
-//! JSON values as YAML text for people and for Git.
+//! The writer of JSON values as YAML text.
 
 use super::YamlError;
 use serde_json::Value;
 
-/// A value as one YAML document without `---`, ending in a newline. Reading it again gives the same value.
+/// Formats a value as one YAML document without `---`, ending in a newline. Reading the text gives the same value.
 ///
 /// # Errors
-/// Only when the value nests deeper than the writer goes.
+/// The value nests deeper than the writer supports.
 pub fn to_text(value: &Value) -> Result<String, YamlError> {
     let mut text = serde_yaml::to_string(value)
         .map_err(|error| YamlError { line: None, message: format!("cannot be written as YAML: {error}") })?;
@@ -127,7 +127,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_back(value in any_value()) {
-            // A document that is nothing but null counts as empty.
+            // A document that is only null counts as empty, so the value is wrapped in a map.
             check(&json!({"value": value}));
         }
 

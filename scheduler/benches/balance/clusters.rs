@@ -1,30 +1,30 @@
-//! Clusters by seed and family, in Ganeti's text format.
+//! Seeded clusters of several families, in Ganeti's text format.
 
 use ha_scheduler::balance::random::Random;
 
-/// What a cluster is like.
+/// A family of clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// Every disk has two copies; four sizes of instances.
+    /// Every disk has two copies; instances have four sizes.
     Replicated,
     /// Every disk is on shared storage.
     Shared,
-    /// Replicated, shared and local ones.
+    /// Replicated, shared and local disks.
     Mixed,
-    /// Replicated, with exclusion tags and failure domains.
+    /// Replicated disks, with exclusion tags and failure domains.
     Tagged,
-    /// Replicated, and a twentieth of the nodes is offline.
+    /// Replicated disks, with a twentieth of the nodes offline.
     Offline,
-    /// Replicated, two sizes of nodes, and stopped instances.
+    /// Replicated disks, two sizes of nodes, and stopped instances.
     Uneven,
-    /// Replicated and local ones, with failure domains in which they should run and exclusion tags.
+    /// Replicated and local disks, with desired failure domains and exclusion tags.
     Located,
-    /// Replicated, in four groups.
+    /// Replicated disks, in four groups.
     Groups,
 }
 
 impl Family {
-    /// All of them, with their names.
+    /// All families with their names.
     pub(crate) const ALL: [(Family, &str); 8] = [
         (Family::Replicated, "replicated"),
         (Family::Shared, "shared"),
@@ -37,7 +37,7 @@ impl Family {
     ];
 }
 
-/// Sizes of instances: memory, disk, cpus.
+/// Sizes of instances: memory in MiB, disk in MiB, cpus.
 const SIZES: [(i64, i64, i64); 4] =
     [(1024, 20_480, 1), (2048, 51_200, 2), (4096, 102_400, 2), (8192, 204_800, 4)];
 
@@ -49,12 +49,12 @@ struct Machine {
 
 const LEAST_DISK: i64 = 4_000_000;
 
-/// How many groups the nodes of a family are in.
+/// Returns the number of groups of a family.
 fn groups(family: Family) -> usize {
     if family == Family::Groups { 4 } else { 1 }
 }
 
-/// A cluster as text; the same for the same seed. Instances stand where chance and room put them, as after years.
+/// Returns a cluster as text, determined by the seed. Instances are on random nodes with room, as after years of operation.
 pub(crate) fn cluster(family: Family, nodes: usize, instances: usize, seed: u64) -> String {
     let mut random = Random::new(seed);
     let per_node = i64::try_from(instances / nodes + 1).unwrap_or(1);
@@ -111,7 +111,7 @@ pub(crate) fn cluster(family: Family, nodes: usize, instances: usize, seed: u64)
     )
 }
 
-/// A line for an instance on these machines, the first of which has this number.
+/// Returns the line of an instance on one of these nodes; `first` is the number of the first one.
 fn instance(
     family: Family,
     index: usize,
@@ -126,7 +126,7 @@ fn instance(
         _ => "drbd",
     };
     let (mut primary, mut secondary) = (0, 1);
-    // A node with room is soon found: there is about twice as much as is needed.
+    // A node with room is found soon, because the nodes have about twice the required room.
     for _ in 0..1000 {
         primary = random.below(machines.len());
         secondary = (primary + 1 + random.below(machines.len() - 1)) % machines.len();

@@ -1,16 +1,16 @@
-//! Ganeti's `hbal` on the same files, where it is installed.
+//! Ganeti's `hbal` on the same files, if it is installed.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-/// Its version, if it is installed.
+/// Returns the version of `hbal`; `None` if it is not installed.
 pub(crate) fn version() -> Option<String> {
     let output = Command::new("hbal").arg("--version").output().ok()?;
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
 }
 
-/// Compares the score and its values with ours, and plans too if it should; of several groups the first.
+/// Compares the score and its values with `ours`, and also the plan if `plan` is set. Only the first group is compared.
 pub(crate) fn compared(file: &str, plan: bool, ours: &[f64]) -> String {
     let path: PathBuf = std::env::temp_dir().join(format!("balance-{}.data", std::process::id()));
     if let Err(error) = std::fs::write(&path, file) {
@@ -40,12 +40,12 @@ pub(crate) fn compared(file: &str, plan: bool, ours: &[f64]) -> String {
     } else {
         String::new()
     };
-    // What is left behind in the folder for temporary files does no harm.
+    // A file that stays in the directory for temporary files does no harm.
     let _ = std::fs::remove_file(&path);
     scores + &planned
 }
 
-/// The overall score and the values of the table that `-vvv` prints.
+/// Parses the overall score and the values from the table that `-vvv` prints.
 fn coefficients(text: &str) -> Vec<f64> {
     let overall = text.lines().find_map(|line| line.strip_prefix("Initial coefficients: overall "));
     let rows = text.lines().filter(|line| line.starts_with("   ")).filter_map(|line| {

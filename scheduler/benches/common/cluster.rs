@@ -1,4 +1,4 @@
-//! Large clusters as the leader sees them, for benchmarks.
+//! Large clusters for benchmarks, in the form of the leader's view.
 
 use ha_scheduler::{NodeFacts, ServiceFacts, View};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ impl Numbers {
     }
 }
 
-/// Nodes of 512Gi with so many services each of 1 to 4Gi, spread evenly; `memory` is what each node has.
+/// Returns a cluster with this memory per node, and services of 1 to 4 GiB that are spread evenly over the nodes.
 pub(crate) fn cluster(nodes: u64, services: u64, memory: &str) -> View {
     let mut numbers = Numbers(1);
     let mut view = View::default();

@@ -1,9 +1,10 @@
-//! What an assignment costs and what is wrong with it, from the definitions alone: nothing is shared with the search.
+//! Cost and faults of an assignment by definition, without any code of the search.
 
 use super::instance::Instance;
 use std::collections::BTreeSet;
 
-/// The cost of an assignment: load, balance, moves of processes, of services, between machines, each with its weight.
+/// Computes the cost of an assignment: load, balance, moves of processes, moves per service, and moves between machines,
+/// each with its weight.
 pub(crate) fn cost(instance: &Instance, places: &[usize]) -> i64 {
     let used = used(instance, places, |_| false);
     let mut total = 0;
@@ -28,7 +29,8 @@ pub(crate) fn cost(instance: &Instance, places: &[usize]) -> i64 {
     total + instance.weights[1] * of_service.into_iter().max().unwrap_or(0)
 }
 
-/// What is used of each resource of each machine; `also`: processes count where they were, of these resources.
+/// Computes the use of each resource of each machine. For resources for which `also` returns `true`, moved processes count
+/// on their first machine too.
 fn used(instance: &Instance, places: &[usize], also: impl Fn(usize) -> bool) -> Vec<Vec<i64>> {
     let mut used = vec![vec![0; instance.resources.len()]; instance.machines.len()];
     for (process, facts) in instance.processes.iter().enumerate() {
@@ -42,7 +44,7 @@ fn used(instance: &Instance, places: &[usize], also: impl Fn(usize) -> bool) -> 
     used
 }
 
-/// The first thing that is wrong with an assignment.
+/// Returns the first fault of an assignment.
 pub(crate) fn fault(instance: &Instance, places: &[usize]) -> Option<String> {
     let used = used(instance, places, |resource| instance.resources[resource].transient);
     for (at, (machine, used)) in instance.machines.iter().zip(&used).enumerate() {

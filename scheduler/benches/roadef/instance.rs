@@ -1,10 +1,10 @@
-//! Instances of the machine reassignment problem of ROADEF/EURO 2012: read from their two files, or made from a seed.
+//! Instances of the machine reassignment problem of ROADEF/EURO 2012, read from their two files or generated from a seed.
 //!
 //! Source: the challenge's problem description (Google, 2011), section "input format": numbers separated by white space.
 
 use std::path::Path;
 
-/// What does not change.
+/// The constants of a problem.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Instance {
     pub(crate) resources: Vec<Resource>,
@@ -12,18 +12,18 @@ pub(crate) struct Instance {
     pub(crate) services: Vec<Service>,
     pub(crate) processes: Vec<Process>,
     pub(crate) balances: Vec<Balance>,
-    /// Weights of: moves of processes, the most moves in a service, moves between machines.
+    /// Weights of moves of processes, of the most moves in a service, and of moves between machines.
     pub(crate) weights: [i64; 3],
-    /// Where each process is.
+    /// Initial machine of each process.
     pub(crate) start: Vec<usize>,
 }
 
-/// Something that machines have and processes need.
+/// A resource that machines provide and processes need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resource {
-    /// A process that moves needs it on both machines.
+    /// `true` if a moving process needs the resource on both machines.
     pub(crate) transient: bool,
-    /// What each unit above the safety capacity costs.
+    /// Cost of each unit above the safety capacity.
     pub(crate) weight: i64,
 }
 
@@ -33,16 +33,16 @@ pub(crate) struct Machine {
     pub(crate) location: usize,
     pub(crate) capacity: Vec<i64>,
     pub(crate) safety: Vec<i64>,
-    /// What a move from here to each machine costs.
+    /// Cost of a move from this machine to each machine.
     pub(crate) move_costs: Vec<i64>,
 }
 
-/// Processes that are on machines of their own.
+/// A service, whose processes must be on different machines.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
-    /// Locations that they are in, at least.
+    /// Least number of locations of the service's processes.
     pub(crate) spread: usize,
-    /// Services of which one process is in each neighborhood where one of this is.
+    /// Services of which a process must be in each neighborhood of a process of this service.
     pub(crate) depends_on: Vec<usize>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Process {
     pub(crate) move_cost: i64,
 }
 
-/// What is free of one resource should be `target` times less than what is free of the other.
+/// A desired relation: the free amount of `second` is at least `target` times that of `first`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Balance {
     pub(crate) first: usize,
@@ -62,7 +62,7 @@ pub(crate) struct Balance {
     pub(crate) weight: i64,
 }
 
-/// Numbers of a file, one after another.
+/// Numbers of a file, in order.
 struct Numbers<'a> {
     file: String,
     words: std::str::SplitWhitespace<'a>,
@@ -77,7 +77,7 @@ impl Numbers<'_> {
         word.parse().map_err(|_| format!("{}: a whole number was expected, not {word:?}", place()))
     }
 
-    /// A number of things, or the position of one of `below`.
+    /// Reads a count, or the position of one of `below` items.
     fn count(&mut self, what: &str, below: Option<usize>) -> Result<usize, String> {
         let number = self.next(what)?;
         let found = usize::try_from(number).ok().filter(|found| below.is_none_or(|below| *found < below));
@@ -103,7 +103,7 @@ impl Numbers<'_> {
 }
 
 impl Instance {
-    /// Reads the model and where processes are.
+    /// Reads the model and the initial machines of processes.
     pub(crate) fn read(model: &Path, assignment: &Path) -> Result<Instance, String> {
         let contents = |path: &Path| {
             std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
@@ -163,7 +163,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// An instance of this many machines and processes, in which everything has its place at the start.
+    /// Generates an instance with this many machines and processes, whose initial assignment is meant to be valid.
     pub(crate) fn seeded(machines: usize, processes: usize, seed: u64) -> Instance {
         let mut state = seed;
         let mut below = |bound: i64| {
@@ -195,7 +195,8 @@ impl Instance {
         }
         let mut used = vec![vec![0; 3]; machines];
         for (process, facts) in instance.processes.iter().enumerate() {
-            // Side by side, so that a service is spread, and its neighbors are near.
+            // Consecutive processes are on neighboring machines, so that a service is spread, and its dependencies are
+            // near.
             let machine = (process + index(below(2)) * per_service * 2) % machines;
             let taken = |machine: usize, instance: &Instance| {
                 let first = process / per_service * per_service;

@@ -1,11 +1,11 @@
-//! Where processes are, with the cost kept up change by change: what the search of `hactl balance` walks on here.
+//! The assignment of processes with an incremental cost: the landscape for the search of `hactl balance`.
 
 use super::instance::Instance;
 use ha_scheduler::balance::cooling::Landscape;
 use ha_scheduler::balance::random::Random;
 use std::collections::HashMap;
 
-/// Processes on machines.
+/// An assignment of processes to machines.
 pub(crate) struct Places<'a> {
     instance: &'a Instance,
     /// The machine of each process.
@@ -15,16 +15,16 @@ pub(crate) struct Places<'a> {
     /// The position of each process among those of its machine.
     position: Vec<usize>,
     used: Vec<Vec<i64>>,
-    /// What processes that have left still use of transient resources.
+    /// Transient resources that moved processes still use on their initial machines.
     left: Vec<Vec<i64>>,
-    /// How many processes of a service are on a machine, in a location, in a neighborhood.
+    /// Number of processes of a service on a machine; below in a location and in a neighborhood.
     on_machine: HashMap<(usize, usize), usize>,
     in_location: HashMap<(usize, usize), usize>,
     in_neighborhood: HashMap<(usize, usize), usize>,
     locations: Vec<usize>,
-    /// Services that depend on each.
+    /// Services that depend on each service.
     dependents: Vec<Vec<usize>>,
-    /// How many processes of each service have moved, and how many services have so many.
+    /// Number of moved processes of each service; below the number of services for each such number.
     moved: Vec<usize>,
     services_with: Vec<usize>,
     cost: i64,
@@ -71,7 +71,7 @@ impl<'a> Places<'a> {
         places
     }
 
-    /// The best that was passed, and what it costs.
+    /// Returns the best assignment so far and its cost.
     pub(crate) fn best(&self) -> (i64, &[usize]) {
         (self.best.0, &self.best.1)
     }
@@ -154,7 +154,7 @@ impl<'a> Places<'a> {
         over.sum::<i64>() + uneven.sum::<i64>()
     }
 
-    /// What it costs that a process is where it is.
+    /// Returns the cost of the current machine of a process.
     fn move_cost(&self, process: usize) -> i64 {
         let (home, machine) = (self.instance.start[process], self.at[process]);
         if home == machine {
@@ -166,7 +166,7 @@ impl<'a> Places<'a> {
     }
 
     fn most_moved(&self) -> i64 {
-        // Few processes of a service move: a short look from below.
+        // Few processes of a service move, so a scan from the smallest number is short.
         let mut seen = 0;
         let mut most = 0;
         for (moved, services) in self.services_with.iter().enumerate() {
@@ -181,7 +181,7 @@ impl<'a> Places<'a> {
         self.instance.weights[1] * i64::try_from(most).unwrap_or(i64::MAX)
     }
 
-    /// Whether nothing speaks against where these processes are now, and against what they left.
+    /// Returns `true` if no constraint is violated on the current and the previous machines of these processes.
     fn is_allowed(&self, before: &[(usize, usize)]) -> bool {
         before.iter().all(|&(process, from)| {
             let service = self.instance.processes[process].service;
@@ -205,7 +205,8 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// Makes the changes; gives where processes were, and what it all costs more. `None`: it is not allowed, and nothing has changed.
+    /// Makes the changes. Returns the previous machines of the processes and the added cost; `None` if the changes violate
+    /// a constraint and were reverted.
     fn change(&mut self) -> Option<(Vec<(usize, usize)>, i64)> {
         let changes = std::mem::take(&mut self.changes);
         let before: Vec<(usize, usize)> =
@@ -239,7 +240,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// A move, an exchange, a chain of three, or a way back, by chance.
+    /// Proposes a random move, exchange, chain of three, or return.
     fn propose(&mut self, random: &mut Random) {
         self.changes.clear();
         let (processes, machines) = (self.at.len(), self.on.len());

@@ -1,7 +1,8 @@
-//! The search that looks beyond one step: moves, exchanges and returns, also for the worse as long as it is early.
+//! The search beyond single steps: moves, exchanges and returns, which may worsen the score in an early phase.
 //!
-//! Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over where instances end, not over the steps to there: an instance ends
-//! where one step could bring it, or stays. What moving costs is part of what is minimised.
+//! Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over the final spots of instances, not over the steps to them.
+//! The final spot of an instance is its start or one step away from it. The cost of moves is a part of the minimized
+//! function.
 
 use super::cooling::{Landscape, cool};
 use super::moves::Kind;
@@ -17,21 +18,21 @@ mod lists;
 mod proposals;
 mod turns;
 
-/// How far the search may go.
+/// Limits of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Allowance {
-    /// Disks that may be copied.
+    /// Maximum number of disk copies.
     pub(super) copies: usize,
-    /// What the copy of a disk must gain.
+    /// Least gain in score for the copy of one disk.
     pub(super) price: f64,
-    /// Candidates to be tried.
+    /// Number of candidates to try.
     pub(super) trials: usize,
 }
 
-/// How much moves cost beside the copies that they make, as a share of a copy's price.
+/// Cost of a step without its copies, as a share of the price of a copy.
 const STEP_SHARE: f64 = 0.2;
 
-/// What is spent so far, against the start.
+/// Cost of the current placement relative to the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Spent {
     copies: usize,
@@ -40,7 +41,7 @@ struct Spent {
 }
 
 impl Spent {
-    /// What all of it must gain.
+    /// Returns the gain in score that justifies this cost.
     fn price(self, allowance: Allowance) -> f64 {
         allowance.price
             * (self.copies as f64
@@ -48,7 +49,7 @@ impl Spent {
                 + 0.1 * STEP_SHARE * self.migrations as f64)
     }
 
-    /// Copies beyond what is allowed.
+    /// Returns the number of copies beyond the limit.
     fn excess(self, allowance: Allowance) -> usize {
         self.copies.saturating_sub(allowance.copies)
     }
@@ -61,32 +62,34 @@ impl Spent {
 }
 
 impl Allowance {
-    /// The score at the end of a plan, and what all of it must gain.
+    /// Returns the score at the end of a plan plus the price of its steps.
     pub(super) fn cost(self, plan: &Plan) -> f64 {
         let spent = Spent { copies: plan.copies(), migrations: plan.migrations(), steps: plan.steps.len() };
         plan.end() + spent.price(self)
     }
 }
 
-/// What it costs to bring an instance from its start to a spot.
+/// Returns the cost of moving an instance from its start to a spot.
 fn cost(problem: &Problem, guest: usize, to: Spot) -> Spent {
     let start = problem.start[guest];
     match Kind::between(problem, guest, start, to) {
         _ if start == to => Spent::default(),
         Some(kind) => Spent { copies: kind.copies(), migrations: kind.migrations(), steps: 1 },
-        // By way of a spot in between.
+        // Two steps through an intermediate spot.
         None => Spent { copies: 2, migrations: 1, steps: 2 },
     }
 }
 
-/// What a copy beyond the allowance costs, in heats at the beginning.
+/// Initial penalty for a copy beyond the limit, in multiples of the first heat.
 const FINE: f64 = 3.0;
 
-/// How much dearer copies beyond the allowance become every 64 trials.
+/// Factor by which the penalty for copies beyond the limit grows every 64 trials.
 const DEARER: f64 = 1.002;
 
-/// The search: where instances should end. `state` is where the search begins, and where it ends after it: with no more copies of
-/// disks than are allowed or were spent before, and not at a higher score than it began with no more than are allowed.
+/// Searches for the final spots of all instances, from the placement in `state`.
+///
+/// Afterwards `state` has at most as many disk copies as allowed, or as before. If `state` began within the limit, its cost
+/// does not increase.
 pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut Random, clock: Clock<'_>) {
     let search = Search::new(state, allowance);
     if search.proposals.is_empty() {
@@ -106,10 +109,11 @@ pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut R
     }
 }
 
-/// What is worse than so many heats is never kept: chance would keep one in millions.
+/// Greatest worsening that is considered, in multiples of the heat. Chance would accept less than one in a million of the
+/// changes beyond it.
 const MOST_WORSE: f64 = 15.0;
 
-/// The search on the placement that it changes.
+/// The search together with the placement that it changes.
 struct Walk<'w, 's, 'a> {
     search: Search<'a>,
     state: &'w mut State<'s>,
@@ -125,7 +129,7 @@ impl Landscape for Walk<'_, '_, '_> {
     }
 
     fn tighten(&mut self) {
-        // What is too much becomes dearer until it is no more.
+        // The penalty grows until the number of copies is within the limit.
         if self.search.spent.excess(self.search.allowance) > 0 {
             self.search.fine *= DEARER;
         }
@@ -143,7 +147,7 @@ struct Search<'a> {
     probe: Probe,
     spent: Spent,
     allowance: Allowance,
-    /// What each copy beyond the allowance costs.
+    /// Penalty for each copy beyond the limit.
     fine: f64,
     score: f64,
     changes: Changes,
@@ -171,7 +175,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// How much worse changes make the score, typically.
+    /// Returns a typical worsening of the score by a change: the lowest decile of 1000 samples.
     fn typical_change(&mut self, state: &State<'_>, random: &mut Random) -> f64 {
         let mut worse = Vec::new();
         for _ in 0..1000 {
@@ -187,7 +191,7 @@ impl<'a> Search<'a> {
         worse.get(worse.len() / 10).copied().unwrap_or(0.0).max(1e-9)
     }
 
-    /// Tries a change, and keeps it if it is good enough for this heat.
+    /// Tries a change, and keeps it if the score is good enough for this heat.
     fn trial(&mut self, state: &mut State<'_>, heat: f64, random: &mut Random) {
         let kind = self.turns.next(random);
         if !self.proposals.propose(kind, state, random, &mut self.changes) {
@@ -208,7 +212,7 @@ impl<'a> Search<'a> {
             |spent: Spent| spent.price(self.allowance) + spent.excess(self.allowance) as f64 * self.fine;
         let worse = self.probe.after(state, &self.changes) - self.score + price(spent) - price(self.spent);
         let good = worse <= 0.0 || (worse < MOST_WORSE * heat && random.share() < (-worse / heat).exp());
-        // Limits are looked at last: few changes get that far.
+        // Limits are checked last because the check is expensive and few changes reach it.
         if !good || !state.change(&self.changes) {
             return;
         }

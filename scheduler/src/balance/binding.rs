@@ -1,33 +1,33 @@
-//! What ties an instance of a live cluster beyond what the text format can say.
+//! Constraints of instances on a live cluster that the text format cannot express.
 
 use super::model::Instance;
 use super::problem::{Guest, Problem, Spot};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ties of one instance.
+/// The constraints of one instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The nodes that it may come to, by position in the cluster, as far as nothing else that is there matters.
+    /// Eligible nodes, by position in the cluster, without regard to other instances on them.
     pub nodes: BTreeSet<usize>,
-    /// Why it is not moved, in words; `None`: it may be.
+    /// Reason why the instance is not moved; `None` if it may be moved.
     pub stays: Option<&'static str>,
-    /// Instances of the same unit move as one.
+    /// Number of the unit; instances of one unit move as one.
     pub unit: Option<usize>,
-    /// Instances of the same crew are brought along by a move of any of them.
+    /// Number of the crew; a move of one instance of a crew takes the others along.
     pub crew: Option<usize>,
-    /// It can be moved without being stopped.
+    /// `true` if the instance can be live-migrated.
     pub live: bool,
-    /// Its disk can be copied to another node by a command.
+    /// `true` if a command can copy the disk of the instance to another node.
     pub copies: bool,
 }
 
 impl Binding {
-    /// Ties a guest; `nodes` are the positions of the problem's hosts in the cluster.
+    /// Applies the constraints to a guest. `nodes` are the positions of the problem's hosts in the cluster.
     pub(super) fn tie(&self, guest: &mut Guest, instance: &Instance, nodes: impl Iterator<Item = usize>) {
         guest.hosts = Some(nodes.map(|node| self.nodes.contains(&node)).collect());
         guest.movable &= self.stays.is_none();
         guest.copies = self.copies;
-        // What a service asks for counts on its node, wherever its data is.
+        // The disk request of a service counts on its node, wherever its data is stored.
         if instance.status.is_running() && !instance.forthcoming {
             guest.disk_used = instance.disk;
             guest.disk_forthcoming = instance.disk;
@@ -36,7 +36,8 @@ impl Binding {
 }
 
 impl Problem {
-    /// Makes one guest of each unit. A unit whose members are not alike in where they are stays.
+    /// Merges the members of each unit into one guest. A unit whose members are not all movable, or differ in spot or
+    /// reach, stays on its nodes.
     pub(super) fn unite(&mut self, bindings: &BTreeMap<usize, Binding>) {
         let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (position, guest) in self.guests.iter().enumerate() {
@@ -72,7 +73,7 @@ impl Problem {
 }
 
 impl Guest {
-    /// Takes in another one that moves as one with it.
+    /// Merges another guest that moves together with this one.
     fn join(&mut self, other: &Guest) {
         self.memory += other.memory;
         self.memory_used += other.memory_used;
@@ -88,7 +89,7 @@ impl Guest {
         for (sum, part) in self.load.iter_mut().zip(other.load) {
             *sum += part;
         }
-        // What they share among themselves is with them wherever they go.
+        // A tag shared within the unit stays together in any case, so duplicates do not count.
         self.exclusion.extend(&other.exclusion);
         self.exclusion.sort_unstable();
         self.exclusion.dedup();

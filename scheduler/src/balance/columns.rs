@@ -1,32 +1,33 @@
-//! The deviations that make up most of a score, each a column: what instances add to nodes, and what of a node that is a share of.
+//! The deviations of the score as columns: the amounts that instances add to nodes, and the totals that turn amounts into
+//! shares.
 //!
-//! Columns in which nothing differs are one, with the sum of their weights: often the load of cpu, memory and network, or a
-//! value and its forthcoming counterpart.
+//! Equal columns are merged and their weights added. Often the loads of cpu, memory and network are equal, or a value and
+//! its forthcoming counterpart.
 
 use super::model::LOAD_UNIT;
 use super::problem::{Guest, Host, Problem};
 
-/// Shares are whole numbers of this fraction, so that sums of them and of their squares are exact.
+/// Number of units in a share of 1. Shares are integers, so that sums of them and of their squares are exact.
 pub(super) const SHARE_UNIT: f64 = (1_u64 << 36) as f64;
 
-/// No share is beyond this, so that no sum overflows; a real one never is.
+/// Greatest share, which prevents overflows of sums. Real shares are always smaller.
 const GREATEST_SHARE: f64 = (1_u64 << 50) as f64;
 
 /// All columns, for all instances and nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
-    /// The weight of each.
+    /// Weight of each column.
     pub(super) weights: Vec<f64>,
-    /// What instances add to nodes, a row of columns each: instance i to its primary is row `i * 4`, after it to one with
-    /// exclusive spindles, then to its secondary, then to such a one.
+    /// Amounts that instances add to nodes, in rows of columns. Instance i has four rows from `i * 4`: for its primary, for
+    /// a primary with exclusive spindles, for its secondary, and for a secondary with exclusive spindles.
     added: Vec<i64>,
-    /// What a node has without instances, at `node * columns + column`.
+    /// Amounts of a node without instances, at `node * columns + column`.
     pub(super) base: Vec<i64>,
-    /// Units of share for each unit of amount.
+    /// Units of share per unit of amount, at `node * columns + column`.
     scale: Vec<f64>,
 }
 
-/// One column before it is merged with its like.
+/// One column before equal columns are merged.
 #[derive(PartialEq)]
 struct Column {
     guests: Vec<[i64; 4]>,
@@ -35,7 +36,7 @@ struct Column {
 }
 
 impl Columns {
-    /// The columns of a problem.
+    /// Builds the columns of a problem.
     pub(super) fn new(problem: &Problem) -> Columns {
         let mut merged: Vec<(Column, f64)> = Vec::new();
         for (index, weight) in DEVIATIONS.iter().copied().enumerate() {
@@ -45,7 +46,6 @@ impl Columns {
                 None => merged.push((column, weight)),
             }
         }
-        // What no move can change says nothing about any.
         let mut columns = Columns {
             weights: merged.iter().map(|(_, weight)| *weight).collect(),
             added: Vec::new(),
@@ -66,31 +66,31 @@ impl Columns {
         columns
     }
 
-    /// How many there are.
+    /// Returns the number of columns.
     pub(super) fn len(&self) -> usize {
         self.weights.len()
     }
 
-    /// What an instance adds to the columns of its primary or secondary.
+    /// Returns the amounts that an instance adds to the columns of its primary or secondary.
     pub(super) fn added(&self, guest: usize, primary: bool, exclusive: bool) -> &[i64] {
         let row = guest * 4 + usize::from(!primary) * 2 + usize::from(exclusive);
         &self.added[row * self.len()..(row + 1) * self.len()]
     }
 
-    /// A node's amount as a share, in units.
+    /// Converts an amount on a node to a share, in units.
     #[expect(clippy::cast_possible_truncation, reason = "clamped")]
     pub(super) fn share(&self, host: usize, column: usize, amount: i64) -> i64 {
         (amount as f64 * self.scale[host * self.len() + column]).clamp(-GREATEST_SHARE, GREATEST_SHARE) as i64
     }
 
-    /// Units of share for each unit of amount, column by column.
+    /// Returns the units of share per unit of amount of a node, by column.
     pub(super) fn scales(&self, host: usize) -> &[f64] {
         &self.scale[host * self.len()..(host + 1) * self.len()]
     }
 }
 
-/// The weights of the deviations, in the order of [`column`]: memory, disk, cpus and spindles, each without and with
-/// forthcoming instances, and the four loads. Reserved memory is no sum over instances and not among them.
+/// Weights of the deviations, in the order of [`column`]: memory, disk, cpus and spindles, each without and with
+/// forthcoming instances, then the four loads. Reserved memory is not a sum over instances and has no column.
 const DEVIATIONS: [f64; 12] = [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0];
 
 fn column(problem: &Problem, index: usize) -> Column {
@@ -99,7 +99,8 @@ fn column(problem: &Problem, index: usize) -> Column {
     Column { guests, base, scale }
 }
 
-/// What an instance adds: to its primary, to its primary with exclusive spindles, to its secondary, to that with them.
+/// Returns the amounts that an instance adds: to its primary, to a primary with exclusive spindles, to its secondary, and
+/// to a secondary with exclusive spindles.
 fn added(guest: &Guest, index: usize) -> [i64; 4] {
     let present = i64::from(guest.present);
     let [shared, exclusive] = guest.spindles;
@@ -126,7 +127,7 @@ fn added(guest: &Guest, index: usize) -> [i64; 4] {
     }
 }
 
-/// What a node has without instances, and the scale that makes a share of it.
+/// Returns the amount of a node without instances, and the units of share per unit of amount.
 fn held(host: &Host, index: usize) -> (i64, f64) {
     let (base, whole) = match index {
         0 => (host.memory_base, host.memory_total),

@@ -1,39 +1,41 @@
-//! Simulated annealing on any landscape: how heat begins and falls, and when the search ends (Kirkpatrick, Gelatt, Vecchi 1983).
+//! Simulated annealing on any landscape: the heat, its decrease, and the end of the search (Kirkpatrick, Gelatt, Vecchi
+//! 1983).
 
 use super::random::Random;
 use super::search::Clock;
 
-/// Where a search goes about: it proposes changes to itself, and keeps them or takes them back.
+/// The object of a search, which proposes changes to itself and keeps or reverts them.
 pub trait Landscape {
-    /// How much worse changes make it, typically: the better ones of those that make it worse.
+    /// Returns a typical worsening by a change, in units of the minimized function; it is one of the smaller ones.
     fn typical_change(&mut self, random: &mut Random) -> f64;
 
-    /// The search begins with this heat.
+    /// Announces the heat at the start of the search.
     fn begin(&mut self, _first_heat: f64) {}
 
-    /// Every 64 trials: what is only allowed for a while becomes dearer.
+    /// Raises penalties for temporary violations. Called every 64 trials.
     fn tighten(&mut self) {}
 
-    /// Tries a change, and keeps it if it is good enough for this heat; at heat 0 only what makes nothing worse.
+    /// Tries a change, and keeps it if it is good enough for this heat. At heat 0 only changes that do not worsen the
+    /// result are kept.
     fn trial(&mut self, heat: f64, random: &mut Random);
 }
 
-/// The heat to begin with, in typical changes.
+/// Initial heat in multiples of the typical worsening.
 const HEAT: f64 = 5.0;
 
-/// How much colder it ends.
+/// Final heat as a share of the initial heat.
 const COOLING: f64 = 0.012;
 
-/// The share of the time that is left to what comes after this search.
+/// Share of the time after which this search stops, to leave time for the later phases.
 const MOST_TIME: f64 = 0.95;
 
-/// The share of the time from which on the clock decides how fast it cools.
+/// Share of the time after which the clock may determine the cooling.
 const SHORT_TIME: f64 = 0.5;
 
-/// The last part, in which nothing is made worse any more.
+/// Length of the last phase, in which only improvements are kept, as a share of the search.
 const QUENCH: f64 = 0.1;
 
-/// Tries so many changes, first hot and then colder and colder; fewer if time is short.
+/// Tries up to `trials` changes while the heat decreases. Stops earlier if the time runs short.
 pub fn cool(landscape: &mut impl Landscape, trials: usize, random: &mut Random, clock: Clock<'_>) {
     let begun = clock();
     let first_heat = HEAT * landscape.typical_change(random);
@@ -45,7 +47,8 @@ pub fn cool(landscape: &mut impl Landscape, trials: usize, random: &mut Random, 
             if now >= MOST_TIME {
                 break;
             }
-            // Work decides how fast it cools, so that the same problem gives the same plan; once time is short, the clock.
+            // The number of trials determines the cooling, so that the same problem gives the same plan. The clock
+            // determines it only when time runs short.
             hurry = if now > SHORT_TIME { (now - begun) / (MOST_TIME - begun) } else { 0.0 };
         }
         if trial % 64 == 0 {

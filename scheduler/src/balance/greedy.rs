@@ -1,4 +1,4 @@
-//! The single-step search: at each step the best move of all, as Ganeti's `hbal` does it; and a quicker one that nearly does.
+//! Single-step searches: the best move of all at each step, as in Ganeti's `hbal`, and a faster approximation.
 
 use super::moves::{destinations, execute};
 use super::plan::{Step, step};
@@ -11,20 +11,20 @@ use super::threads::{cores, side_by_side};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// The share of the time after which the quicker search leaves the rest to others.
+/// Share of the time after which the faster search stops, to leave time for the other phases.
 const MOST_TIME: f64 = 0.4;
 
-/// Less than this is rounding.
+/// Smaller gains in score are rounding errors.
 pub(super) const LEAST_GAIN: f64 = 1e-9;
 
-/// Does the best step of all again and again, until none lowers the score. It ends when time is over.
+/// Repeats the best step of all until no step lowers the score, or `most` steps are made, or the time is over.
 pub fn steepest(state: &mut State<'_>, most: usize, clock: Clock<'_>) -> Vec<Step> {
     let mut probe = Probe::new(state);
     let mut steps = Vec::new();
     while steps.len() < most && clock() < 1.0 {
         let mut better = better_steps(state, &probe);
         better.sort_by(|one, other| one.0.total_cmp(&other.0));
-        // The end first: only what would be the best is tried operation by operation.
+        // Steps are sorted by their final score first, and only the best candidates are tried operation by operation.
         let Some(done) = better.into_iter().find_map(|(_, guest, to)| step(state, guest, to)) else { break };
         steps.push(done);
         probe.refresh(state);
@@ -32,10 +32,10 @@ pub fn steepest(state: &mut State<'_>, most: usize, clock: Clock<'_>) -> Vec<Ste
     steps
 }
 
-/// Fewer instances than this are looked at by one thread.
+/// Number of instances below which one thread is used.
 const LEAST_SHARED: usize = 100;
 
-/// Every step that lowers the score, with the score after it, in the order of instances.
+/// Returns every step that lowers the score, with the score after it, in the order of instances.
 fn better_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Spot)> {
     let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
     let look = |guests: Range<usize>| {
@@ -55,13 +55,13 @@ fn better_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Spot)> {
     if count < LEAST_SHARED || cores() < 2 {
         return look(0..count);
     }
-    // In two halves or in one it is the same result.
+    // The result does not depend on the split into two halves.
     let (mut better, more) = side_by_side(|| look(0..count / 2), || look(count / 2..count));
     better.extend(more);
     better
 }
 
-/// The best step of an instance by way of these nodes, and the score after it.
+/// Returns the best step of an instance through these nodes, and the score after it.
 pub(super) fn best_step(
     state: &mut State<'_>,
     probe: &mut Probe,
@@ -76,7 +76,7 @@ pub(super) fn best_step(
     destinations(state.problem(), guest, from, via, &mut spots);
     let mut best: Option<(f64, Spot)> = None;
     for to in spots {
-        // The end first: only what would be the best so far is worth being tried operation by operation.
+        // The final score is compared first; only a step that would be the best so far is tried operation by operation.
         let score = probe.after(state, &[(guest, to)]);
         if best.is_none_or(|(least, _)| score < least) && execute(state, guest, to).is_some() {
             state.restore(guest, from);
@@ -86,17 +86,18 @@ pub(super) fn best_step(
     best
 }
 
-/// Nodes that a step of an instance is tried by way of when last steps are looked for; more find little more.
+/// Number of nodes that are tried per instance in the polishing phase. More nodes rarely improve the result.
 const TARGETS: usize = 40;
 
-/// The same for the quicker single-step search.
+/// Number of nodes that are tried per instance in the faster search.
 const MORE_TARGETS: usize = 200;
 
-/// Instances that are looked at anew after each step of the quicker search, besides those with the greatest gains.
+/// Number of instances that are reevaluated in turn after each step of the faster search, in addition to those with the
+/// greatest gains.
 const ROLLING: usize = 8;
 
-/// Does a step that is nearly the best again and again: gains are looked at anew in turn, and once they are the greatest; in
-/// large clusters some nodes are tried instead of all.
+/// Repeats a step that is nearly the best. Known gains are reevaluated in turn, and when they are the greatest. In large
+/// clusters a random sample of nodes is tried.
 pub fn lazy(state: &mut State<'_>, random: &mut Random, most: usize, clock: Clock<'_>) -> Vec<Step> {
     let guests: Vec<usize> =
         (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
@@ -140,10 +141,10 @@ pub fn lazy(state: &mut State<'_>, random: &mut Random, most: usize, clock: Cloc
     steps
 }
 
-/// The share of the time after which nothing is polished any more.
+/// Share of the time after which polishing stops.
 const MOST_TIME_FOR_POLISH: f64 = 0.97;
 
-/// Last steps, each of which gains more than the price of a copy, with so many copies at most.
+/// Makes final steps, each of which gains more than `price`, until no such step is left.
 pub(super) fn polish(
     state: &mut State<'_>,
     mut copies: usize,

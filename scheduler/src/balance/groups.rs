@@ -1,4 +1,4 @@
-//! Several node groups at once: what leaves a group, and where it goes.
+//! Balancing across several node groups: which instances leave a group, and to which group they move.
 
 pub mod allocate;
 pub mod capacity;

@@ -1,9 +1,10 @@
-//! Job sets: steps of a plan that share no node and no instance, so that they can be executed at the same time.
+//! Job sets: steps of a plan that share no node, so that they can be executed in parallel.
 
 use super::plan::Step;
 use std::collections::BTreeSet;
 
-/// The steps, set by set in their order: a set ends before the first step that touches a node which the set touches already.
+/// Splits the steps into sets, in their order. A set ends before the first step that uses a node of an earlier step in the
+/// set.
 pub fn job_sets(steps: &[Step]) -> Vec<Vec<Step>> {
     let mut sets: Vec<Vec<Step>> = Vec::new();
     let mut touched = BTreeSet::new();
@@ -21,7 +22,7 @@ pub fn job_sets(steps: &[Step]) -> Vec<Vec<Step>> {
     sets
 }
 
-/// The nodes that a step reads from or writes to.
+/// Returns the nodes that a step reads from or writes to.
 fn nodes(step: &Step) -> BTreeSet<usize> {
     step.from.nodes().chain(step.to.nodes()).collect()
 }

@@ -1,7 +1,6 @@
-//! The live cluster as balancing sees it: the scheduler's view, and what was measured, in numbers.
+//! The live cluster in the model of the balancer, built from the scheduler's view and measurements.
 //!
-//! Who may go where, what counts on which node and how much a node has are decided where placement decides them; here they
-//! are only put in other words.
+//! Limits, eligible nodes and counting follow the scheduler's own code; this module only converts them.
 
 mod load;
 #[cfg(test)]
@@ -21,21 +20,22 @@ use ha_api_types::quantity::Quantity;
 use ha_api_types::view::UsageOverview;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes in a MiB, in thousandths.
+/// One MiB in thousandths of bytes.
 const MIB: i128 = 1000 << 20;
 
-/// Amounts above this would overflow sums.
+/// Greatest amount, which prevents overflows of sums.
 const GREATEST: i128 = 1 << 40;
 
-/// What keeps services apart is a tag with this prefix, so that it is kept when the cluster is saved as text.
+/// Prefix of the tags that keep services apart. As tags, these constraints survive in the text format.
 pub const APART: &str = "hactl-apart";
 
-/// The live cluster. Nodes, groups and services are in the order of their names; cpus are in thousandths.
+/// Builds the model of the live cluster. Nodes, groups and services are ordered by name; cpus are in thousandths.
 ///
-/// A service that has no node yet is left out. One that is not running takes no memory or disk: what was stopped on request
-/// counts as down, what is disabled, ignored or in Error as offline. A node whose memory, disk or cpus are not known has as
-/// much of them as all services together ask for, as it does not limit. What is measured is counted as its share of what the node
-/// has; see [`load`].
+/// - A service without a node is left out.
+/// - A service that does not run uses no memory or disk. Stopped services count as down; disabled, ignored and failed ones
+///   as offline.
+/// - An unknown capacity of memory, disk or cpus does not limit: it becomes the sum of all requests.
+/// - Measured use counts as a share of the node's capacity, see [`load`].
 pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
     let positions: BTreeMap<&str, usize> = view.nodes.keys().map(String::as_str).zip(0..).collect();
     let (groups, group_of) = groups(view);
@@ -67,13 +67,13 @@ pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
     }
 }
 
-/// Nodes that are to be emptied as offline ones are: in maintenance, or not `schedulable`.
+/// Returns the nodes that are to be emptied as if they were offline: in maintenance, or not `schedulable`.
 pub fn drained(view: &View) -> BTreeSet<String> {
     let leaves = |facts: &NodeFacts| facts.maintenance || !facts.schedulable;
     view.nodes.iter().filter(|(_, facts)| leaves(facts)).map(|(name, _)| name.clone()).collect()
 }
 
-/// The groups that nodes are in, and the position of each node's. Nodes without one are together in a group of their own.
+/// Returns the groups of all nodes, and the position of each node's group. Nodes without a group form a group of their own.
 fn groups(view: &View) -> (Vec<Group>, BTreeMap<&str, usize>) {
     let named: BTreeSet<&str> = view.nodes.values().filter_map(|node| node.node_group.as_deref()).collect();
     let rest = if named.contains("default") { "without-group" } else { "default" };
@@ -99,7 +99,7 @@ fn groups(view: &View) -> (Vec<Group>, BTreeMap<&str, usize>) {
     (names.iter().map(group).collect(), group_of)
 }
 
-/// The nodes, as if nothing ran on them.
+/// Converts the nodes, without the usage by services.
 fn nodes(view: &View, group_of: &BTreeMap<&str, usize>) -> Vec<Node> {
     let asked = |kind: usize| -> i128 {
         view.services.values().map(|facts| requested(facts)[kind]).map(i128::from).sum()
@@ -136,13 +136,13 @@ fn nodes(view: &View, group_of: &BTreeMap<&str, usize>) -> Vec<Node> {
         .collect()
 }
 
-/// What a service takes from the nodes that it uses, and from the one with the other copy of its data.
+/// Subtracts the usage of a service from the nodes that it uses, and from the node with the second copy of its data.
 fn take(nodes: &mut [Node], facts: &ServiceFacts, instance: &Instance, positions: &BTreeMap<&str, usize>) {
     for used in facts.uses.iter().filter_map(|node| positions.get(node.as_str())) {
         let node = &mut nodes[*used];
         node.memory_free -= instance.memory;
         node.disk_free -= instance.disk;
-        // On the node that it moves to it is nobody's primary yet.
+        // On the target of a move, the service is not a primary yet, so its cpus count as the node's own use.
         if *used != instance.primary {
             node.cpus_own += instance.vcpus;
         }
@@ -190,14 +190,14 @@ fn instance(name: &str, facts: &ServiceFacts, primary: usize, positions: &BTreeM
     }
 }
 
-/// What a service asks for: thousandths of cpus, MiB of memory and of disk.
+/// Returns the requests of a service: cpus in thousandths, memory and disk in MiB.
 fn requested(facts: &ServiceFacts) -> [i64; 3] {
     let milli = |amount: Option<Quantity>| amount.unwrap_or_default().milli();
     let requests = &facts.requests;
     [bounded(milli(requests.cpu)), mib(milli(requests.memory)), mib(milli(requests.disk))]
 }
 
-/// Thousandths of bytes as MiB, rounded up.
+/// Converts thousandths of bytes to MiB, rounded up.
 fn mib(milli: i128) -> i64 {
     bounded((milli + MIB - 1).div_euclid(MIB))
 }
@@ -206,7 +206,7 @@ fn bounded(amount: i128) -> i64 {
     i64::try_from(amount.clamp(-GREATEST, GREATEST)).unwrap_or(i64::MAX)
 }
 
-/// The limits of the cluster: those of `scheduler`; sizes are not limited.
+/// Returns the limits of the cluster: those of `scheduler`, without limits on sizes.
 fn policy(view: &View) -> Policy {
     let most = i64::from(i32::MAX);
     let largest = Specification { memory: most, cpus: most, disk: most, disks: 64, nics: 64, spindles: 64 };

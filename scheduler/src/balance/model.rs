@@ -1,12 +1,12 @@
-//! What a cluster consists of, as balancing sees it: groups, nodes, instances, policies; sizes in MiB.
+//! The balancer's model of a cluster: groups, nodes, instances and policies. Memory and disk sizes are in MiB.
 
 use super::binding::Binding;
 use std::collections::BTreeMap;
 
-/// A cluster as it was read, before anything moves.
+/// A cluster as it was read, before any move.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cluster {
-    /// Which generation of the text format it came in, and is written in.
+    /// Generation of the text format in which the cluster was read and is written.
     pub generation: Generation,
     /// The node groups.
     pub groups: Vec<Group>,
@@ -14,162 +14,162 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     /// The instances of all groups.
     pub instances: Vec<Instance>,
-    /// Tags of the cluster; some of them are settings of the balancer.
+    /// Tags of the cluster; some of them configure the balancer.
     pub tags: Vec<String>,
-    /// Limits of the cluster and of single groups.
+    /// Policies of the cluster and of single groups.
     pub policies: Vec<Policy>,
-    /// What ties instances of a live cluster beyond that, by their position; files have none.
+    /// Further constraints of the instances of a live cluster, by position; empty for clusters from files.
     pub bindings: BTreeMap<usize, Binding>,
-    /// Cpus are counted in thousandths, as those of a live cluster are.
+    /// `true` if cpus are counted in thousandths, as on a live cluster.
     pub cpus_in_thousandths: bool,
 }
 
 /// The two generations of the text format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Generation {
-    /// Groups have 3 fields, nodes up to 10, instances 10; policies hold one range of sizes.
+    /// Groups have 3 fields, nodes up to 10, instances 10; policies contain one range of sizes.
     Older,
-    /// Everything that is known.
+    /// Groups, nodes and instances have all known fields; policies contain several ranges of sizes.
     #[default]
     Newer,
 }
 
-/// A node group: instances move inside it.
+/// A node group; instances move inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
-    /// Its identity, which nodes refer to.
+    /// Identity of the group, to which nodes refer.
     pub uuid: String,
-    /// Whether new instances may come to it.
+    /// Allocation policy for new instances.
     pub allocation: Allocation,
-    /// Its tags.
+    /// Tags of the group.
     pub tags: Vec<String>,
-    /// The networks that are connected to it.
+    /// Networks to which the group is connected.
     pub networks: Vec<String>,
 }
 
-/// Whether a group takes new instances.
+/// The policy of a group for new instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
-    /// Before all others.
+    /// Chosen before all other groups.
     Preferred,
-    /// When no preferred one has room.
+    /// Chosen if no Preferred group has room.
     LastResort,
-    /// Never.
+    /// Never chosen.
     Unallocable,
 }
 
-/// A machine.
+/// A node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Memory of the machine.
+    /// Total memory.
     pub memory_total: i64,
-    /// Memory that the machine itself uses.
+    /// Memory that the node itself uses.
     pub memory_own: i64,
-    /// Memory that is free.
+    /// Free memory; negative if overcommitted.
     pub memory_free: i64,
-    /// Disk of the machine.
+    /// Total disk.
     pub disk_total: i64,
-    /// Disk that is free.
+    /// Free disk; negative if overcommitted.
     pub disk_free: i64,
-    /// Physical cpus.
+    /// Number of physical cpus.
     pub cpus: i64,
-    /// What it does in the cluster.
+    /// Role of the node in the cluster.
     pub role: Role,
-    /// The group that it belongs to, by position in [`Cluster::groups`].
+    /// Group of the node, by position in [`Cluster::groups`].
     pub group: usize,
-    /// Disk spindles.
+    /// Number of disk spindles.
     pub spindles: i64,
-    /// Its tags.
+    /// Tags of the node.
     pub tags: Vec<String>,
-    /// Whether instances have spindles of their own here.
+    /// `true` if each instance has its own spindles on this node.
     pub exclusive_storage: bool,
-    /// Spindles that are free; only of meaning with exclusive storage.
+    /// Number of free spindles; meaningful only with exclusive storage.
     pub spindles_free: i64,
-    /// Virtual cpus that the machine itself uses.
+    /// Virtual cpus that the node itself uses.
     pub cpus_own: i64,
-    /// Speed of its cpus relative to an ordinary node's.
+    /// Speed of the cpus relative to an ordinary node.
     pub cpu_speed: f64,
 }
 
-/// What a node does in the cluster.
+/// The role of a node in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Runs instances.
     Member,
     /// Runs instances and manages the cluster.
     Master,
-    /// Is off, or to be left alone: nothing is placed here.
+    /// Is off or must not be used; no instance is placed here.
     Offline,
 }
 
 /// A virtual machine or another service with a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// Its name.
+    /// Name of the instance.
     pub name: String,
-    /// Its memory.
+    /// Memory.
     pub memory: i64,
-    /// Its disk.
+    /// Disk.
     pub disk: i64,
-    /// Its virtual cpus.
+    /// Number of virtual cpus.
     pub vcpus: i64,
-    /// Whether it runs.
+    /// Run state.
     pub status: Status,
-    /// Whether its secondary keeps memory for it.
+    /// `true` if the secondary reserves memory for the instance.
     pub auto_balance: bool,
-    /// Where it runs, by position in [`Cluster::nodes`].
+    /// Node on which the instance runs, by position in [`Cluster::nodes`].
     pub primary: usize,
-    /// Where the other copy of its disk is.
+    /// Node with the second copy of the disk; `None` if there is only one copy.
     pub secondary: Option<usize>,
-    /// How its disk is stored.
+    /// Storage of the disk.
     pub template: Template,
-    /// Its tags.
+    /// Tags of the instance.
     pub tags: Vec<String>,
-    /// How much of a spindle it uses.
+    /// Number of shared spindles that the instance uses.
     pub spindle_use: i64,
-    /// The spindles of its own, with exclusive storage.
+    /// Number of the instance's own spindles with exclusive storage; `None` if not given.
     pub disk_spindles: Option<i64>,
-    /// It does not exist yet, but its place is taken.
+    /// `true` if the instance does not exist yet, but its resources are allocated.
     pub forthcoming: bool,
-    /// Measured use, in [`LOAD_UNIT`]ths: cpu, memory, disk, network.
+    /// Measured use in units of 1/[`LOAD_UNIT`]: cpu, memory, disk, network.
     pub load: [i64; 4],
 }
 
-/// Loads are whole numbers of this fraction, so that sums of them are exact.
+/// Number of units in a load of 1. Loads are integers, so that their sums are exact.
 pub const LOAD_UNIT: i64 = 1_000_000_000;
 
-/// Without measurements every instance loads everything alike.
+/// Load of an instance without measurements: 1 of each kind.
 pub const DEFAULT_LOAD: [i64; 4] = [LOAD_UNIT; 4];
 
-/// Whether an instance runs, and whether it should.
+/// The actual and the desired run state of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Runs.
     Running,
     /// Runs although it should not.
     ErrorUp,
-    /// Is stopped, as wanted.
+    /// Is stopped on request.
     AdminDown,
-    /// Is stopped and takes no resources.
+    /// Is stopped and uses no resources.
     AdminOffline,
     /// Is stopped although it should run.
     ErrorDown,
-    /// Its node is down.
+    /// The node of the instance is down.
     ErrorNodeDown,
-    /// Its node is offline.
+    /// The node of the instance is offline.
     ErrorNodeOffline,
-    /// Runs on another node than it should.
+    /// Runs on a node other than the intended one.
     ErrorWrongNode,
     /// Was shut down from inside.
     UserDown,
 }
 
 impl Status {
-    /// Every status with its word in files.
+    /// Every status with its word in the text format.
     pub const WORDS: [(Status, &str); 9] = [
         (Status::Running, "running"),
         (Status::ErrorUp, "ERROR_up"),
@@ -182,18 +182,18 @@ impl Status {
         (Status::UserDown, "USER_down"),
     ];
 
-    /// It runs, so it uses memory, and moving it is a migration.
+    /// Returns `true` if the instance runs, so that it uses memory and a move is a migration.
     pub fn is_running(self) -> bool {
         matches!(self, Status::Running | Status::ErrorUp)
     }
 
-    /// It takes neither cpus nor memory, here or on its secondary.
+    /// Returns `true` if the instance uses neither cpus nor memory, nor reserves memory on its secondary.
     pub fn is_offline(self) -> bool {
         self == Status::AdminOffline
     }
 }
 
-/// How an instance's disk is stored.
+/// The storage of an instance's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Template {
     /// No disk.
@@ -208,27 +208,27 @@ pub enum Template {
     BlockDevice,
     /// Two copies, on the primary and the secondary.
     Drbd,
-    /// Ceph.
+    /// A Ceph block device.
     Rbd,
     /// Another provider of shared storage.
     External,
-    /// Gluster.
+    /// A Gluster volume.
     Gluster,
 }
 
-/// How far the storage of an instance reaches.
+/// The nodes that reach the storage of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Two nodes have copies.
     Replicated,
-    /// Every node reaches it.
+    /// Every node reaches the storage.
     Shared,
-    /// Only one node has it: the instance stays.
+    /// Only one node has the storage, so the instance cannot move.
     Local,
 }
 
 impl Template {
-    /// Every template with its word in files.
+    /// Every template with its word in the text format.
     pub const WORDS: [(Template, &str); 9] = [
         (Template::Diskless, "diskless"),
         (Template::File, "file"),
@@ -241,7 +241,7 @@ impl Template {
         (Template::Gluster, "gluster"),
     ];
 
-    /// How far it reaches.
+    /// Returns which nodes reach the storage.
     pub fn reach(self) -> Reach {
         match self {
             Template::Drbd => Reach::Replicated,
@@ -255,35 +255,35 @@ impl Template {
         }
     }
 
-    /// It takes disk space and spindles of its nodes.
+    /// Returns `true` if the disk uses space and spindles of its nodes.
     pub fn uses_node_disk(self) -> bool {
         matches!(self, Template::Plain | Template::Drbd)
     }
 }
 
-/// Limits of the cluster (owner empty) or of a group.
+/// Limits of the cluster or of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// Name of the group; empty for the cluster.
     pub owner: String,
-    /// The usual size.
+    /// The default size of an instance.
     pub standard: Specification,
-    /// Allowed ranges, least and greatest.
+    /// Allowed ranges of sizes, as pairs of least and greatest size.
     pub ranges: Vec<(Specification, Specification)>,
-    /// Allowed ways to store disks.
+    /// Allowed disk templates.
     pub templates: Vec<Template>,
-    /// Virtual cpus for each physical one, at most.
+    /// Maximum number of virtual cpus per physical cpu.
     pub vcpu_ratio: f64,
-    /// Uses for each spindle, at most.
+    /// Maximum number of uses per spindle.
     pub spindle_ratio: f64,
 }
 
-/// A size of an instance.
+/// The size of an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Specification {
     /// Memory.
     pub memory: i64,
-    /// Virtual cpus.
+    /// Number of virtual cpus.
     pub cpus: i64,
     /// Disk.
     pub disk: i64,
@@ -291,17 +291,17 @@ pub struct Specification {
     pub disks: i64,
     /// Number of network cards.
     pub nics: i64,
-    /// Use of spindles.
+    /// Number of spindles in use.
     pub spindles: i64,
 }
 
-/// Virtual cpus for each physical one where nothing else is said.
+/// Default for [`Policy::vcpu_ratio`].
 pub const DEFAULT_VCPU_RATIO: f64 = 4.0;
-/// Uses for each spindle where nothing else is said.
+/// Default for [`Policy::spindle_ratio`].
 pub const DEFAULT_SPINDLE_RATIO: f64 = 32.0;
 
 impl Cluster {
-    /// The policy in force for a group: its own, else the cluster's.
+    /// Returns the effective policy of a group: its own, or else that of the cluster.
     pub fn policy(&self, group: usize) -> Option<&Policy> {
         let name = self.groups.get(group).map_or("", |group| group.name.as_str());
         let owned_by = |owner: &str| self.policies.iter().find(|policy| policy.owner == owner);

@@ -1,4 +1,4 @@
-//! The steps that can be executed: which operations bring an instance from one spot to another, and what is passed on the way.
+//! The executable steps: the operations that move an instance from one spot to another, and the spots in between.
 
 use super::model::Reach;
 use super::problem::{Problem, Spot};
@@ -7,24 +7,24 @@ use super::state::State;
 /// A part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Migrate, or fail over, to the secondary.
+    /// Migration or failover to the secondary.
     Failover,
-    /// Copy the disk to this node, which becomes the secondary.
+    /// Copy of the disk to this node, which becomes the secondary.
     Replace(usize),
-    /// Migrate, or fail over, to this node, which reaches the disk.
+    /// Migration or failover to this node, which reaches the disk.
     MoveTo(usize),
 }
 
-/// A step: one instance, its operations in their order.
+/// The kind of a step: the operations on one instance, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `f`: primary and secondary change roles.
+    /// `f`: primary and secondary exchange roles.
     Failover,
-    /// `r:X`.
+    /// `r:X`: another secondary.
     ReplaceSecondary,
-    /// `r:X f`: the new copy becomes the primary, and the primary the secondary.
+    /// `r:X f`: the new copy becomes the primary, and the old primary the secondary.
     ReplaceAndFailover,
-    /// `f r:X`: the secondary becomes the primary.
+    /// `f r:X`: the secondary becomes the primary, with a new secondary.
     FailoverAndReplace,
     /// `f r:X f`: another primary.
     ReplacePrimary,
@@ -33,7 +33,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The step that brings an instance from one spot to another, if there is one and the settings permit it.
+    /// Returns the kind of step from one spot to another; `None` if there is none or the settings prohibit it.
     pub fn between(problem: &Problem, guest: usize, from: Spot, to: Spot) -> Option<Kind> {
         let settings = &problem.settings;
         let kind = match (problem.guests[guest].reach, from.secondary, to.secondary) {
@@ -43,7 +43,7 @@ impl Kind {
                 (false, false) if Some(to) == from.turned() => Some(Kind::Failover),
                 (false, false) if to.primary == old => Some(Kind::FailoverAndReplace),
                 (false, false) if new == from.primary => Some(Kind::ReplaceAndFailover),
-                // Nothing changes, or both nodes do.
+                // Nothing changes, or both nodes change.
                 (true, true) | (false, false) => None,
             },
             (Reach::Shared, None, None) if from.primary != to.primary => Some(Kind::MoveTo),
@@ -59,7 +59,7 @@ impl Kind {
                 !settings.no_disk_moves && !settings.no_instance_moves && !settings.restricted_migration
             }
         };
-        // A copy is made by the node that runs the instance.
+        // The node that runs the instance makes the copy.
         let copies_first = matches!(kind, Kind::ReplaceSecondary | Kind::ReplaceAndFailover);
         let can_copy = !copies_first || !problem.hosts[from.primary].down;
         let guest = &problem.guests[guest];
@@ -67,7 +67,7 @@ impl Kind {
         (permitted && can_copy && guest.movable).then_some(kind)
     }
 
-    /// The operations, given where they lead.
+    /// Returns the operations of a step between these spots.
     pub fn operations(self, from: Spot, to: Spot) -> Vec<Operation> {
         let newcomer = |spot: Option<usize>| Operation::Replace(spot.unwrap_or(to.primary));
         match self {
@@ -85,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// Where the instance is after each operation, the end included.
+    /// Returns the spots after each operation, including the final one.
     pub fn spots(self, from: Spot, to: Spot) -> Vec<Spot> {
         let turned = |spot: Spot| spot.turned().unwrap_or(spot);
         match self {
@@ -96,7 +96,7 @@ impl Kind {
         }
     }
 
-    /// Disks that are copied.
+    /// Returns the number of copied disks.
     pub fn copies(self) -> usize {
         match self {
             Kind::Failover | Kind::MoveTo => 0,
@@ -107,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// Migrations.
+    /// Returns the number of migrations.
     pub fn migrations(self) -> usize {
         match self {
             Kind::ReplaceSecondary => 0,
@@ -117,7 +117,7 @@ impl Kind {
     }
 }
 
-/// Every spot that one step could bring an instance to, by way of these nodes.
+/// Collects every spot that an instance can reach by one step through these nodes, in `found`.
 pub fn destinations(problem: &Problem, guest: usize, from: Spot, via: &[usize], found: &mut Vec<Spot>) {
     found.clear();
     let mut offer = |to: Spot| {
@@ -140,7 +140,7 @@ pub fn destinations(problem: &Problem, guest: usize, from: Spot, via: &[usize], 
     }
 }
 
-/// Spots from which one more step leads to where one step does not, when one step leads to them.
+/// Returns the intermediate spots of two-step routes to a spot.
 pub(super) fn ways(problem: &Problem, guest: usize, from: Spot, to: Spot) -> Vec<Spot> {
     if from.secondary.is_none() || to.secondary.is_none() {
         return Vec::new();
@@ -160,7 +160,8 @@ pub(super) fn ways(problem: &Problem, guest: usize, from: Spot, to: Spot) -> Vec
     ways
 }
 
-/// Executes a step on a placement, operation by operation, each within the hard limits; if one is not, nothing has changed.
+/// Executes a step on a placement, each operation within the hard limits. Returns `None` and leaves the placement unchanged
+/// if an operation exceeds a limit.
 pub fn execute(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Kind> {
     let from = state.spot(guest);
     let kind = Kind::between(state.problem(), guest, from, to)?;

@@ -1,4 +1,4 @@
-//! From where instances should end to an order in which each step keeps every hard limit.
+//! The conversion of final spots to a sequence of steps in which each step keeps every hard limit.
 
 use super::greedy::{LEAST_GAIN, best_step};
 use super::moves::{Kind, ways};
@@ -8,8 +8,10 @@ use super::promise::Promise;
 use super::state::{Probe, State};
 use std::collections::BinaryHeap;
 
-/// Brings a placement to these spots: what gains most first, and what is in the way of others when it no longer is. What waits for
-/// each other in a circle takes the best step that is free instead, or stays.
+/// Moves instances to these spots, the greatest gain first.
+///
+/// A blocked instance is tried again after other steps. If blocked instances wait for each other in a cycle, one makes its
+/// best possible step instead, or stays.
 pub(super) fn order(state: &mut State<'_>, targets: &[Spot]) -> Vec<Step> {
     let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
     let mut steps = Vec::new();
@@ -49,7 +51,7 @@ pub(super) fn order(state: &mut State<'_>, targets: &[Spot]) -> Vec<Step> {
     }
 }
 
-/// The first of two steps, where one cannot lead to the target.
+/// Makes the first step of a two-step route to a target that one step cannot reach.
 fn halfway(state: &mut State<'_>, guest: usize, target: Spot) -> Option<Step> {
     let (problem, from) = (state.problem(), state.spot(guest));
     if Kind::between(problem, guest, from, target).is_some() {
@@ -58,7 +60,7 @@ fn halfway(state: &mut State<'_>, guest: usize, target: Spot) -> Option<Step> {
     ways(problem, guest, from, target).into_iter().find_map(|way| step(state, guest, way))
 }
 
-/// The best step of one that waits, which then waits no longer.
+/// Makes the best step of a blocked instance, which is then no longer pending.
 fn detour(
     state: &mut State<'_>,
     targets: &[Spot],
@@ -72,7 +74,7 @@ fn detour(
         if score < before - LEAST_GAIN {
             let from = state.spot(pending.guest);
             let copies = |to| Kind::between(state.problem(), pending.guest, from, to).map_or(0, Kind::copies);
-            // Instead of what was to be copied, no more is.
+            // The step must not copy more disks than the step to the target.
             if copies(to) <= copies(targets[pending.guest]) {
                 return step(state, pending.guest, to);
             }

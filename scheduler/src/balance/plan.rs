@@ -1,4 +1,4 @@
-//! A plan: steps in an order in which each can be executed, with the score after each.
+//! A plan: steps in an executable order, with the score after each.
 
 use super::model::Cluster;
 use super::moves::{Kind, execute};
@@ -8,44 +8,44 @@ use super::state::State;
 /// A step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// The instance, by its position in the problem.
+    /// Index of the instance in the problem.
     pub guest: usize,
-    /// Where it was.
+    /// Spot before the step.
     pub from: Spot,
-    /// Where it is after the step.
+    /// Spot after the step.
     pub to: Spot,
-    /// How it gets there.
+    /// Kind of the step.
     pub kind: Kind,
-    /// The score after the step.
+    /// Score after the step.
     pub score: f64,
 }
 
-/// Steps from a problem's start.
+/// Steps from the start of a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The score at the start.
+    /// Score at the start.
     pub start: f64,
-    /// The steps.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Plan {
-    /// The score at the end.
+    /// Returns the score at the end.
     pub fn end(&self) -> f64 {
         self.steps.last().map_or(self.start, |step| step.score)
     }
 
-    /// Disks that are copied.
+    /// Returns the number of copied disks.
     pub fn copies(&self) -> usize {
         self.steps.iter().map(|step| step.kind.copies()).sum()
     }
 
-    /// Migrations, or failovers of what does not run.
+    /// Returns the number of migrations, or of failovers for stopped instances.
     pub fn migrations(&self) -> usize {
         self.steps.iter().map(|step| step.kind.migrations()).sum()
     }
 
-    /// MiB that are copied from disk to disk.
+    /// Returns the amount of copied disk data in MiB.
     pub fn copied_mib(&self, problem: &Problem) -> i64 {
         let copied = |step: &Step| match step.kind.copies() {
             0 => 0,
@@ -54,7 +54,7 @@ impl Plan {
         self.steps.iter().map(copied).sum()
     }
 
-    /// The cluster after the plan: instances at their ends, and what is free on nodes as if all steps were done.
+    /// Returns the cluster after the plan, with the new spots of instances and the free amounts of nodes.
     pub fn applied(&self, cluster: &Cluster, problem: &Problem) -> Cluster {
         let mut cluster = cluster.clone();
         let node = |host: usize| problem.hosts[host].node;
@@ -83,7 +83,7 @@ impl Plan {
         cluster
     }
 
-    /// Where everything is at the end.
+    /// Returns the spots of all instances after the plan.
     pub fn spots(&self, problem: &Problem) -> Vec<Spot> {
         let mut spots = problem.start.clone();
         for step in &self.steps {
@@ -93,7 +93,7 @@ impl Plan {
     }
 }
 
-/// Does a step and notes it; nothing if a hard limit forbids it.
+/// Makes a step and returns its record; `None` if a hard limit prohibits it.
 pub(super) fn step(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Step> {
     let from = state.spot(guest);
     let kind = execute(state, guest, to)?;

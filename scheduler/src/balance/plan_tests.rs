@@ -1,4 +1,4 @@
-//! What must hold for every plan.
+//! Properties that must hold for every plan.
 
 use super::greedy::steepest;
 use super::jobs::job_sets;
@@ -20,7 +20,7 @@ fn quick() -> Goal {
     Goal { effort: 90, ..Goal::default() }
 }
 
-/// Settings by chance: every option that restricts moves is on in some.
+/// Returns random settings; each option that restricts moves is set in some of them.
 fn settings(bits: u16) -> Settings {
     let on = |bit: u16| bits >> bit & 1 == 1;
     let rare = |bit: u16| on(bit) && on(bit + 1);
@@ -38,7 +38,7 @@ fn settings(bits: u16) -> Settings {
     }
 }
 
-/// How many instances beyond the first share an exclusion tag on a node, counted plainly.
+/// Counts the instances beyond the first with the same exclusion tag on a node, by the plain definition.
 fn clashes(problem: &Problem, spots: &[Spot], host: usize) -> usize {
     let tags: Vec<usize> = problem
         .guests
@@ -50,7 +50,7 @@ fn clashes(problem: &Problem, spots: &[Spot], host: usize) -> usize {
     tags.len() - tags.iter().collect::<BTreeSet<_>>().len()
 }
 
-/// Nothing that is passed on the way from one placement to the next breaks what was whole.
+/// Checks that a change from one placement to the next violates no limit that held before.
 fn check_step(problem: &Problem, before: &[Spot], after: &[Spot], guest: usize) {
     let (old, new) = (before[guest], after[guest]);
     for (host, (was, is)) in usages(problem, before).iter().zip(usages(problem, after)).enumerate() {
@@ -108,7 +108,8 @@ proptest! {
         let plan = plan(&problem, &goal);
         prop_assert!(plan.steps.len() <= goal.max_length);
         check_plan(&problem, &plan);
-        // What is written to a file afterwards has the announced score; loads and ties are not in files.
+        // The cluster after the plan must have the announced score when written and read. Loads and bindings are not part
+        // of files.
         let plain = |mut cluster: super::model::Cluster| {
             cluster.instances.iter_mut().for_each(|instance| instance.load = super::model::DEFAULT_LOAD);
             cluster
@@ -118,7 +119,7 @@ proptest! {
         let after = Problem::new(&after, 0, &problem.settings);
         let before = Problem::new(&plain(cluster), 0, &problem.settings);
         prop_assert!((score(&after, &after.start) - score(&before, &plan.spots(&problem))).abs() < 1e-9);
-        // The same again is the same.
+        // The same search must give the same plan.
         prop_assert_eq!(&search(&problem, &goal, &mut || 0.0), &plan);
     }
 
@@ -142,7 +143,7 @@ proptest! {
         let goal = Goal { min_gain: 0.0, ..quick() };
         let plan = plan(&problem, &goal);
         prop_assert!(plan.copies() <= single.copies());
-        // Where next to nothing can be gained, moves must be worth what they cost.
+        // If almost nothing can be gained, moves must be worth their cost.
         prop_assert!(plan.end() <= single.end() + 1e-9 || plan.end() <= start && single.end() > 0.99 * start);
     }
 
@@ -166,7 +167,7 @@ proptest! {
     }
 }
 
-/// Two nodes, one full and one empty: without time nothing is done, with it half of the instances move.
+/// Two nodes, one full and one empty: without time no instance moves, with time half of them move.
 #[test]
 fn time_that_is_over_leaves_everything_as_it_is() {
     let line = |index: usize| format!("i{index}|100|10|1|running|Y|a||rbd||1\n");

@@ -1,62 +1,63 @@
-//! One group to be balanced: what stays the same whatever moves, in the numbers that scores and limits need.
+//! A group to be balanced: all constants of the search, in the form that scores and limits need.
 
 use super::binding::Binding;
 use super::model::{Cluster, DEFAULT_SPINDLE_RATIO, DEFAULT_VCPU_RATIO, Instance, Node, Reach, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the user may set about scores and limits.
+/// User settings for scores and limits.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Settings {
-    /// Virtual cpus for each physical one at most; without it the group's policy says.
+    /// Maximum number of virtual cpus per physical cpu; `None` for the ratio of the group's policy.
     pub max_cpu: Option<f64>,
-    /// Share of a node's disk that stays free.
+    /// Share of a node's disk that must stay free.
     pub min_disk: f64,
-    /// Stopped instances take memory on their primary too.
+    /// `true` if stopped instances use memory on their primary too.
     pub count_down_memory: bool,
-    /// Measured use counts as 0.
+    /// `true` if measured use counts as 0.
     pub ignore_load: bool,
-    /// Prefixes of tags of which two instances on one node are a clash; those of the cluster's tags are added.
+    /// Prefixes of exclusion tags; the cluster's tags can add more. Two instances with the same exclusion tag must not
+    /// share a node.
     pub exclusion_tags: Vec<String>,
-    /// Replicated and shared instances keep their disks where they are.
+    /// `true` if no disk may be copied.
     pub no_disk_moves: bool,
-    /// Primaries stay.
+    /// `true` if no primary may move.
     pub no_instance_moves: bool,
-    /// A primary is never moved by way of its secondary to a third node.
+    /// `true` if no primary may move through its secondary to a third node.
     pub restricted_migration: bool,
-    /// Only what lives on offline or drained nodes moves.
+    /// `true` if only instances on offline or drained nodes may move.
     pub evacuate: bool,
-    /// Nodes to be emptied besides offline ones, by name.
+    /// Names of nodes to be emptied in addition to offline ones.
     pub drained: BTreeSet<String>,
-    /// Only these move, if given.
+    /// Names of the only instances that may move; `None` for all.
     pub selected: Option<BTreeSet<String>>,
-    /// These stay.
+    /// Names of instances that must not move.
     pub excluded: BTreeSet<String>,
-    /// The vcpu ratio and the failures to come are no reason to refuse a move.
+    /// `true` if neither the vcpu ratio nor N+1 can prohibit a move.
     pub ignore_soft_errors: bool,
 }
 
-/// Where an instance is: a node of the problem, and the other one for replicated instances.
+/// The place of an instance: its node in the problem, and the second node of a replicated instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot {
-    /// Where it runs.
+    /// Node on which the instance runs.
     pub primary: usize,
-    /// Where the other copy is.
+    /// Node with the second copy; `None` if there is none.
     pub secondary: Option<usize>,
 }
 
 impl Spot {
-    /// The nodes that it names.
+    /// Returns the nodes of the spot.
     pub fn nodes(self) -> impl Iterator<Item = usize> {
         [Some(self.primary), self.secondary].into_iter().flatten()
     }
 
-    /// Whether it names a node.
+    /// Returns `true` if a node is the primary or secondary.
     pub fn contains(self, node: usize) -> bool {
         node == self.primary || Some(node) == self.secondary
     }
 
-    /// Primary and secondary in each other's place; `None`: there is no secondary.
+    /// Returns the spot with exchanged primary and secondary; `None` if there is no secondary.
     pub fn turned(self) -> Option<Spot> {
         self.secondary.map(|secondary| Spot { primary: secondary, secondary: Some(self.primary) })
     }
@@ -65,89 +66,90 @@ impl Spot {
 /// A node as the host of instances.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Its position in the cluster.
+    /// Position of the node in the cluster.
     pub node: usize,
-    /// Nothing may come here, and what is here should leave: it is off, or drained.
+    /// `true` if no instance may come here and all should leave, because the node is off or drained.
     pub offline: bool,
-    /// It is off: it can neither copy disks nor send memory.
+    /// `true` if the node is off, so that it can neither copy disks nor send memory.
     pub down: bool,
-    /// Its memory.
+    /// Total memory in MiB.
     pub memory_total: f64,
-    /// Memory free if no instance of the group were here.
+    /// Free memory in MiB without the instances of the group.
     pub memory_base: i64,
-    /// The same as the file has it, for the value that counts forthcoming and stopped instances too.
+    /// As `memory_base`, but not capped at the total minus the node's own use. It is the base of the value that also counts
+    /// forthcoming and stopped instances.
     pub memory_base_forthcoming: i64,
-    /// Its disk.
+    /// Total disk in MiB.
     pub disk_total: f64,
-    /// Disk free if no instance of the group were here.
+    /// Free disk in MiB without the instances of the group.
     pub disk_base: i64,
-    /// Its cpus.
+    /// Number of physical cpus.
     pub cpus: f64,
-    /// Speed of its cpus.
+    /// Speed of the cpus relative to an ordinary node.
     pub cpu_speed: f64,
-    /// Virtual cpus that it uses itself.
+    /// Virtual cpus that the node itself uses.
     pub cpus_own: i64,
-    /// Instances have spindles of their own here, and free spindles count as free disk.
+    /// `true` if instances have their own spindles here, so that free spindles count as free disk.
     pub exclusive: bool,
-    /// Its spindles.
+    /// Number of spindles.
     pub spindles_total: f64,
-    /// Spindle uses that it has room for.
+    /// Number of spindle uses within the policy's ratio.
     pub spindles: f64,
-    /// Spindles in use if no instance of the group were here.
+    /// Number of spindles in use without the instances of the group.
     pub spindles_base: i64,
-    /// Virtual cpus at most.
+    /// Maximum number of virtual cpus.
     pub vcpus_most: i64,
-    /// Free disk that must remain.
+    /// Disk in MiB that must stay free.
     pub disk_least: i64,
-    /// Failure domains that it is in, by number.
+    /// Numbers of the failure domains of the node.
     pub locations: Vec<usize>,
 }
 
 /// An instance as the guest of nodes.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    /// Its position in the cluster.
+    /// Position of the instance in the cluster.
     pub instance: usize,
-    /// How far its disk reaches.
+    /// Nodes that reach the disk of the instance.
     pub reach: Reach,
-    /// It may be moved at all.
+    /// `true` if the instance may move.
     pub movable: bool,
-    /// Its memory when it runs, which its next host must have.
+    /// Memory in MiB of the running instance, which the next host must have free.
     pub memory: i64,
-    /// Memory that it takes from its primary now.
+    /// Memory in MiB that the instance uses on its primary now.
     pub memory_used: i64,
-    /// Memory that it takes once all that is forthcoming or stopped runs.
+    /// Memory in MiB that the instance uses once all forthcoming and stopped instances run.
     pub memory_forthcoming: i64,
-    /// Memory that its secondary keeps for it.
+    /// Memory in MiB that the secondary reserves for the instance.
     pub memory_reserved: i64,
-    /// Disk that it takes from both nodes now.
+    /// Disk in MiB that the instance uses on each of its nodes now.
     pub disk_used: i64,
-    /// Disk that it takes, forthcoming or not.
+    /// Disk in MiB that the instance uses on each of its nodes, forthcoming or not.
     pub disk_forthcoming: i64,
-    /// Virtual cpus now.
+    /// Virtual cpus that the instance uses now.
     pub vcpus: i64,
-    /// Virtual cpus, forthcoming or not.
+    /// Virtual cpus that the instance uses, forthcoming or not.
     pub vcpus_forthcoming: i64,
-    /// Spindles that it takes from both nodes, where they are shared, and where they are exclusive.
+    /// Number of spindles that the instance uses on each node: if spindles are shared, and if they are exclusive.
     pub spindles: [i64; 2],
-    /// Measured use.
+    /// Measured use: cpu, memory, disk, network.
     pub load: [i64; 4],
-    /// It exists: it counts in the values that are not about forthcoming ones too.
+    /// `true` if the instance exists. Forthcoming instances count only in the values that include them.
     pub present: bool,
-    /// Its exclusion tags, by number.
+    /// Numbers of the exclusion tags.
     pub exclusion: Vec<usize>,
-    /// Failure domains in which it should run; `None`: one that no node is in.
+    /// Failure domains in which the instance should run; `None` for a domain without nodes.
     pub desired: Vec<Option<usize>>,
-    /// Others that move as one with it and are counted in its sizes, by position in the cluster.
+    /// Other instances that move with it and whose sizes are included, by position in the cluster.
     pub partners: Vec<usize>,
-    /// Whether each host may take it; `None`: all.
+    /// Eligibility of each host; `None` if all are eligible.
     pub hosts: Option<Vec<bool>>,
-    /// Its disk can be copied to another node.
+    /// `true` if the disk can be copied to another node.
     pub copies: bool,
 }
 
 impl Host {
-    /// Spindles free if no instance of the group were here.
+    /// Returns the number of free spindles without the instances of the group.
     #[expect(clippy::cast_possible_truncation, reason = "spindles are bounded where they are read")]
     pub fn spindles_free_base(&self) -> i64 {
         self.spindles_total as i64 - self.spindles_base
@@ -155,22 +157,22 @@ impl Host {
 }
 
 impl Guest {
-    /// How many instances it stands for; 0 when it does not exist yet.
+    /// Returns the number of instances of the guest; 0 if it does not exist yet.
     pub fn count(&self) -> usize {
         usize::from(self.present) * (1 + self.partners.len())
     }
 
-    /// The instances that it stands for, by position in the cluster.
+    /// Returns the instances of the guest, by position in the cluster.
     pub fn instances(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.instance).chain(self.partners.iter().copied())
     }
 
-    /// Nothing about this host itself speaks against its coming there.
+    /// Returns `true` if a host is eligible, without regard to its other instances.
     pub fn may_come_to(&self, host: usize) -> bool {
         self.hosts.as_ref().is_none_or(|hosts| hosts[host])
     }
 
-    /// The spindles that it takes on a host.
+    /// Returns the number of spindles that the guest uses on a host.
     pub fn spindles_on(&self, host: &Host) -> i64 {
         self.spindles[usize::from(host.exclusive)]
     }
@@ -179,32 +181,33 @@ impl Guest {
 /// A group to be balanced.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The group's nodes.
+    /// The nodes of the group.
     pub hosts: Vec<Host>,
-    /// The group's instances.
+    /// The instances of the group.
     pub guests: Vec<Guest>,
-    /// Where they are now.
+    /// Current spot of each guest.
     pub start: Vec<Spot>,
-    /// How many exclusion tags there are.
+    /// Number of exclusion tags.
     pub exclusion_tags: usize,
-    /// How many failure domains there are.
+    /// Number of failure domains.
     pub locations: usize,
-    /// What the user set.
+    /// User settings.
     pub settings: Settings,
 }
 
 impl Problem {
-    /// A group of a cluster as a problem.
+    /// Builds the problem of one group of a cluster.
     pub fn new(cluster: &Cluster, group: usize, settings: &Settings) -> Problem {
         Problem::of_groups(cluster, &[group], settings)
     }
 
-    /// Several groups of a cluster as one problem.
+    /// Builds the problem of several groups of a cluster.
     pub fn of_groups(cluster: &Cluster, groups: &[usize], settings: &Settings) -> Problem {
         Problem::with_newcomer(cluster, groups, settings, None)
     }
 
-    /// The same with an instance that has no place yet: the last guest, of which the start says nothing.
+    /// Builds the problem with an additional instance that has no spot yet. It becomes the last guest, without an entry in
+    /// `start`.
     pub fn with_newcomer<'a>(
         cluster: &'a Cluster,
         groups: &[usize],
@@ -261,7 +264,7 @@ impl Problem {
         for (index, instance) in cluster.instances.iter().enumerate() {
             let Some(&primary) = positions.get(&instance.primary) else { continue };
             let secondary = instance.secondary.and_then(|node| positions.get(&node).copied());
-            // With its other copy in another group it can only stay.
+            // An instance with its second copy in another group cannot move.
             let split = instance.secondary.is_some() && secondary.is_none();
             let mut guest = tagged(instance, index);
             let spot = Spot { primary, secondary };
@@ -274,7 +277,7 @@ impl Problem {
             problem.start.push(spot);
         }
         for host in &mut problem.hosts {
-            // More free than can be free is a report from another moment; unexplained use stays taken.
+            // Free memory beyond the total is a report from another moment. Unexplained use stays subtracted.
             let node = &cluster.nodes[host.node];
             host.memory_base = host.memory_base.min(node.memory_total - node.memory_own);
         }
@@ -291,20 +294,21 @@ impl Problem {
         problem
     }
 
-    /// The name of a host's node.
+    /// Returns the name of a host's node.
     pub fn node_name<'c>(&self, cluster: &'c Cluster, host: usize) -> &'c str {
         &cluster.nodes[self.hosts[host].node].name
     }
 
-    /// The name of an instance, and after plus signs those that move as one with it.
+    /// Returns the name of an instance, followed after plus signs by the names of the instances that move with it.
     pub fn instance_name(&self, cluster: &Cluster, guest: usize) -> String {
         let names = self.guests[guest].instances().map(|at| cluster.instances[at].name.as_str());
         names.collect::<Vec<_>>().join("+")
     }
 
-    /// What the file says is free is what the instances have left of it; bases are without them.
+    /// Adds the use of an instance back to the bases of its hosts. A file contains free amounts with all instances
+    /// subtracted.
     fn add_to_bases(&mut self, instance: &Instance, guest: &Guest, spot: Spot) {
-        // Memory of stopped instances counts as free in the file, whatever the settings say of it.
+        // In a file, the memory of stopped instances counts as free, whatever the settings.
         if instance.status.is_running() && !instance.forthcoming {
             self.hosts[spot.primary].memory_base += instance.memory;
             self.hosts[spot.primary].memory_base_forthcoming += instance.memory;
@@ -319,7 +323,7 @@ impl Problem {
     }
 }
 
-/// Numbers for names, in the order in which they are seen.
+/// Numbers for names, in the order of their first use.
 #[derive(Default)]
 struct Numbers<'a>(BTreeMap<&'a str, usize>);
 
@@ -330,7 +334,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// The tags that have one of these prefixes, each once.
+/// Returns the tags with one of these prefixes, without duplicates.
 fn matching<'a>(tags: &'a [String], prefixes: &[String]) -> impl Iterator<Item = &'a str> {
     let chosen: BTreeSet<&str> = tags
         .iter()
@@ -399,7 +403,7 @@ fn guest(instance: &Instance, index: usize, settings: &Settings) -> Guest {
     }
 }
 
-/// Whether the settings let an instance move at all.
+/// Returns `true` if the settings allow an instance to move.
 fn may_move(instance: &Instance, guest: &Guest, spot: Spot, hosts: &[Host], settings: &Settings) -> bool {
     let leaves = |node: usize| hosts[node].offline;
     let named = |names: &BTreeSet<String>| names.contains(&instance.name);

@@ -1,8 +1,8 @@
-//! What a step of an instance gained when it was last looked at: the order in which instances have their turn.
+//! Known gains of steps, which determine the order in which instances are tried.
 
 use std::cmp::Ordering;
 
-/// An instance and its gain. The greatest gain comes first, of equal ones the first instance.
+/// An instance and its gain. The greatest gain comes first; of equal ones, the first instance.
 #[derive(PartialEq)]
 pub(super) struct Promise {
     pub(super) gain: f64,
@@ -10,7 +10,7 @@ pub(super) struct Promise {
 }
 
 impl Promise {
-    /// One that was not looked at yet: it is before all that were.
+    /// Returns an instance without a known gain, which comes before all others.
     pub(super) fn unseen(guest: usize) -> Promise {
         Promise { gain: f64::INFINITY, guest }
     }

@@ -1,5 +1,5 @@
-//! Small clusters by seed for tests: every kind of storage, tags, failure domains, offline nodes, stopped and forthcoming
-//! instances, tight and roomy nodes.
+//! Small random clusters for tests: all kinds of storage, tags, failure domains, offline nodes, stopped and forthcoming
+//! instances, nodes with little and with much room.
 
 use super::binding::Binding;
 use super::model::{
@@ -7,7 +7,7 @@ use super::model::{
 };
 use super::random::Random;
 
-/// A cluster; the same for the same seed.
+/// Returns a cluster, determined by the seed.
 pub(super) fn sample(seed: u64) -> Cluster {
     let mut random = Random::new(seed);
     let count = 2 + random.below(7);
@@ -72,7 +72,7 @@ pub(super) fn sample(seed: u64) -> Cluster {
     cluster
 }
 
-/// Ties as those of live clusters: a node for each instance where it may not come, units of those that are where one is.
+/// Adds constraints as on live clusters: one ineligible node for each instance, and units of instances with equal spots.
 fn bind(cluster: &mut Cluster, random: &mut Random) {
     let count = cluster.nodes.len();
     for (at, instance) in cluster.instances.iter().enumerate() {

@@ -1,15 +1,15 @@
-//! The score of a placement by its definition: the plain function that everything faster is checked against.
+//! The score of a placement by its definition: the plain function against which all faster ones are checked.
 
 use super::model::LOAD_UNIT;
 use super::problem::{Guest, Host, Problem, Spot};
 use std::collections::BTreeMap;
 
-/// A value that the score is made of, and its weight.
+/// A value in the score, with its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// Its name, as in the tables of Ganeti's `hbal -vvv`.
+    /// Name of the value, as in the tables of Ganeti's `hbal -vvv`.
     pub name: &'static str,
-    /// What each unit of it adds to the score.
+    /// Factor of the value in the score.
     pub weight: f64,
 }
 
@@ -17,8 +17,8 @@ const fn value(name: &'static str, weight: f64) -> Value {
     Value { name, weight }
 }
 
-/// The values in their order. `cv` is the population standard deviation over the nodes that are not offline; `forth` counts
-/// forthcoming instances too.
+/// The values in their order. `cv` means the population standard deviation over the nodes that are not offline. `forth`
+/// means that forthcoming instances count too.
 pub const VALUES: [Value; 20] = [
     value("free_mem_cv", 0.5),
     value("free_disk_cv", 0.5),
@@ -42,48 +42,48 @@ pub const VALUES: [Value; 20] = [
     value("reserved_mem_rtotal", 0.25),
 ];
 
-/// The score: lower is better.
+/// Computes the score of a placement; lower is better.
 pub fn score(problem: &Problem, spots: &[Spot]) -> f64 {
     values(problem, spots).iter().zip(VALUES).map(|(amount, value)| amount * value.weight).sum()
 }
 
-/// A node with what lives on it.
+/// The usage of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
-    /// Free memory.
+    /// Free memory in MiB.
     pub memory_free: i64,
-    /// Free memory once all that is forthcoming or stopped runs.
+    /// Free memory in MiB once all forthcoming and stopped instances run.
     pub memory_free_forthcoming: i64,
-    /// Free disk.
+    /// Free disk in MiB.
     pub disk_free: i64,
-    /// Free disk, forthcoming instances subtracted.
+    /// Free disk in MiB without the share of forthcoming instances.
     pub disk_free_forthcoming: i64,
-    /// The largest memory that one peer's failure would bring here.
+    /// Greatest memory in MiB that the failure of one peer would bring to this node.
     pub memory_reserved: i64,
-    /// Virtual cpus of primaries.
+    /// Virtual cpus of the primaries.
     pub vcpus: i64,
-    /// Virtual cpus of primaries, forthcoming ones too.
+    /// Virtual cpus of the primaries, including forthcoming ones.
     pub vcpus_forthcoming: i64,
-    /// Loads: cpu, memory, disk (secondaries too), network.
+    /// Loads: cpu, memory, disk (of secondaries too), network.
     pub load: [i64; 4],
-    /// Spindles.
+    /// Number of spindles in use.
     pub spindles: i64,
-    /// Spindles, forthcoming instances too.
+    /// Number of spindles in use, including forthcoming instances.
     pub spindles_forthcoming: i64,
-    /// How many run here.
+    /// Number of instances that run on this node.
     pub primaries: usize,
-    /// How many have their other copy here.
+    /// Number of instances with their second copy on this node.
     pub secondaries: usize,
 }
 
 impl Usage {
-    /// The failure of one peer could not be borne.
+    /// Returns `true` if the node does not survive the failure of one peer.
     pub fn fails_n1(&self) -> bool {
         self.memory_free <= self.memory_reserved
     }
 }
 
-/// What lives on each node.
+/// Computes the usage of each node.
 pub fn usages(problem: &Problem, spots: &[Spot]) -> Vec<Usage> {
     let mut usages: Vec<Usage> = problem
         .hosts
@@ -132,7 +132,7 @@ pub fn usages(problem: &Problem, spots: &[Spot]) -> Vec<Usage> {
     usages
 }
 
-/// The values of a placement, in the order of [`VALUES`].
+/// Computes the values of a placement, in the order of [`VALUES`].
 pub fn values(problem: &Problem, spots: &[Spot]) -> [f64; 20] {
     let usages = usages(problem, spots);
     let online: Vec<_> = problem.hosts.iter().zip(&usages).filter(|(host, _)| !host.offline).collect();
@@ -171,7 +171,7 @@ pub fn values(problem: &Problem, spots: &[Spot]) -> [f64; 20] {
     ]
 }
 
-/// The share of a node's disk that is free, or of its spindles where these are exclusive.
+/// Returns the free share of a node's disk, or of its spindles if they are exclusive.
 fn free_disk_share(host: &Host, disk_free: i64, spindles_used: i64) -> f64 {
     if host.exclusive {
         (host.spindles_total - spindles_used as f64) / host.spindles_total
@@ -180,12 +180,12 @@ fn free_disk_share(host: &Host, disk_free: i64, spindles_used: i64) -> f64 {
     }
 }
 
-/// The share of a node's spindle uses that is taken; exclusive spindles count as disk instead.
+/// Returns the used share of a node's spindle uses; exclusive spindles count as disk instead.
 fn spindle_share(host: &Host, used: i64) -> f64 {
     if host.exclusive { 0.0 } else { used as f64 / host.spindles }
 }
 
-/// The population standard deviation.
+/// Computes the population standard deviation.
 fn deviation(numbers: &[f64]) -> f64 {
     if numbers.is_empty() {
         return 0.0;
@@ -195,7 +195,7 @@ fn deviation(numbers: &[f64]) -> f64 {
     (numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
-/// Instances beyond the first with the same exclusion tag, on one node, and in one failure domain.
+/// Counts the instances beyond the first with the same exclusion tag, per node and per failure domain.
 fn clashes(problem: &Problem, spots: &[Spot]) -> (usize, usize) {
     let mut on_node: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let mut in_domain: BTreeMap<(usize, usize), usize> = BTreeMap::new();
@@ -215,7 +215,8 @@ fn clashes(problem: &Problem, spots: &[Spot]) -> (usize, usize) {
     (beyond_first(on_node), beyond_first(in_domain))
 }
 
-/// Failure domains that hold both copies of an instance, and domains in which instances should run but do not.
+/// Counts the failure domains that contain both copies of an instance, and the desired domains in which an instance does
+/// not run.
 fn misplaced(problem: &Problem, spots: &[Spot]) -> usize {
     let locations = |node: usize| &problem.hosts[node].locations;
     let instance = |(guest, spot): (&Guest, &Spot)| {

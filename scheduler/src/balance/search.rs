@@ -1,4 +1,5 @@
-//! The search for a plan: a quick one by single steps, then one that looks further with as many copies of disks, and the better of both.
+//! The search for a plan: first by single steps, then beyond single steps with a similar number of disk copies. The better
+//! plan is returned.
 
 use super::anneal::{Allowance, anneal};
 use super::greedy::{LEAST_GAIN, lazy, polish, steepest};
@@ -10,32 +11,32 @@ use super::state::State;
 use super::threads::side_by_side;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// When a plan is good or long enough.
+/// The conditions under which a plan is good or long enough.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
-    /// A score below this is good enough.
+    /// Score below which the plan is good enough.
     pub min_score: f64,
-    /// Once the score is below `min_gain_limit`, a last step must gain this.
+    /// Least gain of the last step once the score is below `min_gain_limit`.
     pub min_gain: f64,
-    /// The score from which on `min_gain` counts.
+    /// Score below which `min_gain` applies.
     pub min_gain_limit: f64,
-    /// At most as many steps.
+    /// Maximum number of steps.
     pub max_length: usize,
-    /// What chance follows.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Candidates to be tried for each instance.
+    /// Number of candidates to try per instance.
     pub effort: usize,
 }
 
 impl Goal {
-    /// The effort for which there is time in so many seconds.
+    /// Returns the effort that fits into this number of seconds.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
     pub fn effort_within(seconds: f64) -> usize {
         (EFFORT_PER_SECOND * seconds).clamp(1.0, 1e7) as usize
     }
 }
 
-/// Candidates for each instance, for each second that may be used.
+/// Number of candidates per instance and second.
 const EFFORT_PER_SECOND: f64 = 600.0;
 
 impl Default for Goal {
@@ -51,44 +52,48 @@ impl Default for Goal {
     }
 }
 
-/// How many disks may be copied for each one that the quicker search copies: it copies a few more than single steps must.
+/// Share of the disk copies of the faster search that another plan may make, because that search copies a few more than
+/// single steps need.
 const COPIES: f64 = 0.88;
 
-/// Of so many copies that the best single steps make, one is spared: among steps that gain alike another choice needs a few less.
+/// One of this number of copies by the best single steps is saved, because a different choice among equal steps needs
+/// fewer.
 const SPARED: usize = 20;
 
-/// Above this share of the score after single steps the search beyond them has led nowhere.
+/// Ratio to the score after single steps above which the search beyond them counts as unsuccessful.
 const NOWHERE: f64 = 0.95;
 
-/// The share of the time after which it is not tried once more.
+/// Share of the time after which an unsuccessful search is not repeated.
 const ONCE_MORE: f64 = 0.2;
 
-/// What the copy of a disk must gain, as a share of the score.
+/// Least gain for the copy of a disk, as a share of the score.
 const PRICE: f64 = 5e-4;
 
-/// In clusters with more instances no more candidates are tried than with so many.
+/// Number of instances beyond which the number of candidates does not grow.
 const MOST_GUESTS: usize = 2700;
 
-/// In clusters with no more instances the search beyond single steps is done twice at least, in two threads.
+/// Number of instances up to which the search beyond single steps runs at least twice, in two threads.
 const MOST_TWICE: usize = 1000;
 
-/// In clusters with fewer instances each thread searches as many times as they fit into this, but at most so many times.
+/// Number of instances below which each thread repeats the search, as often as the instances fit into this number.
 const REPEATED: usize = 240;
 const MOST_REPEATED: usize = 4;
 
-/// The share of the time after which no search is begun again.
+/// Share of the time after which the search is not repeated.
 const SHORT_TIME: f64 = 0.2;
 
-/// Steps that may be looked at for the plan by best single steps; in clusters that probably need more a quicker search takes over.
+/// Maximum number of examined steps for the plan by the best single steps. A faster search replaces it in clusters that
+/// probably need more.
 const MOST_LOOKS: usize = 5_000_000;
 
-/// A plan by single steps that gains less than this share shows that the cluster was balanced: from then on moves must pay.
+/// Share of the score below which the gain by single steps shows that the cluster was balanced, so that moves must be worth
+/// their cost.
 const BALANCED: f64 = 0.01;
 
-/// Says which share of the time is used up; from 1 on the search ends.
+/// A function that returns the used share of the time; at 1 the search ends.
 pub type Clock<'a> = &'a mut dyn FnMut() -> f64;
 
-/// Finds a plan. As long as less than 0.4 of the time is used up, the same problem gives the same plan.
+/// Finds a plan. The same problem gives the same plan as long as less than 0.4 of the time is used.
 pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     let mut random = Random::new(goal.seed);
     let mut state = State::new(problem, &problem.start);
@@ -109,7 +114,8 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     } else {
         beyond.once(&mut random, clock)
     };
-    // Once more with all copies where that has led nowhere: a count that one more step would lower weighs much.
+    // An unsuccessful search is repeated with all copies, because some counts have a high weight and one more step may
+    // lower them.
     if annealed.end() > NOWHERE * greedy.end() && copies < most_copies && clock() < ONCE_MORE {
         let allowance = Allowance { copies: most_copies, ..allowance };
         let other = Beyond { allowance, ..beyond }.once(&mut random, clock);
@@ -127,7 +133,7 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     if better { annealed } else { greedy }
 }
 
-/// Searches from one placement over where instances should end, which go beyond single steps.
+/// Searches for final spots beyond single steps, from one placement.
 #[derive(Clone, Copy)]
 struct Beyond<'b> {
     problem: &'b Problem,
@@ -136,7 +142,7 @@ struct Beyond<'b> {
 }
 
 impl Beyond<'_> {
-    /// One search, and the plan that leads to its end; no steps if that copies too much.
+    /// Searches once, and returns the plan that leads to the result; without steps if it copies too many disks.
     fn once(self, random: &mut Random, clock: Clock<'_>) -> Plan {
         let Beyond { problem, begin, allowance } = self;
         let mut state = State::new(problem, begin);
@@ -153,7 +159,7 @@ impl Beyond<'_> {
         plan
     }
 
-    /// The best of several searches by different chance.
+    /// Returns the best plan of several searches with different random numbers.
     fn repeated(self, random: &mut Random, clock: Clock<'_>) -> Plan {
         let mut best = self.once(random, clock);
         for _ in 1..(REPEATED / self.problem.guests.len().max(1)).clamp(1, MOST_REPEATED) {
@@ -165,9 +171,9 @@ impl Beyond<'_> {
         best
     }
 
-    /// The better end of searches in two threads; which one it is does not depend on how many cores there are.
+    /// Returns the better plan of searches in two threads. The result does not depend on the number of cores.
     fn in_two_threads(self, random: &mut Random, clock: Clock<'_>) -> Plan {
-        // The other thread sees the time that this one last saw.
+        // The other thread uses the last time that this thread read.
         let now = AtomicU64::new(clock().to_bits());
         let mut other_random = Random::new(random.next_bits());
         let (one, other) = side_by_side(
@@ -187,14 +193,14 @@ impl Beyond<'_> {
         self.better(one, other)
     }
 
-    /// The one of two plans that is worth more; the first of equals.
+    /// Returns the plan with the lower cost; the first of equal ones.
     fn better(self, one: Plan, other: Plan) -> Plan {
         if self.allowance.cost(&other) < self.allowance.cost(&one) { other } else { one }
     }
 }
 
-/// The plan by single steps, the best one each time while that can be paid for, and how many copies another plan should
-/// and may make.
+/// Returns the plan by single steps, and the numbers of copies that another plan should and may make. Takes the best step
+/// each time if the cluster is small enough.
 fn by_single_steps(
     state: &mut State<'_>,
     goal: &Goal,
@@ -203,7 +209,7 @@ fn by_single_steps(
 ) -> (Plan, [usize; 2]) {
     let start = state.score();
     let (guests, hosts) = (state.problem().guests.len(), state.problem().hosts.len());
-    // Each of about half of the instances moves, and before it each could go by way of each node in four manners.
+    // About half of the instances move. Before each step, every instance could move in four ways through every node.
     if (guests * guests * 2).saturating_mul(hosts) <= MOST_LOOKS {
         let plan = Plan { start, steps: steepest(state, goal.max_length, clock) };
         let copies = plan.copies();
@@ -212,7 +218,8 @@ fn by_single_steps(
     let mut plan = Plan { start, steps: lazy(state, random, goal.max_length, clock) };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than there are steps")]
     let copies = (plan.copies() as f64 * COPIES) as usize;
-    // The search beyond single steps begins where they end; as a plan only what copies no more counts.
+    // The search beyond single steps starts at the end of these steps. The plan itself keeps only the steps within the
+    // allowed copies.
     let mut kept = 0;
     let within = plan.steps.iter().take_while(|step| {
         kept += step.kind.copies();
@@ -223,7 +230,7 @@ fn by_single_steps(
     (plan, [copies; 2])
 }
 
-/// Leaves out what follows a score that is good enough, what no longer lowers it, and last steps that gain too little.
+/// Truncates a plan: after a score that is good enough, after the lowest score, and before last steps that gain too little.
 fn cut(mut plan: Plan, goal: &Goal) -> Plan {
     plan.steps.truncate(goal.max_length);
     if let Some(enough) = plan.steps.iter().position(|step| step.score < goal.min_score) {

@@ -1,4 +1,5 @@
-//! A placement that can be changed and scored at once: a change costs the same whatever the number of nodes and instances.
+//! A placement that can be changed and scored incrementally: the cost of a change does not depend on the numbers of nodes
+//! and instances.
 
 mod admit;
 
@@ -12,36 +13,36 @@ mod probe;
 
 pub use probe::Probe;
 
-/// Where everything is, with all that scores and limits ask for.
+/// A placement with all aggregates for scores and limits.
 #[derive(Clone, Debug)]
 pub struct State<'a> {
     problem: &'a Problem,
     columns: Columns,
     spots: Vec<Spot>,
     places: Vec<Place>,
-    /// Amounts and shares of each node, at `node * columns + column`.
+    /// Amounts of each node, at `node * columns + column`; `shares` has the same layout.
     amounts: Vec<i64>,
     shares: Vec<i64>,
     sums: Vec<Sums>,
     reserved: Sums,
     online: i64,
     counts: Counts,
-    /// How many primaries with an exclusion tag are in a failure domain, at `location * tags + tag`.
+    /// Number of primaries with an exclusion tag in a failure domain, at `location * tags + tag`.
     in_domain: Vec<u32>,
 }
 
-/// A node as it is now.
+/// Current state of a node.
 #[derive(Clone, Debug, Default)]
 struct Place {
     memory_free: i64,
     disk_free: i64,
     vcpus: i64,
     instances: i64,
-    /// Memory that each peer's failure would bring here.
+    /// Memory that the failure of each peer would bring to this node.
     peers: Vec<(usize, i64)>,
     memory_reserved: i64,
     reserved_share: i64,
-    /// How many primaries have an exclusion tag.
+    /// Number of primaries per exclusion tag.
     tags: Vec<(usize, u32)>,
 }
 
@@ -51,7 +52,7 @@ impl Place {
     }
 }
 
-/// The values that are counts.
+/// The values of the score that are counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     on_failing: i64,
@@ -63,7 +64,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Their part of the score.
+    /// Returns the weighted sum of the counts.
     fn weighted(self) -> i64 {
         self.on_failing
             + 4 * self.on_offline
@@ -75,7 +76,7 @@ impl Counts {
 }
 
 impl<'a> State<'a> {
-    /// A placement.
+    /// Builds the state of a placement.
     pub fn new(problem: &'a Problem, spots: &[Spot]) -> State<'a> {
         let columns = Columns::new(problem);
         let places = problem.hosts.iter().map(|host| Place {
@@ -120,27 +121,27 @@ impl<'a> State<'a> {
         state
     }
 
-    /// The problem.
+    /// Returns the problem.
     pub fn problem(&self) -> &'a Problem {
         self.problem
     }
 
-    /// Where everything is.
+    /// Returns the spots of all instances.
     pub fn spots(&self) -> &[Spot] {
         &self.spots
     }
 
-    /// Where an instance is.
+    /// Returns the spot of an instance.
     pub fn spot(&self, guest: usize) -> Spot {
         self.spots[guest]
     }
 
-    /// The score, as [`super::score::score`] would have it, but for rounding.
+    /// Returns the score, equal to [`super::score::score`] except for rounding.
     pub fn score(&self) -> f64 {
         self.smooth_score() + self.counts.weighted() as f64
     }
 
-    /// The part of the score that is not counted: deviations and shares.
+    /// Returns the part of the score without the counts: deviations and shares.
     pub fn smooth_score(&self) -> f64 {
         let deviations = self.sums.iter().zip(&self.columns.weights);
         deviations.map(|(sums, weight)| weight * sums.deviation(self.online)).sum::<f64>()
@@ -148,20 +149,20 @@ impl<'a> State<'a> {
             + 0.25 * self.reserved.total()
     }
 
-    /// The failure of one peer could not be borne by this node, which is not offline.
+    /// Returns `true` if the node is not offline and does not survive the failure of a peer.
     pub fn fails_n1(&self, host: usize) -> bool {
         !self.problem.hosts[host].offline && self.places[host].fails_n1()
     }
 
-    /// Puts instances elsewhere if every hard limit holds then; otherwise everything stays as it was.
+    /// Moves instances if every hard limit then holds. Returns `false` and changes nothing otherwise.
     pub fn change(&mut self, changes: &[(usize, Spot)]) -> bool {
         self.try_change(changes).is_ok()
     }
 
-    /// The same, and says what forbids it.
+    /// Moves instances if every hard limit then holds.
     ///
     /// # Errors
-    /// What is lacking where an instance comes to; nothing has changed then.
+    /// The shortage on a node that an instance would come to; the placement is unchanged.
     pub fn try_change(&mut self, changes: &[(usize, Spot)]) -> Result<(), Lack> {
         let before: Vec<Spot> = changes.iter().map(|&(guest, _)| self.spots[guest]).collect();
         self.change_from(changes, &before)
@@ -170,7 +171,7 @@ impl<'a> State<'a> {
     fn change_from(&mut self, changes: &[(usize, Spot)], before: &[Spot]) -> Result<(), Lack> {
         let touched = || changes.iter().map(|(_, spot)| spot).chain(before).flat_map(|spot| spot.nodes());
         let failed: Vec<usize> = touched().filter(|&host| self.fails_n1(host)).collect();
-        // A clash is new if an instance comes to where its tag is, once all that leave have left.
+        // A clash is checked after all leaving instances have been removed, so that an exchange is possible.
         for (&(guest, _), old) in changes.iter().zip(before) {
             self.put(guest, *old, -1);
         }
@@ -202,20 +203,20 @@ impl<'a> State<'a> {
         lack.map_or(Ok(()), Err)
     }
 
-    /// Puts an instance elsewhere, whatever limits say: to take a change back.
+    /// Moves an instance without a check of limits, to revert a change.
     pub fn restore(&mut self, guest: usize, spot: Spot) {
         self.put(guest, self.spots[guest], -1);
         self.put(guest, spot, 1);
         self.spots[guest] = spot;
     }
 
-    /// An instance's tag is on a node already.
+    /// Returns `true` if a node already has an instance with an exclusion tag of this one.
     fn would_clash(&self, guest: usize, host: usize) -> bool {
         let tags = &self.places[host].tags;
         self.problem.guests[guest].exclusion.iter().any(|tag| tags.iter().any(|(known, _)| known == tag))
     }
 
-    /// What the nodes to which an instance has come lack.
+    /// Returns the shortage on the nodes to which an instance has come.
     fn lack(&self, guest: usize, spot: Spot, old: Option<Spot>) -> Option<Lack> {
         let facts = &self.problem.guests[guest];
         let newly = |host: &usize| old.is_none_or(|old| !old.contains(*host));
@@ -250,7 +251,7 @@ impl<'a> State<'a> {
         })
     }
 
-    /// Adds an instance to the nodes of a spot (`sign` 1), or takes it from them (−1).
+    /// Adds an instance to the nodes of a spot (`sign` 1), or removes it (−1).
     fn put(&mut self, guest: usize, spot: Spot, sign: i64) {
         let problem = self.problem;
         let facts = &problem.guests[guest];
@@ -286,7 +287,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Brings the sums of all columns up to date for a node that an instance comes to or leaves.
+    /// Updates the sums of all columns for a node to which an instance is added or from which it is removed.
     fn load(&mut self, guest: usize, host: usize, primary: bool, sign: i64) {
         let facts = &self.problem.hosts[host];
         let count = self.columns.len();
@@ -304,7 +305,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Brings the sums of reserved memory up to date for a node whose peers changed.
+    /// Updates the sums of reserved memory for a node whose peers changed.
     #[expect(clippy::cast_possible_truncation, reason = "sizes are bounded where they are read")]
     fn reserve(&mut self, host: usize) {
         let facts = &self.problem.hosts[host];
@@ -316,14 +317,14 @@ impl<'a> State<'a> {
         place.reserved_share = share;
     }
 
-    /// Counts the instances of a node that fails N+1 (`sign` 1), or stops counting them.
+    /// Adds the instances of a node that fails N+1 to the count (`sign` 1), or subtracts them (−1).
     fn count_failing(&mut self, host: usize, sign: i64) {
         if self.fails_n1(host) {
             self.counts.on_failing += self.places[host].instances * sign;
         }
     }
 
-    /// Counts clashes of exclusion tags for a primary that comes or goes.
+    /// Updates the clashes of exclusion tags for a primary that is added or removed.
     fn count_primary(&mut self, guest: usize, host: usize, sign: i64) {
         let problem = self.problem;
         let facts = &problem.hosts[host];
@@ -358,7 +359,7 @@ impl<'a> State<'a> {
 }
 
 impl Place {
-    /// A peer sends more or less memory here, should it fail.
+    /// Changes the memory that a failure of a peer would bring to this node.
     fn reserve(&mut self, peer: usize, memory: i64) {
         if memory == 0 {
             return;
@@ -387,7 +388,7 @@ impl Place {
         };
     }
 
-    /// Counts a tag up or down; by how much the clashes change.
+    /// Adds or removes one use of a tag, and returns the change in the number of clashes.
     fn tag(&mut self, tag: usize, sign: i64) -> i64 {
         match self.tags.iter().position(|(known, _)| *known == tag) {
             None => {

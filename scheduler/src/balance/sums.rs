@@ -1,4 +1,4 @@
-//! Sums and sums of squares of shares, exact, from which deviations follow without looking at any node.
+//! Exact sums and sums of squares of shares, from which deviations follow without a loop over nodes.
 
 use super::columns::SHARE_UNIT;
 
@@ -12,7 +12,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// The sums of these shares.
+    /// Computes the sums of these shares.
     pub(super) fn new(shares: impl Iterator<Item = i64>) -> Sums {
         let mut sums = Sums::default();
         for share in shares {
@@ -21,14 +21,14 @@ impl Sums {
         sums
     }
 
-    /// One share takes the place of another.
+    /// Replaces one share with another.
     pub(super) fn replace(&mut self, old: i64, new: i64) {
         self.sum += new - old;
         // The difference of two squares, in one multiplication.
         self.squares += i128::from(new - old) * i128::from(new + old);
     }
 
-    /// The population standard deviation: √(n·Σx² − (Σx)²) / n, exact up to the root.
+    /// Returns the population standard deviation: √(n·Σx² − (Σx)²) / n, exact up to the root.
     pub(super) fn deviation(&self, count: i64) -> f64 {
         let variance = i128::from(count) * self.squares - i128::from(self.sum) * i128::from(self.sum);
         #[expect(clippy::cast_precision_loss, reason = "one rounding at the end is enough")]
@@ -36,7 +36,7 @@ impl Sums {
         variance.sqrt() / (count as f64 * SHARE_UNIT)
     }
 
-    /// The sum of all shares.
+    /// Returns the sum of all shares.
     pub(super) fn total(&self) -> f64 {
         self.sum as f64 / SHARE_UNIT
     }

@@ -1,4 +1,4 @@
-//! What must hold for every cluster.
+//! Properties that must hold for every cluster.
 
 use super::problem::{Problem, Settings, Spot};
 use super::random::Random;
@@ -7,7 +7,7 @@ use super::score::{score, usages};
 use super::state::{Probe, State};
 use proptest::prelude::*;
 
-/// Any spot for an instance, also an impossible one.
+/// Returns a random spot for an instance, which may be impossible.
 fn any_spot(problem: &Problem, guest: usize, random: &mut Random) -> Spot {
     let count = problem.hosts.len();
     let primary = random.below(count);
@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// What a value is on a cluster that can be computed by hand.
+/// Values must be right on a cluster that can be computed by hand.
 #[test]
 fn values_by_hand() {
     let text = "g|u|preferred||\n\n\
@@ -98,7 +98,7 @@ fn values_by_hand() {
     let cluster = super::text::read(text).unwrap();
     let problem = Problem::new(&cluster, 0, &Settings::default());
     let values = super::score::values(&problem, &problem.start);
-    // Shares 0.8 and 1.0 are each 0.1 from their mean; 200 MiB are reserved on b; 2 of 4 cpus are used on a.
+    // The memory shares 0.8 and 1.0 are each 0.1 from their mean; 200 MiB are reserved on b; 2 of 4 cpus are used on a.
     let expected = [
         0.1, 0.0, 0.0, 0.1, 0.0, 0.0, 0.25, 0.5, 0.5, 0.0, 0.5, 0.0, 0.0, 0.1, 0.0, 0.25, 0.0, 0.0, 0.0, 0.2,
     ];

@@ -1,11 +1,13 @@
-//! Work in two threads.
+//! Parallel work in two threads.
 
-/// Cores that can be used.
+/// Returns the number of usable cores.
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What both give: the first one works in this thread, the other one beside it. If either panics, so does this.
+/// Runs both functions in parallel, `one` in this thread, and returns both results.
+///
+/// Panics if either function panics.
 pub(super) fn side_by_side<One, Other: Send>(
     one: impl FnOnce() -> One,
     other: impl FnOnce() -> Other + Send,

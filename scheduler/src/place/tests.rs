@@ -1,4 +1,4 @@
-//! Placement rules as tables: one cluster of four nodes, one question each.
+//! Tables of placement rules, on one cluster of four nodes.
 
 use super::*;
 use crate::view::NodeFacts;
@@ -19,7 +19,7 @@ fn service(node: Option<&str>, group: Option<&str>) -> ServiceFacts {
     }
 }
 
-/// Four nodes; group g = node1:2, node2:1, node3:1, node4 (the guide's own example).
+/// Returns four nodes, and group g = node1:2, node2:1, node3:1, node4, which is the example of the guide.
 fn cluster(restricted: bool) -> View {
     let mut view = View::default();
     for node in ["node1", "node2", "node3", "node4"] {
@@ -115,7 +115,7 @@ fn a_service_goes_back_to_the_node_it_left_for_maintenance() {
     let view = cluster(false);
     let moved = ServiceFacts { maintenance_node: Some("node2".to_owned()), ..service(Some("node3"), None) };
     check(&view, &moved, Some("node2"), Reason::MaintenanceReturn);
-    // Also to a node of a lower class, when it would have stayed there.
+    // Without failback the service would have stayed on that node, so it returns even to a lower priority tier.
     let stays = ServiceFacts { failback: false, ..moved };
     check(&view, &stays, Some("node2"), Reason::MaintenanceReturn);
 }
@@ -186,7 +186,7 @@ fn those_that_must_be_together_agree_on_who_finds_a_place() {
     let nodes = view.nodes.keys().cloned().collect();
     let rules = [("together".to_owned(), rule)].into();
     (view.rules, _) = Rules::compile(&Declared { rules, nodes, ..Declared::default() });
-    // All do not fit anywhere; without the large one of lower priority they fit on node1.
+    // All four do not fit on any node; without the large service of lower priority, the others fit on node1.
     for (name, node) in
         [("a", Some("node1")), ("b", Some("node1")), ("small", Some("node1")), ("large", None)]
     {
@@ -203,7 +203,7 @@ fn with_reservation_enabled_services_on_a_node_weigh_by_their_number() {
     for node in view.nodes.values_mut() {
         (node.capacity.cpu, node.capacity.memory) = ("8".parse().ok(), "64Gi".parse().ok());
     }
-    // Three small services on node1 ask for less than the large one on node2.
+    // Three small services on node1 request less than the large one on node2.
     for (name, node, memory) in
         [("a", "node1", "1Gi"), ("b", "node1", "1Gi"), ("c", "node1", "1Gi"), ("d", "node2", "32Gi")]
     {
@@ -216,7 +216,7 @@ fn with_reservation_enabled_services_on_a_node_weigh_by_their_number() {
     check(&view, &new, Some("node1"), Reason::Placed);
     view.reservation.enabled = true;
     check(&view, &new, Some("node2"), Reason::Placed);
-    // The weight becomes small beside the load, which then decides again.
+    // The weight becomes small relative to the load, so that the load decides again.
     view.reservation.scale_down = 100;
     check(&view, &new, Some("node1"), Reason::Placed);
 }
@@ -237,7 +237,7 @@ proptest! {
                         Verdict::Refused(refusals) => Some(refusals),
                         Verdict::Allowed(_) => None,
                     });
-                    // Who is refused hears why.
+                    // Every refused node has at least one reason.
                     prop_assert!(refused.into_iter().all(|refusals| !refusals.is_empty()));
                 }
             }

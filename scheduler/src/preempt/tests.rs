@@ -1,4 +1,4 @@
-//! Who makes room: by hand, and against trying every set.
+//! The choice of services that make room: cases by hand, and a comparison with trying every set.
 
 use super::*;
 use crate::filter::refusals;
@@ -8,7 +8,7 @@ use ha_api_types::placement::{Affinity, AffinityRuleSpec, ResourceAffinity};
 use ha_api_types::quantity::{Amounts, Quantity};
 use proptest::prelude::*;
 
-/// Gibibytes would read no better here.
+/// Returns an amount of memory in bytes, because gibibytes would not make these tests easier to read.
 fn memory(amount: i128) -> Amounts {
     Amounts { memory: Some(Quantity::from_milli(amount * 1000)), ..Amounts::default() }
 }
@@ -29,7 +29,7 @@ fn rule(affinity: Affinity, resources: &[String]) -> AffinityRuleSpec {
     AffinityRuleSpec { resource_affinity: Some(rule), ..AffinityRuleSpec::default() }
 }
 
-/// A cluster of nodes with so much memory each; services are `name`, priority, memory, node.
+/// Returns a cluster of nodes with these amounts of memory. A service is a tuple of name, priority, memory and node.
 fn cluster(
     nodes: &[i128],
     services: &[(&str, i32, i128, Option<&str>)],
@@ -82,13 +82,13 @@ fn the_least_important_make_room_and_as_few_as_will_do() {
     let on = Some("node1");
     let new = ("new", 10, 4, None);
     check(&cluster(&[8], &[new, ("a", 1, 4, on), ("b", 2, 4, on)], &[]), "new", Some(("node1", &["a"])));
-    // Two of priority 1 rather than one of priority 2.
+    // Two services of priority 1 leave rather than one of priority 2.
     let three = [new, ("a", 1, 2, on), ("b", 1, 2, on), ("c", 2, 4, on)];
     check(&cluster(&[8], &three, &[]), "new", Some(("node1", &["a", "b"])));
-    // One large rather than two small ones of the same priority.
+    // One large service leaves rather than two small ones of the same priority.
     let sizes = [new, ("a", 1, 4, on), ("b", 1, 2, on), ("c", 1, 2, on)];
     check(&cluster(&[8], &sizes, &[]), "new", Some(("node1", &["a"])));
-    // The cheaper node.
+    // The node with the lower cost is chosen.
     let two = [new, ("a", 5, 8, on), ("b", 4, 8, Some("node2"))];
     check(&cluster(&[8, 8], &two, &[]), "new", Some(("node2", &["b"])));
     check(&cluster(&[8], &[new, ("a", 10, 8, on)], &[]), "new", None);
@@ -100,11 +100,11 @@ fn the_least_important_make_room_and_as_few_as_will_do() {
 fn rules_are_kept() {
     let on = Some("node1");
     let new = ("new", 10, 4, None);
-    // Kept apart from a less important one: that one goes.
+    // The service of lower priority with anti-affinity to the new one leaves.
     let apart: &[(Affinity, &[&str])] = &[(Affinity::Negative, &["new", "b"])];
     let both = [new, ("a", 1, 2, on), ("b", 2, 2, on)];
     check(&cluster(&[8, 1], &both, apart), "new", Some(("node1", &["b"])));
-    // What must stay together leaves together, and not at all if one of them is as important.
+    // Services with affinity leave together, or not at all if one of them has the priority of the new service.
     let together: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["a", "b"])];
     check(&cluster(&[6], &both, together), "new", Some(("node1", &["a", "b"])));
     let important = [new, ("a", 1, 2, on), ("b", 10, 2, on)];
@@ -116,7 +116,7 @@ fn what_starts_together_fits_together() {
     let set: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
     let services =
         [("new", 10, 4, None), ("other", 9, 4, None), ("a", 1, 6, Some("node1")), ("b", 2, 8, Some("node2"))];
-    // node1 has the cheaper victim, but not enough for both.
+    // node1 has the service of lower priority, but not enough room for both new services.
     let view = cluster(&[7, 8], &services, set);
     let found = ask(&view, "new", &["other"], &[]).unwrap();
     assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 1));
@@ -144,7 +144,7 @@ fn what_leaves_already_is_waited_for() {
     assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 0));
 }
 
-/// Every set of services on every node, the cheapest cost.
+/// Tries every set of services on every node, and returns the lowest cost.
 fn by_trying(view: &View, name: &str) -> Option<Vec<i32>> {
     let service = view.services.get(name)?;
     let mut best: Option<Vec<i32>> = None;

@@ -1,22 +1,23 @@
-//! Nodes with more services than their share, and the move that relieves one of them (`reservation.overUtilization`).
+//! Relief of nodes that have more services than `reservation.overUtilization` allows.
 //!
-//! Every move that is given here takes a service from a node with more to one with fewer: so moves end, and none is taken back.
+//! Each move takes a service from a node with more services to one with fewer. The sequence of moves therefore ends, and no
+//! move is reversed.
 
 use super::{Loads, Move, is_allowed, is_free, share, takes_part};
 use crate::view::View;
 use std::collections::BTreeSet;
 
-/// How many services the nodes that take part have: online, not in maintenance.
+/// Numbers of services on the nodes that take part: online and not in maintenance.
 #[derive(Clone, Debug)]
 pub struct Counts<'a> {
     nodes: Vec<(&'a str, usize)>,
     total: usize,
-    /// What is too much, in percent of the even share.
+    /// Limit in percent of the even share.
     percent: usize,
 }
 
 impl<'a> Counts<'a> {
-    /// As things are.
+    /// Counts the services of all nodes that take part.
     pub fn of(view: &'a View) -> Counts<'a> {
         let taking_part = view.nodes.iter().filter(|(_, node)| takes_part(node));
         let count = |node: &str| view.services.on(node).map_or(0, crate::services::NodeUse::count);
@@ -26,28 +27,29 @@ impl<'a> Counts<'a> {
         Counts { nodes, total, percent }
     }
 
-    /// Each node that takes part, and whether it has too many.
+    /// Returns each node that takes part, and whether it has too many services.
     pub fn sides(&self) -> impl Iterator<Item = (&'a str, bool)> {
         self.nodes.iter().map(|(name, count)| (*name, self.is_too_many(*count)))
     }
 
-    /// Whether one more would be too many on a node; a node that takes no part has no limit.
+    /// Returns `true` if one more service would be too many on a node. A node that does not take part has no limit.
     pub fn is_full(&self, node: &str) -> bool {
         self.count(node).is_some_and(|count| self.is_too_many(count + 1))
     }
 
-    /// How many services a node has that takes part.
+    /// Returns the number of services on a node; `None` if the node does not take part.
     pub fn count(&self, node: &str) -> Option<usize> {
         let at = self.nodes.binary_search_by(|(name, _)| (*name).cmp(node)).ok()?;
         Some(self.nodes[at].1)
     }
 
-    /// More than `overUtilization` of the even share: with an even share of 2 and 200 % the fifth is the first.
+    /// Returns `true` if a number exceeds `overUtilization` percent of the even share. With an even share of 2 and 200 %,
+    /// the fifth service is the first too many.
     fn is_too_many(&self, count: usize) -> bool {
         count.saturating_mul(self.nodes.len()).saturating_mul(100) > self.total.saturating_mul(self.percent)
     }
 
-    /// What a node has and what is too much, in words.
+    /// Describes the number of services of a node and its limit.
     pub fn told(&self, node: &str) -> Option<String> {
         let count = self.count(node)?;
         let share = self.total as f64 / self.nodes.len() as f64;
@@ -60,14 +62,16 @@ impl<'a> Counts<'a> {
     }
 }
 
-/// The move of one of these services that relieves a node with too many, if there is one: from the node with the most of those for
-/// which `suits` holds to the one with the fewest, the smallest service first, ties by name.
+/// Returns a move of one of these services that relieves a node with too many services.
 ///
-/// Moved is only what [`super::best_move`] would move too. With autoRebalance the load becomes no more uneven than its threshold
-/// permits, or than it is.
+/// The source is the node with the most services for which `suits` returns `true`, and the target the node with the fewest.
+/// The smallest service moves first, ties by name.
 ///
-/// Guarantees: deterministic; the target's verdict is Allowed, and it has fewer services afterwards than the other had before, and not
-/// too many.
+/// Only services that [`super::best_move`] could move are moved. With autoRebalance, the imbalance after the move is at
+/// most its threshold, or the imbalance before the move.
+///
+/// Guarantees: deterministic; the verdict on the target is Allowed. After the move, the target has fewer services than the
+/// source had before, and not too many.
 pub fn relieve(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str) -> bool) -> Option<Move> {
     let counts = Counts::of(view);
     let loads = Loads::of(view);

@@ -1,11 +1,11 @@
-//! Evening the load, as tables and as a property: moves end, each gains, and none is against a rule or a limit.
+//! Tables of rebalancing, and a property: moves end, each lowers the imbalance, and none violates a rule or a limit.
 
 use super::*;
 use crate::place::{Verdict, place};
 use ha_api_types::reason::Reason;
 use proptest::prelude::*;
 
-/// Cores and GiB.
+/// Returns amounts of cores and GiB.
 pub(super) fn amounts(cpu: i128, memory: i128) -> Amounts {
     Amounts {
         cpu: Some(Quantity::from_units(cpu)),
@@ -27,7 +27,7 @@ fn service(node: &str, cpu: i128, memory: i128) -> ServiceFacts {
     }
 }
 
-/// Nodes of 16 cores and 64 GiB, and services that ask for so much where they are.
+/// Returns a cluster of nodes with 16 cores and 64 GiB, and services with these nodes and requests (cores, GiB).
 pub(super) fn cluster(nodes: &[&str], services: &[(&str, &str, i128, i128)]) -> View {
     let mut view = View::default();
     view.settings.mode = SchedulerMode::Static;
@@ -61,9 +61,9 @@ fn unevenness_is_the_coefficient_of_variation() {
     check(&[], 0.0);
     check(&[("a", "n1", 4, 16)], 1.0);
     check(&[("a", "n1", 4, 16), ("b", "n2", 4, 16)], 0.0);
-    // Shares of 0.375 and 0.125: a mean of 0.25, a deviation of 0.125.
+    // Shares of 0.375 and 0.125: the mean is 0.25, the standard deviation 0.125.
     check(&[("a", "n1", 4, 32), ("b", "n2", 2, 8)], 0.5);
-    // The mean of both shares counts: all cores here, all memory there.
+    // The mean of both shares counts: one node has all cores in use, the other all memory.
     check(&[("a", "n1", 16, 0), ("b", "n2", 0, 64)], 0.0);
 }
 
@@ -77,7 +77,7 @@ fn nodes_that_take_no_part() {
     view = cluster(&["n1", "n2", "n3"], &services);
     view.nodes.get_mut("n3").expect("there").online = Err(Reason::Fencing);
     assert!(Loads::of(&view).unevenness() < 1e-9);
-    // Of a node whose capacity is not known nobody can say how full it is: it is no empty one.
+    // A node of unknown capacity does not count as empty.
     view = cluster(&["n1", "n2", "n3"], &services);
     view.nodes.get_mut("n3").expect("there").capacity = Amounts::default();
     assert!(Loads::of(&view).unevenness() < 1e-9);
@@ -88,9 +88,9 @@ fn nodes_that_take_no_part() {
 fn the_move_that_evens_most_is_chosen() {
     let services = [("a", "n1", 6, 24), ("b", "n1", 2, 8), ("c", "n1", 1, 4)];
     check(&cluster(&["n1", "n2"], &services), Some(("a", "n2")));
-    // Two that do equally: the smaller one is moved.
+    // Both moves have the same effect, so the smaller service moves.
     check(&cluster(&["n1", "n2"], &[("a", "n1", 6, 24), ("b", "n1", 2, 8)]), Some(("b", "n2")));
-    // A swap of roles is no gain.
+    // An exchange of the loads of two nodes does not lower the imbalance.
     check(&cluster(&["n1", "n2"], &[("a", "n1", 2, 8)]), None);
     check(&cluster(&["n1", "n2"], &[("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n2", 2, 8)]), None);
 }
@@ -125,7 +125,7 @@ fn what_may_not_be_moved_stays() {
         Some(("a", "n2")),
     );
     stays(|view| view.nodes.get_mut("n2").expect("there").schedulable = false, None);
-    // It would go straight back.
+    // On the lower priority tier of its group, the service would move back immediately.
     stays(
         |view| {
             let nodes = ha_api_types::placement::NodePriorities(
@@ -152,7 +152,8 @@ fn dynamic_goes_by_what_was_measured() {
 
 #[test]
 fn topsis_goes_by_the_outcome() {
-    // The mean of the shares is as even with `a` moved as with `b`: with `b`, memory is, which weighs more.
+    // The mean of the shares is equally balanced after moving `a` or `b`. Moving `b` also balances memory, which has more
+    // weight.
     let services = [("a", "n1", 8, 2), ("b", "n1", 1, 30), ("c", "n2", 0, 4), ("d", "n1", 0, 30)];
     let mut view = cluster(&["n1", "n2"], &services);
     check(&view, Some(("a", "n2")));
@@ -189,11 +190,11 @@ proptest! {
             moved.node = Some(planned.to.clone());
             moved.uses = BTreeSet::from([planned.to.clone()]);
             drop(moved);
-            // What was worked out for one move is what a full look finds after it.
+            // The incremental result for one move must equal a full computation after the move.
             let after = Loads::of(&view).unevenness();
             prop_assert!((after - planned.after).abs() < 1e-6, "{after} {planned:?}");
             prop_assert!(after <= before * 0.9 + 1e-9);
-            // It stays there by itself.
+            // The service must stay on the target without further moves.
             let stays = place(&view, &planned.service, &view.services[&planned.service]);
             prop_assert_eq!(stays.node.as_deref(), Some(planned.to.as_str()));
             moves += 1;

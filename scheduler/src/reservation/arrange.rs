@@ -1,4 +1,4 @@
-//! Places for several services at once, where choosing for one after the other leaves somebody over.
+//! Joint placement of several services, for cases in which choosing one node at a time leaves a service without a node.
 
 use super::exact::{Found, search};
 use super::greedy::{best, fitting, quick};
@@ -10,23 +10,25 @@ use ha_api_types::cluster::ReservationBasis;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Candidates that are looked at for one set of services.
+/// Maximum number of candidates that are examined for one set of services.
 const EFFORT: u64 = 20_000;
-/// Units, times units, times nodes up to which the more important ones are tried without the others, some tenths of a second;
-/// of more than that all find a place at once, or nobody is named.
+/// Limit on the square of the number of units times the number of nodes, which corresponds to some tenths of a second. Up
+/// to it, less important units may be left out one by one; beyond it, either all units are placed at once or none.
 const MOST_TRIED: usize = 1_000_000;
 
-/// Where services that look for a place go, by name, so that as many of them find one as can: nobody who is more important
-/// is left over for the sake of others.
+/// Chooses nodes for several services at once, by name, so that as many of them as possible are placed. A more important
+/// service is never left out in favor of less important ones.
 ///
-/// They count as using no node, whatever the view says; all others stay where they are, and nobody makes room. Those that
-/// are left over are missing. A node where a service failed to start is no place for it.
+/// The services in `looking` count as using no node, whatever the view contains. All others stay on their nodes, and no
+/// service makes room. Services that cannot be placed are missing in the result. A node on which a service failed to start
+/// is not eligible for it.
 ///
-/// Guarantees: deterministic. The services that are named can all be started where it says, at once: no hard limit and no
-/// strict rule speaks against it. If all have a place at once, and the search of it is not given up, all are named.
+/// Guarantees: deterministic. All services of the result can start on their nodes at the same time: no hard limit and no
+/// strict rule excludes a node. If a placement of all exists and the search does not reach its limit, the result contains
+/// all services.
 pub fn arrange(view: &View, looking: &BTreeSet<String>) -> BTreeMap<String, String> {
     let mut view = view.clone();
-    // What recovery goes by, whatever the check of the reservation counts.
+    // Recovery uses these settings, whatever the failover capacity check counts.
     view.reservation.count_stopped = false;
     view.reservation.basis = ReservationBasis::Requests;
     view.services.change_all(|name, facts| {
@@ -61,7 +63,7 @@ pub fn arrange(view: &View, looking: &BTreeSet<String>) -> BTreeMap<String, Stri
     placed.into_iter().flatten().map(named).collect()
 }
 
-/// A place for all of them, by number, if one is found.
+/// Returns a placement of all these units, as pairs of service and node numbers; `None` if none is found.
 fn at_once(model: &Model, trial: &Trial<'_>, units: &[Unit]) -> Option<Vec<(u32, u32)>> {
     let mut attempt = quick(model, trial, units);
     if !attempt.is_whole() {

@@ -1,11 +1,11 @@
-//! A set of nodes by number.
+//! A set of node numbers.
 
-/// A set of small numbers.
+/// A set of small numbers, as bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
-    /// The numbers below `count` for which `is_in` holds.
+    /// Returns the set of the numbers below `count` for which `is_in` returns `true`.
     pub(super) fn of(count: usize, is_in: impl Fn(usize) -> bool) -> Bits {
         let mut words = vec![0; count.div_ceil(64)];
         for at in (0..count).filter(|at| is_in(*at)) {

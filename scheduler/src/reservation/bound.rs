@@ -1,4 +1,4 @@
-//! Proofs that no placement exists, without a search.
+//! Proofs without a search that no placement exists.
 
 use super::Certificate;
 use super::bits::Bits;
@@ -10,11 +10,12 @@ use crate::rules::can_all_differ;
 use ha_api_types::reason::Reason;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The kinds of room, as they are told.
+/// The kinds of amounts, with their reasons and their names in messages.
 pub(super) const KINDS: [(Reason, &str); 3] =
     [(Reason::NotEnoughCpu, "cpu"), (Reason::NotEnoughMemory, "memory"), (Reason::NotEnoughDisk, "disk")];
 
-/// Units that no node takes, even with nothing else to be placed and everybody gone who might make room.
+/// Returns the units that fit on no node, even if nothing else is to be placed and all services that may make room are
+/// gone.
 pub(super) fn without_node<'u>(
     model: &Model,
     trial: &Trial<'_>,
@@ -36,8 +37,8 @@ pub(super) fn without_node<'u>(
     units.iter().filter(|unit| !nodes_of(unit).any(|node| trial.fits(unit, node))).collect()
 }
 
-/// Whether services ask for more than the nodes that they may use have left, all together or those that may use the same
-/// nodes only.
+/// Returns a certificate if the requests exceed the free amounts of the nodes that the services may use. It considers all
+/// services together, and those whose candidates are within the same set of nodes.
 pub(super) fn short_of_room(
     model: &Model,
     trial: &Trial<'_>,
@@ -47,7 +48,7 @@ pub(super) fn short_of_room(
 ) -> Option<Certificate> {
     let mut areas: BTreeSet<Bits> = BTreeSet::new();
     if preemption {
-        // Whoever makes room goes somewhere too, perhaps to a node that nobody else may use.
+        // A service that makes room needs a node too, perhaps one that no other service may use.
         areas.insert(Bits::of(model.nodes.len(), |at| !failed.iter().any(|node| *node as usize == at)));
     } else {
         let mut all = Bits::of(model.nodes.len(), |_| false);
@@ -80,12 +81,13 @@ pub(super) fn short_of_room(
     None
 }
 
-/// Areas that are looked at: of more, those of the first services.
+/// Maximum number of areas (sets of nodes) that are considered; the areas of the first units are used.
 const MOST_AREAS: usize = 64;
-/// Services of one set that are matched with nodes; larger sets are left to the search.
+/// Maximum number of services of one set that are matched with nodes; larger sets are left to the search.
 const MOST_MATCHED: usize = 64;
 
-/// Whether services that must stay apart have too few nodes: exactly, by matching, for each set by itself.
+/// Returns a certificate if services that must stay apart have too few nodes. The check is exact, by matching, for each set
+/// separately.
 pub(super) fn too_few_to_be_apart(
     model: &Model,
     trial: &mut Trial<'_>,

@@ -1,4 +1,4 @@
-//! Which nodes may take a service, apart from room and neighbours: worked out once for all services that are alike.
+//! The nodes that a service may use, without regard to room and other services. They are computed once for all similar services.
 
 use super::bits::Bits;
 use crate::score::{NodeGroupRank, node_group_rank};
@@ -6,23 +6,23 @@ use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::reason::Reason;
 use std::collections::BTreeMap;
 
-/// What services that are alike have in common.
+/// Properties that determine the nodes of a service, without regard to room and other services.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Likeness {
     driver: Option<String>,
-    /// The node-affinity rule, else the group.
+    /// The node-affinity rule; `None` if the group applies.
     rule: Option<String>,
     group: Option<String>,
     pool: Option<String>,
     exclusive: bool,
 }
 
-/// The nodes of a class.
+/// The nodes for all services of one class.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
-    /// A service may come here.
+    /// Nodes to which a service may move.
     pub(super) coming: Bits,
-    /// Nothing drives a service away that is here.
+    /// Nodes on which a running service may stay.
     pub(super) staying: Bits,
 }
 
@@ -40,7 +40,7 @@ impl Likeness {
     }
 }
 
-/// The nodes of everyone who is like this service.
+/// Computes the nodes for all services that are similar to this one.
 pub(super) fn class(view: &View, name: &str, service: &ServiceFacts) -> Class {
     let nodes: Vec<(&String, &NodeFacts)> = view.nodes.iter().collect();
     let refused = |at: usize, only_driving: bool| {
@@ -48,14 +48,15 @@ pub(super) fn class(view: &View, name: &str, service: &ServiceFacts) -> Class {
         against(view, name, service, node_name, node)
             .is_some_and(|reason| !only_driving || crate::filter::drives_from(node, reason))
     };
-    // What drives a service away is asked for first, so the first reason tells.
+    // `against` returns reasons that make a service leave first, so its first reason is enough to decide both.
     Class {
         coming: Bits::of(nodes.len(), |at| !refused(at, false)),
         staying: Bits::of(nodes.len(), |at| !refused(at, true)),
     }
 }
 
-/// The first reason against a node that depends on nobody else; what drives services away comes first.
+/// Returns the first reason that blocks a node and does not depend on other services. Reasons that make services leave come
+/// first.
 pub(crate) fn against(
     view: &View,
     name: &str,
@@ -98,13 +99,13 @@ pub(crate) fn against(
     (!reaches).then_some(Reason::StorageUnreachable)
 }
 
-/// The nodes that services of one node group may go to.
+/// Returns the nodes to which services of one node group may move.
 pub(super) fn reach(view: &View, current: Option<&NodeFacts>) -> Bits {
     let nodes: Vec<&NodeFacts> = view.nodes.values().collect();
     Bits::of(nodes.len(), |at| group_against(view, current, nodes[at]).is_none())
 }
 
-/// Why the node group of a node speaks against a service that comes from another node.
+/// Returns the reason for which node groups block a node for a service that comes from another node.
 pub(super) fn group_against(view: &View, current: Option<&NodeFacts>, node: &NodeFacts) -> Option<Reason> {
     if node_group_rank(view, current, node) == NodeGroupRank::Unallocable {
         return Some(Reason::NodeGroupUnallocable);
@@ -113,17 +114,17 @@ pub(super) fn group_against(view: &View, current: Option<&NodeFacts>, node: &Nod
     (leaves && !view.settings.inter_group_moves).then_some(Reason::OtherNodeGroup)
 }
 
-/// Classes by number, and the number of each likeness.
+/// Classes by number, and the number for each combination of properties.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Classes {
     numbers: BTreeMap<Likeness, usize>,
     known: Vec<Class>,
-    /// By the node group of where a service is.
+    /// Reachable nodes by the node group of the current node.
     reaches: BTreeMap<Option<String>, Bits>,
 }
 
 impl Classes {
-    /// The class of a service, worked out if it is the first of its kind.
+    /// Returns the class of a service, and computes it for the first service of its kind.
     pub(super) fn number(&mut self, view: &View, name: &str, service: &ServiceFacts) -> usize {
         let likeness = Likeness::of(view, name, service);
         if let Some(number) = self.numbers.get(&likeness) {
@@ -138,13 +139,13 @@ impl Classes {
         &self.known[number]
     }
 
-    /// Works out where services of each node group may go.
+    /// Computes the nodes to which services of each node group may move.
     pub(super) fn look_at_groups(&mut self, view: &View) {
         self.reaches =
             view.nodes.values().map(|node| (node.node_group.clone(), reach(view, Some(node)))).collect();
     }
 
-    /// Where services of this node may go, as far as node groups have a say.
+    /// Returns the nodes to which services on this node may move, as far as node groups limit them.
     pub(super) fn reach(&self, current: &NodeFacts) -> Option<&Bits> {
         self.reaches.get(&current.node_group)
     }

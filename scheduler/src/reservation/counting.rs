@@ -1,4 +1,5 @@
-//! What counts in the reservation check: stopped services as if they ran, and amounts by the basis that is asked for.
+//! The input of the failover capacity check: stopped services count as if they ran, and amounts follow the configured
+//! basis.
 
 use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::ReservationBasis;
@@ -6,7 +7,7 @@ use ha_api_types::quantity::Amounts;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// A service as the reservation check counts it.
+/// Returns the facts of a service as the failover capacity check counts them.
 pub fn counted<'a>(view: &View, name: &str, facts: &'a ServiceFacts) -> Cow<'a, ServiceFacts> {
     let mut counted = Cow::Borrowed(facts);
     if facts.stopped && view.reservation.count_stopped {
@@ -26,8 +27,8 @@ pub fn counted<'a>(view: &View, name: &str, facts: &'a ServiceFacts) -> Cow<'a, 
     counted
 }
 
-/// Where a stopped service would run: with those that must be with it and run, else with the first of them that has a
-/// node, itself included.
+/// Returns the node on which a stopped service would run. It is the node of a running partner, or else the last node of the
+/// first stopped member that has one.
 fn home_of_stopped<'v>(view: &'v View, name: &str, facts: &'v ServiceFacts) -> Option<&'v str> {
     let mut set = view.rules.companions(name);
     if set.is_empty() {
@@ -41,7 +42,7 @@ fn home_of_stopped<'v>(view: &'v View, name: &str, facts: &'v ServiceFacts) -> O
         .or(facts.node.as_deref())
 }
 
-/// What a service counts with. What was not measured counts by its requests.
+/// Returns the amounts that count for a service. Amounts without a measurement count as requested.
 fn amounts(basis: ReservationBasis, facts: &ServiceFacts) -> Amounts {
     let (measured, requests) = (facts.measured, facts.requests);
     match basis {

@@ -1,4 +1,4 @@
-//! The complete search for a placement, within a bounded number of steps.
+//! The complete search for a placement, within a limited number of steps.
 
 use super::greedy::{Attempt, fitting, nodes_of, take_first};
 use super::model::Model;
@@ -6,21 +6,21 @@ use super::trial::Trial;
 use super::unit::Unit;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Debug)]
 pub(super) enum Found<'m> {
-    /// A placement of all.
+    /// A placement of all units.
     Placement(Attempt<'m>),
-    /// There is none.
+    /// Proof that no placement exists.
     Nothing,
-    /// The steps ran out.
+    /// The steps ran out before a result.
     Undecided,
 }
 
-/// The steps ran out.
+/// The limit of steps is reached.
 struct OutOfSteps;
 
-/// Looks for a placement of all units, with nobody else moved.
+/// Searches for a placement of all units, with all other services in place.
 pub(super) fn search<'m>(model: &'m Model, trial: &Trial<'m>, units: &[Unit], steps: u64) -> Found<'m> {
     let attempt = Attempt { trial: trial.clone(), units: units.to_vec(), nodes: vec![None; units.len()] };
     let mut search = Search { model, limit: trial.steps() + steps, attempt };
@@ -39,7 +39,7 @@ struct Search<'m> {
 
 impl Search<'_> {
     fn go_on(&mut self) -> Result<bool, OutOfSteps> {
-        // Whoever has the fewest nodes left is placed next: that there is none shows early.
+        // The unit with the fewest eligible nodes is placed next, so that an impossible case shows early.
         let mut next: Option<(usize, Vec<u32>)> = None;
         for at in 0..self.attempt.units.len() {
             if self.attempt.nodes[at].is_some() {
@@ -70,7 +70,8 @@ impl Search<'_> {
         Ok(false)
     }
 
-    /// What there is to know of a node for those that are still to be placed: of nodes that are alike one is tried.
+    /// Returns all properties of a node that matter for the units to be placed. Of nodes with equal properties only one is
+    /// tried.
     fn likeness(&mut self, node: u32) -> (Vec<Option<i128>>, Vec<bool>, Option<u32>) {
         let trial = &self.attempt.trial;
         let room = (0..3).map(|kind| trial.free(node, kind)).collect();
@@ -92,7 +93,7 @@ impl Search<'_> {
     }
 }
 
-/// Looks for a placement in which services of lower priority may make room, which then need a place as well.
+/// Searches for a placement in which services of lower priority may make room; these then need a node too.
 pub(super) fn search_with_room<'m>(
     model: &'m Model,
     trial: &Trial<'m>,
@@ -124,7 +125,8 @@ struct RoomSearch<'m, 'f> {
     limit: u64,
     trial: Trial<'m>,
     placed: Vec<(Unit, u32)>,
-    /// The priority of who came to a node first: the highest, since they are placed in that order.
+    /// Priority of the unit that was placed first on a node. It is the highest, because units are placed by descending
+    /// priority.
     highest: BTreeMap<u32, i32>,
 }
 
@@ -141,7 +143,7 @@ impl RoomSearch<'_, '_> {
         Ok(false)
     }
 
-    /// Tries every set of those that may leave, the empty one first.
+    /// Tries every set of the units that may leave, the empty set first.
     fn with_some_gone(
         &mut self,
         unit: &Unit,

@@ -1,4 +1,4 @@
-//! Placements that are found without a search: several orders and rules, one after the other, and a repair of what is left.
+//! Placements without a search: several orders and rules in turn, then a repair of the remaining units.
 
 use super::model::{Model, Sums};
 use super::trial::Trial;
@@ -6,14 +6,14 @@ use super::unit::Unit;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A placement, perhaps not of all.
+/// A placement of some or all units.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt<'m> {
-    /// The cluster with it.
+    /// The cluster with this placement.
     pub(super) trial: Trial<'m>,
-    /// Who was to be placed: those whose nodes fail, and whoever makes room.
+    /// The units to be placed: those of failed nodes, and those that make room.
     pub(super) units: Vec<Unit>,
-    /// Where each goes.
+    /// Node of each unit; `None` if it is not placed.
     pub(super) nodes: Vec<Option<u32>>,
 }
 
@@ -27,23 +27,23 @@ impl Attempt<'_> {
     }
 }
 
-/// Which of the nodes that fit is taken.
+/// The choice among the nodes that fit.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    /// The next in a fixed order, so that few are looked at.
+    /// The next node in a fixed order, so that few nodes are examined.
     Next,
-    /// The one with least left.
+    /// The node with the least room left.
     Tightest,
-    /// The one with most left.
+    /// The node with the most room left.
     Roomiest,
 }
 
-/// The largest first, each on the next node that takes it.
+/// Places the largest units first, each on the next node that fits.
 pub(super) fn quick<'m>(model: &'m Model, trial: &Trial<'m>, units: &[Unit]) -> Attempt<'m> {
     attempt(model, trial, units, &by_size(model, units), Rule::Next)
 }
 
-/// The best of several attempts: the first that is whole, else the one that leaves over the fewest.
+/// Returns the best of several attempts: the first complete one, or else the one with the fewest remaining units.
 pub(super) fn best<'m>(
     model: &'m Model,
     trial: &Trial<'m>,
@@ -131,17 +131,18 @@ fn place_in_order(model: &Model, attempt: &mut Attempt<'_>, order: &[usize], rul
     }
 }
 
-/// The nodes that fit as things are.
+/// Returns the nodes that fit in the current state of the trial.
 pub(super) fn fitting(trial: &mut Trial<'_>, unit: &Unit) -> Vec<u32> {
     nodes_of(unit).filter(|node| trial.fits(unit, *node)).collect()
 }
 
-/// Candidates by number.
+/// Returns the candidate nodes of a unit by number.
 pub(super) fn nodes_of(unit: &Unit) -> impl Iterator<Item = u32> + '_ {
     unit.candidates.iter().filter_map(|at| u32::try_from(at).ok())
 }
 
-/// What would be left on a node of what the unit asks for, of the kind of which least is left: in millionths.
+/// Returns the share of room left on a node after placing the unit, in millionths, for the scarcest of the requested
+/// amounts.
 fn left(trial: &Trial<'_>, unit: &Unit, node: u32) -> i128 {
     let shares = (0..3).filter_map(|kind| {
         let asks = unit.asks[kind]?;
@@ -152,7 +153,7 @@ fn left(trial: &Trial<'_>, unit: &Unit, node: u32) -> i128 {
     shares.min().unwrap_or(1_000_000)
 }
 
-/// Places what is left over where somebody who was placed can go elsewhere.
+/// Places remaining units where a placed unit can move to another node.
 fn repair(attempt: &mut Attempt<'_>) {
     for at in 0..attempt.units.len() {
         if attempt.nodes[at].is_none() {
@@ -186,8 +187,8 @@ fn swap_in(attempt: &mut Attempt<'_>, at: usize) -> Option<()> {
     None
 }
 
-/// A placement in which services of lower priority make room: the highest priority first, each where the least important
-/// have to go.
+/// Places units while services of lower priority make room. The highest priority comes first, each on the node where the
+/// least important services have to leave.
 pub(super) fn with_room<'m>(
     model: &'m Model,
     trial: &Trial<'m>,
@@ -229,14 +230,15 @@ pub(super) fn with_room<'m>(
     attempt
 }
 
-/// The unit of the highest priority; of equals the one with the fewest candidates.
+/// Removes and returns the unit of the highest priority; of equal ones, that with the fewest candidates.
 pub(super) fn take_first(pending: &mut Vec<Unit>) -> Option<Unit> {
     let order = |unit: &Unit| (Reverse(unit.least), unit.candidates.count(), unit.members.clone());
     let at = (0..pending.len()).min_by_key(|at| order(&pending[*at]))?;
     Some(pending.swap_remove(at))
 }
 
-/// Who has to leave so that a unit fits, the most important spared first; highest priority first.
+/// Returns the units that have to leave so that a unit fits, highest priority first. The most important units are kept if
+/// possible.
 fn cheapest(
     model: &Model,
     trial: &mut Trial<'_>,

@@ -1,4 +1,4 @@
-//! One failure, judged: heuristics first, then proofs that it cannot be, then the complete search.
+//! The verdict on one failure: heuristics first, then proofs of impossibility, then the complete search.
 
 use super::exact::{Found, search, search_with_room};
 use super::greedy::{Attempt, best, quick, with_room};
@@ -7,19 +7,19 @@ use super::unit::{Unit, after_failure};
 use super::{Certificate, Failing, Move, Proof, Unplaced, Verdict, bound, lacks};
 use std::collections::BTreeSet;
 
-/// Services that are named in a verdict; a few show what it is about.
+/// Maximum number of services in a verdict, as examples.
 const MOST_NAMED: usize = 32;
 
-/// A verdict in numbers.
+/// A verdict with numbers instead of names.
 #[derive(Clone, Debug)]
 pub(super) enum Judged {
-    /// Where everybody goes.
+    /// The placement of all units.
     Survives(Vec<Placed>),
-    /// Anything else needs no numbers.
+    /// A verdict without a placement.
     Other(Verdict),
 }
 
-/// One service of a placement.
+/// The node of one service in a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Placed {
     pub(super) service: u32,
@@ -28,25 +28,26 @@ pub(super) struct Placed {
 }
 
 impl Model {
-    /// Whether every service would find a place if these nodes failed now: see [`super::check`]. `effort` bounds the search.
+    /// Checks whether every service could be scheduled if these nodes failed now, see [`super::check`]. `effort` limits the
+    /// search.
     pub fn check(&self, failure: &BTreeSet<String>, effort: u64) -> Verdict {
         self.check_counting(failure, effort).0
     }
 
-    /// Also tells how many candidates were looked at.
+    /// Checks as [`Model::check`] does, and also returns the number of examined candidates.
     pub fn check_counting(&self, failure: &BTreeSet<String>, effort: u64) -> (Verdict, u64) {
         let failed: Vec<u32> = failure.iter().filter_map(|node| self.node_number(node)).collect();
         let (judged, steps) = self.judge(&failed, effort);
         (self.told(judged), steps)
     }
 
-    /// The nodes of which there is something to say: those with services on them.
+    /// Returns the nodes with services that count, by name.
     pub fn nodes_with_services(&self) -> impl Iterator<Item = &str> {
         let counts = |number: &u32| self.service(*number).counts;
         self.nodes.iter().filter(move |node| node.services.iter().any(counts)).map(|node| node.name.as_str())
     }
 
-    /// The verdict in names.
+    /// Converts a verdict to names.
     pub(super) fn told(&self, judged: Judged) -> Verdict {
         let placed = match judged {
             Judged::Other(verdict) => return verdict,
@@ -65,7 +66,7 @@ impl Model {
         Verdict::Survives(proof)
     }
 
-    /// Judges a failure, and tells how many candidates were looked at.
+    /// Computes the verdict on a failure, and returns the number of examined candidates.
     pub(super) fn judge(&self, failed: &[u32], effort: u64) -> (Judged, u64) {
         let (mut trial, units) = after_failure(self, failed);
         let preemption = self.view.settings.preemption;
@@ -74,7 +75,7 @@ impl Model {
         if first.is_whole() {
             return (survives(&first), steps);
         }
-        // What is proven at a glance is not worth further attempts.
+        // A fast proof makes further attempts unnecessary.
         let nowhere = bound::without_node(self, &trial, &units, failed, preemption);
         if !nowhere.is_empty() {
             let told = nowhere.into_iter().flat_map(|unit| lacks::of_unit(self, &trial, unit, failed));
@@ -118,7 +119,7 @@ impl Model {
         (judged, steps)
     }
 
-    /// Whether a placement still proves that a failure is survived.
+    /// Returns `true` if a placement still proves that a failure is survived.
     pub(super) fn holds(&self, failed: &[u32], placed: &[Placed]) -> bool {
         let (mut trial, mut units) = after_failure(self, failed);
         let to =

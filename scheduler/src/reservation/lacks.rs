@@ -1,4 +1,4 @@
-//! What a service that finds no place lacks, node by node.
+//! Explanations of blocking reasons for a service without an eligible node, per node.
 
 use super::bound::KINDS;
 use super::classes::{against, group_against};
@@ -8,10 +8,10 @@ use super::unit::Unit;
 use super::{Lack, Unplaced};
 use ha_api_types::reason::Reason;
 
-/// Nodes that are listed for a service.
+/// Maximum number of nodes that are listed for a service.
 const MOST_LACKS: usize = 8;
 
-/// What the services of a unit lack, as things are.
+/// Returns the blocking reasons for the services of a unit in the current state of the trial.
 pub(super) fn of_unit(model: &Model, trial: &Trial<'_>, unit: &Unit, failed: &[u32]) -> Vec<Unplaced> {
     let others = (0..).take(model.nodes.len()).filter(|node| !failed.contains(node));
     let mut found: Vec<(bool, Lack)> = others.filter_map(|node| of_node(model, trial, unit, node)).collect();
@@ -33,7 +33,7 @@ pub(super) fn of_unit(model: &Model, trial: &Trial<'_>, unit: &Unit, failed: &[u
         .collect()
 }
 
-/// What speaks against one node, and whether it would whatever its room and neighbours are.
+/// Returns the reason that blocks one node, and whether it does so independently of room and neighbors.
 fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(bool, Lack)> {
     let name = &model.node(node).name;
     let lack = |reason: Reason, message: String| Lack { node: name.clone(), reason, message };
@@ -70,7 +70,7 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
     Some((false, lack(reason, message)))
 }
 
-/// Why a node can take no member of the unit, or not this one.
+/// Returns the reason for which a node is not a candidate of the unit.
 fn never(model: &Model, unit: &Unit, node: u32) -> (Reason, String) {
     let view = &model.view;
     let name = &model.node(node).name;

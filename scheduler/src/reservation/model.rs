@@ -1,4 +1,4 @@
-//! The cluster in numbers: nodes and services by index, with sums, so that a thousand failures are thought through quickly.
+//! The cluster as numbers: nodes and services by index, with sums, for fast checks of a thousand failures.
 
 use super::bits::Bits;
 use super::classes::{Classes, reach};
@@ -8,48 +8,48 @@ use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Thousandths of cpu, memory and disk.
+/// Sums of cpu, memory and disk in thousandths.
 pub(super) type Sums = [i128; 3];
 
-/// A node.
+/// A node with its limits and usage.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) limits: [Option<i128>; 3],
-    /// What services ask for that use it.
+    /// Sum of the requests of all services that use the node.
     pub(super) used: Sums,
-    /// Services whose place it is.
+    /// Services whose home is this node.
     pub(super) services: BTreeSet<u32>,
-    /// How many services of each set that is kept apart use it.
+    /// Number of services that use the node, per set that must stay apart.
     pub(super) present: BTreeMap<u32, i64>,
 }
 
-/// A service.
+/// A service with its requests and constraints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Service {
     pub(super) name: String,
-    /// Where it is; `None`: it uses no node.
+    /// Current node; `None` if the service uses no node.
     pub(super) home: Option<u32>,
-    /// The nodes that it uses, its home among them.
+    /// All nodes that the service uses, including `home`.
     pub(super) uses: Vec<u32>,
-    /// It needs another place when its node fails.
+    /// `true` if the service needs another node when its node fails.
     pub(super) counts: bool,
-    /// It can be moved now.
+    /// `true` if the service can be moved now.
     pub(super) movable: bool,
     pub(super) asks: [Option<i128>; 3],
     pub(super) class: usize,
-    /// The only nodes with its data.
+    /// The only nodes with the data of the service; `None` for all nodes.
     pub(super) only: Option<Vec<u32>>,
-    /// Nodes where it can never run.
+    /// Nodes on which the service can never run.
     pub(super) never: Vec<u32>,
-    /// Strict sets that are kept apart: rules, then exclusion tags.
+    /// Numbers of the strict anti-affinity sets of the service: rules, then exclusion tags.
     pub(super) apart: Vec<u32>,
-    /// The strict set that it must stay together with.
+    /// Number of the strict affinity set of the service.
     pub(super) together: Option<u32>,
     pub(super) priority: i32,
 }
 
-/// The cluster, ready for the question what happens when nodes fail.
+/// The cluster, prepared for checks of node failures.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(super) view: View,
@@ -58,28 +58,28 @@ pub struct Model {
     pub(super) classes: Classes,
     numbers: BTreeMap<String, u32>,
     by_name: BTreeMap<String, u32>,
-    /// Numbers of services that are gone.
+    /// Numbers of removed services, for reuse.
     vacant: Vec<u32>,
-    /// Sets kept apart by rules that a service is in.
+    /// Numbers of the anti-affinity sets of each service, without exclusion tags.
     apart_of: BTreeMap<String, Vec<u32>>,
-    /// Names of sets kept apart, for sentences.
+    /// Names of the anti-affinity sets for messages.
     pub(super) apart_names: Vec<String>,
-    /// From this number on sets are exclusion tags.
+    /// Number of the first set that is an exclusion tag.
     pub(super) first_tag: u32,
     tags: BTreeMap<String, u32>,
     together_of: BTreeMap<String, u32>,
     pub(super) together: Vec<BTreeSet<u32>>,
-    /// Nodes, those with most left first.
+    /// Nodes, those with the most room first.
     pub(super) roomy: Vec<u32>,
 }
 
 impl Model {
-    /// The model of a view.
+    /// Builds the model of a view.
     pub fn new(view: &View) -> Model {
         Model::of(view.clone())
     }
 
-    /// The model of a view that is not needed any more.
+    /// Builds the model of an owned view, without a copy.
     pub fn of(view: View) -> Model {
         let mut model = Model {
             nodes: Vec::new(),
@@ -156,8 +156,8 @@ impl Model {
         &self.nodes[number as usize]
     }
 
-    /// Takes a service in as the view has it now, and forgets it if the view has it no more. Gives it as it was and as it
-    /// is.
+    /// Updates a service from the view, and removes it if the view does not contain it. Returns the service before and
+    /// after.
     pub(super) fn look_at_service(&mut self, name: &str) -> (Service, Service) {
         let number = self.number_for(name);
         let now = match self.view.services.get(name) {
@@ -177,7 +177,7 @@ impl Model {
         (before, now)
     }
 
-    /// The number of a service, a new one if it has none.
+    /// Returns the number of a service, and assigns one if it has none.
     fn number_for(&mut self, name: &str) -> u32 {
         if let Some(number) = self.by_name.get(name) {
             return *number;
@@ -223,7 +223,7 @@ impl Model {
         }
     }
 
-    /// Adds a service to the sums of its nodes, or takes it out of them.
+    /// Adds a service to the sums of its nodes (`sign` 1), or subtracts it (`sign` -1).
     fn enter(&mut self, number: u32, sign: i64) {
         let service = &self.services[number as usize];
         for node in &service.uses {
@@ -257,7 +257,7 @@ impl Model {
         }
     }
 
-    /// Orders nodes by what they have left.
+    /// Sorts nodes by free room.
     pub(super) fn sort_nodes(&mut self) {
         let share = |node: &Node| -> f64 {
             let shares = node.limits.iter().zip(node.used).filter_map(|(limit, used)| {
@@ -271,7 +271,7 @@ impl Model {
         self.roomy = order.into_iter().map(|(_, number)| number).collect();
     }
 
-    /// The nodes that may take a service that comes from `from`, apart from room and neighbours.
+    /// Returns the nodes that are eligible for a service from the node `from`, without regard to room and other services.
     pub(super) fn candidates(&self, service: &Service, from: Option<&NodeFacts>, failed: &[u32]) -> Bits {
         let class = self.classes.get(service.class);
         let mut bits = class.coming.clone();
@@ -288,7 +288,7 @@ impl Model {
         bits
     }
 
-    /// A sentence's amount.
+    /// Converts thousandths to a quantity for messages; negative amounts become 0.
     pub(super) fn amount(milli: i128) -> Quantity {
         Quantity::from_milli(milli.max(0))
     }

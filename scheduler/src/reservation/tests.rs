@@ -1,4 +1,4 @@
-//! The verdict on small clusters: tables, and against brute force.
+//! Verdicts on small clusters: tables, and a comparison with a brute-force search.
 
 mod brute;
 pub(crate) mod generate;
@@ -11,7 +11,7 @@ use ha_api_types::cluster::ReservationBasis;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
 use std::collections::BTreeMap;
 
-/// Nodes with memory, and services written as `name node memory priority`.
+/// Returns a cluster of nodes with memory, and of services written as `name node memory priority`.
 pub(crate) fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
     let mut view = View::default();
     for (name, memory) in nodes {
@@ -55,7 +55,7 @@ pub(crate) fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
     view.rules = compiled;
 }
 
-/// The verdict in a word, with the names that matter.
+/// Returns the verdict as text, with the names that matter.
 fn said(view: &View, failed: &[&str]) -> String {
     let failure = failed.iter().map(|node| (*node).to_owned()).collect();
     let moves = |moves: &[Move]| -> Vec<String> {
@@ -100,14 +100,14 @@ fn room_is_what_decides() {
     check_said(&view, &["node1", "node2"], "fails (capacity): b");
     let view = cluster(&nodes, &["a node1 5Gi", "b node1 3Gi"]);
     check_said(&view, &["node1"], "fails (no node): a");
-    // 6Gi are asked for and 8Gi are free, but in pieces that are too small.
+    // The services request 6Gi and 8Gi are free, but in pieces that are too small.
     let view = cluster(&nodes, &["a node1 2Gi", "b node1 2Gi", "c node1 2Gi", "d node2 1Gi", "e node3 1Gi"]);
     check_said(&view, &["node1"], "fails (searched): c");
 }
 
 #[test]
 fn what_is_left_over_is_swapped_in() {
-    // Largest first on the roomiest node is wrong here: 3+3 and 2+2+2 fill both nodes.
+    // Placing the largest first on the node with the most room fails here: only 3+3 and 2+2+2 fill both nodes.
     let nodes = [("node1", "12Gi"), ("node2", "6Gi"), ("node3", "6Gi")];
     let view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi", "c node1 2Gi", "d node1 2Gi", "e node1 2Gi"]);
     assert!(said(&view, &["node1"]).starts_with("survives: "), "{}", said(&view, &["node1"]));
@@ -123,7 +123,8 @@ fn services_that_stay_together_need_one_node() {
     check_said(&view, &["node1"], "survives: a node3, b node3");
 }
 
-/// Found by the properties: the leader puts the others where it is heading, and so does the check.
+/// Guards against a defect found by the properties: the leader places the others on the node to which the partner is
+/// moving, and the check must do the same.
 #[test]
 fn a_partner_that_cannot_be_moved_now_decides_wherever_it_is_heading() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
@@ -138,7 +139,8 @@ fn a_partner_that_cannot_be_moved_now_decides_wherever_it_is_heading() {
     check_said(&view, &["node1"], "survives: a node2");
 }
 
-/// Found by the properties: a partner that may move along, and stays after all, was not seen by who had come there before it.
+/// Guards against a defect found by the properties: the check overlooked a movable partner that stays, if another service
+/// with the same exclusion tag came to its node first.
 #[test]
 fn who_stays_keeps_out_who_has_the_same_exclusion_tag() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];

@@ -1,4 +1,4 @@
-//! The cluster as it would be with some services gone and others placed.
+//! The cluster as it would be without some services and with others placed.
 
 use super::model::{Model, Sums};
 use super::unit::Unit;
@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Trial<'m> {
     model: &'m Model,
     used: Vec<Sums>,
-    /// Services that are not where the model has them.
+    /// Services that were removed from their nodes in the model.
     gone: BTreeSet<u32>,
-    /// Changes of how many services of a set that is kept apart use a node.
+    /// Changes of the number of services of an anti-affinity set, by node and set.
     present: BTreeMap<(u32, u32), i64>,
-    /// Of a set that is kept apart those that were placed on a node where they were not before.
+    /// Number of services of an anti-affinity set that were placed on a node other than their home, by node and set.
     came: BTreeMap<(u32, u32), i64>,
-    /// Candidates that were looked at.
+    /// Number of examined candidates.
     steps: u64,
 }
 
@@ -48,14 +48,14 @@ impl<'m> Trial<'m> {
         &self.used[node as usize]
     }
 
-    /// Takes a service from where the model has it.
+    /// Removes a service from its nodes in the model.
     pub(super) fn remove(&mut self, number: u32) {
         if self.gone.insert(number) {
             self.enter_at_home(number, -1);
         }
     }
 
-    /// Puts it back.
+    /// Returns a removed service to its nodes.
     pub(super) fn put_back(&mut self, number: u32) {
         if self.gone.remove(&number) {
             self.enter_at_home(number, 1);
@@ -99,23 +99,23 @@ impl<'m> Trial<'m> {
         }
     }
 
-    /// How many services of a set that is kept apart use a node.
+    /// Returns the number of services of an anti-affinity set that use a node.
     pub(super) fn present(&self, node: u32, set: u32) -> i64 {
         let known = self.model.node(node).present.get(&set).copied().unwrap_or(0);
         known + self.present.get(&(node, set)).copied().unwrap_or(0)
     }
 
-    /// What is left of one kind for somebody who asks for it; `None`: it is not limited.
+    /// Returns the free amount of one kind; `None` if it is unlimited.
     pub(super) fn free(&self, node: u32, kind: usize) -> Option<i128> {
         Some(self.model.node(node).limits[kind]? - self.used[node as usize][kind])
     }
 
-    /// The set that keeps a unit away from a node, if any.
+    /// Returns the anti-affinity set that keeps a unit away from a node, if any.
     pub(super) fn neighbour(&self, unit: &Unit, node: u32) -> Option<u32> {
         unit.members.iter().find_map(|member| {
             let service = self.model.service(*member);
-            // A tag keeps others from coming; it drives nobody away who is there. Whoever comes meets those who stay,
-            // whichever of them is placed first.
+            // An exclusion tag prevents new placements, but does not make a service leave. A service that stays therefore
+            // conflicts only with services that come, whichever of them is placed first.
             let stays = service.home == Some(node);
             service.apart.iter().copied().find(|set| {
                 let meets = if stays && *set >= self.model.first_tag {
@@ -128,7 +128,7 @@ impl<'m> Trial<'m> {
         })
     }
 
-    /// Whether there is room for a unit on a node.
+    /// Returns `true` if a node has room for a unit.
     pub(super) fn has_room(&self, unit: &Unit, node: u32) -> bool {
         let limits = &self.model.node(node).limits;
         let used = &self.used[node as usize];
@@ -138,7 +138,7 @@ impl<'m> Trial<'m> {
         })
     }
 
-    /// Whether a unit may come to a node as things are.
+    /// Returns `true` if a unit may be placed on a node in the current state.
     pub(super) fn fits(&mut self, unit: &Unit, node: u32) -> bool {
         self.steps += 1;
         unit.candidates.contains(node as usize)

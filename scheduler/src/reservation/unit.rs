@@ -1,26 +1,26 @@
-//! Services that need a place as one, and which of them there are when nodes fail.
+//! Units of services that need one node, and the units that a failure of nodes affects.
 
 use super::bits::Bits;
 use super::model::{Model, Service, Sums};
 use super::trial::Trial;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Services that go to one node together.
+/// Services that are placed together on one node.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
-    /// By number; the first is one whose node fails, or that makes room.
+    /// Numbers of the members. The first one is on a failed node or makes room.
     pub(super) members: Vec<u32>,
-    /// Where the first is; `None`: nowhere.
+    /// Current node of the first member; `None` if it uses none.
     pub(super) from: Option<u32>,
-    /// What all ask for; `None`: nobody asks for any.
+    /// Sums of the requests of all members; `None` if no member requests the amount.
     pub(super) asks: [Option<i128>; 3],
-    /// The lowest priority of a member.
+    /// Lowest priority of the members.
     pub(super) least: i32,
-    /// The highest.
+    /// Highest priority of the members.
     pub(super) most: i32,
-    /// Nodes that may take all of them, apart from room and neighbours.
+    /// Nodes that are eligible for all members, without regard to room and other services.
     pub(super) candidates: Bits,
-    /// It makes room for others.
+    /// `true` if the unit makes room for others.
     pub(super) makes_room: bool,
 }
 
@@ -28,7 +28,7 @@ impl Unit {
     fn new(model: &Model, members: Vec<u32>, from: u32, failed: &[u32]) -> Unit {
         let candidates_of = |service: &Service| {
             let mut own = model.candidates(service, model.view.nodes.get(&model.node(from).name), failed);
-            // A partner that is there already stays unless something drives it away.
+            // A partner on another node may stay there unless a reason makes it leave.
             if let Some(home) = service.home
                 && home != from
                 && !failed.contains(&home)
@@ -41,7 +41,8 @@ impl Unit {
         Unit { from: Some(from), ..Unit::of_members(model, members, candidates_of) }
     }
 
-    /// Services that use no node and look for one. Where one of them failed to start before is no place for it here.
+    /// Returns the unit of services that use no node and need one. A node on which a member failed to start is not a
+    /// candidate.
     pub(super) fn that_waits(model: &Model, members: Vec<u32>) -> Unit {
         let candidates_of = |service: &Service| {
             let facts = model.view.services.get(&service.name);
@@ -56,7 +57,7 @@ impl Unit {
         Unit::of_members(model, members, candidates_of)
     }
 
-    /// Services that are nowhere yet, with what they ask for and where all of them may go.
+    /// Sums up the requests of members without a node, and computes their common candidates.
     fn of_members(model: &Model, members: Vec<u32>, candidates_of: impl Fn(&Service) -> Bits) -> Unit {
         let mut asks = [None; 3];
         let mut candidates: Option<Bits> = None;
@@ -81,7 +82,7 @@ impl Unit {
         Unit { members, from: None, asks, least, most, candidates, makes_room: false }
     }
 
-    /// How large it is beside all that there is: the largest of its shares.
+    /// Returns the size of the unit relative to the whole cluster: the largest of its shares.
     pub(super) fn size(&self, total: &Sums) -> f64 {
         let shares = self
             .asks
@@ -91,7 +92,8 @@ impl Unit {
         shares.fold(0.0, f64::max)
     }
 
-    /// Services of this node that may make room for somebody of that priority, with those that must stay with them.
+    /// Returns the units on this node that may make room for a service of priority `above`, with the partners that must
+    /// stay with them.
     pub(super) fn that_make_room(
         model: &Model,
         trial: &Trial<'_>,
@@ -126,7 +128,7 @@ impl Unit {
     }
 }
 
-/// The cluster after nodes have failed, with nobody recovered yet, and who needs a place.
+/// Returns the cluster after nodes have failed and before any recovery, and the units that need a node.
 pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>, Vec<Unit>) {
     let mut trial = Trial::new(model);
     let mut alone = Vec::new();
@@ -158,7 +160,7 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
                 members.push(*other);
                 continue;
             }
-            // Whoever cannot be moved now decides where the others go: where it is heading.
+            // A partner that cannot be moved now decides the node of the others: the one to which it is moving.
             restrict(&mut only, model, service, failed);
         }
         let mut unit = Unit::new(model, members, from, failed);
@@ -170,8 +172,9 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
     (trial, alone)
 }
 
-/// Leaves only the node where somebody is heading who decides for others. Who can be moved, and may not stay there, draws
-/// nobody there; who cannot be moved now does, as when the leader places the others.
+/// Restricts the candidates to the node of a partner, or the target of its move. A movable partner that may not stay on its
+/// node leaves no candidate. A partner that cannot be moved now decides the node in any case, as in the placement by the
+/// leader.
 fn restrict(only: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
     let left: Vec<u32> = service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
     let away = left.iter().find(|node| Some(**node) != service.home).or(left.first()).copied();
@@ -184,7 +187,8 @@ fn restrict(only: &mut Option<Bits>, model: &Model, service: &Service, failed: &
     }
 }
 
-/// Services that use no node and look for one: those that must stay together as one, where others of their set already are.
+/// Returns the units of services that use no node and need one. Services with strict affinity form one unit, restricted to
+/// the node of members that already use one.
 pub(super) fn waiting(model: &Model, names: &BTreeSet<String>) -> Vec<Unit> {
     let mut units = Vec::new();
     let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

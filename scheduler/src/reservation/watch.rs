@@ -1,4 +1,5 @@
-//! The verdict on every single node, kept up to date: after a change only those are judged anew whose proof is gone.
+//! The verdict on the failure of each node, kept current: after a change, only failures whose proof no longer holds are
+//! checked again.
 
 use super::judge::{Judged, Placed};
 use super::model::{Model, Service};
@@ -8,16 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Verdicts on the failure of each single node.
 ///
-/// Guarantees: a verdict that is given holds for the view that was last taken in. Taking in a view is bounded by its size,
-/// [`Watch::work`] by the effort that is allowed.
+/// Guarantees: each returned verdict is valid for the latest view. The cost of an update is bounded by the size of the
+/// view, that of [`Watch::work`] by the allowed effort.
 #[derive(Clone, Debug)]
 pub struct Watch {
     model: Model,
-    /// By node; `None`: to be judged.
+    /// Verdict by node; `None` if it has to be computed.
     cases: Vec<Option<Judged>>,
-    /// For each node the failures whose proof places somebody there, or lets somebody leave.
+    /// For each node, the failures whose proof places a service on the node or removes one from it.
     rests_on: Vec<BTreeSet<u32>>,
-    /// Failures that are to be judged.
+    /// Failures without a verdict.
     open: BTreeSet<u32>,
 }
 
@@ -28,7 +29,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// A watch that has judged nothing yet.
+    /// Creates a watch without any verdicts.
     pub fn new(view: View) -> Watch {
         let model = Model::of(view);
         let count = model.nodes.len();
@@ -40,8 +41,8 @@ impl Watch {
         }
     }
 
-    /// Takes in the cluster as it is now. Where only services have changed, proofs are looked at that have to do with them;
-    /// otherwise all are, and those that still hold are kept.
+    /// Updates the watch to a new view. If only services have changed, the affected proofs are checked. Otherwise all
+    /// proofs are checked, and those that still hold are kept.
     pub fn update(&mut self, view: View) {
         let known = &self.model.view;
         let alike = known.nodes == view.nodes
@@ -59,7 +60,7 @@ impl Watch {
         self.look_at(&changed);
     }
 
-    /// Takes in one service, or that it is gone.
+    /// Updates one service; `None` removes it.
     pub fn service_changed(&mut self, name: &str, facts: Option<ServiceFacts>) {
         match facts {
             Some(facts) => drop(self.model.view.services.insert(name.to_owned(), facts)),
@@ -68,7 +69,7 @@ impl Watch {
         self.look_at(&BTreeSet::from([name.to_owned()]));
     }
 
-    /// Judges what is open, until about so many candidates were looked at. Gives whether nothing is open any more.
+    /// Computes missing verdicts until about `effort` candidates were examined. Returns `true` if no verdict is missing.
     pub fn work(&mut self, effort: u64) -> bool {
         let mut left = effort;
         while left > 0
@@ -81,23 +82,23 @@ impl Watch {
         self.open.is_empty()
     }
 
-    /// Whether every failure is judged.
+    /// Returns `true` if every failure has a verdict.
     pub fn is_settled(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// How many failures are still to be judged.
+    /// Returns the number of failures without a verdict.
     pub fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// The verdict on each node that is judged, by name.
+    /// Returns the verdict on each node that has one, by name.
     pub fn verdicts(&self) -> impl Iterator<Item = (&str, Verdict)> {
         let judged = self.model.nodes.iter().zip(&self.cases);
         judged.filter_map(|(node, case)| Some((node.name.as_str(), self.model.told(case.clone()?))))
     }
 
-    /// The verdicts that are not *survives*, by node.
+    /// Returns the verdicts other than *survives*, by node.
     pub fn not_survived(&self) -> impl Iterator<Item = (&str, &Verdict)> {
         self.model.nodes.iter().zip(&self.cases).filter_map(|(node, case)| match case {
             Some(Judged::Other(verdict)) => Some((node.name.as_str(), verdict)),
@@ -128,12 +129,12 @@ impl Watch {
         }
     }
 
-    /// Looks at services that have changed, and at what rests on them.
+    /// Updates services that have changed, and rechecks the proofs that depend on them.
     fn look_at(&mut self, changed: &BTreeSet<String>) {
         if changed.is_empty() {
             return;
         }
-        // Where a stopped service counts depends on those that it stays together with.
+        // The node on which a stopped service counts depends on its partners, so they are updated too.
         let companions = changed.iter().flat_map(|name| self.model.view.rules.companions(name));
         let all: BTreeSet<String> = changed.iter().cloned().chain(companions).collect();
         let mut touched: BTreeSet<u32> = BTreeSet::new();
@@ -191,7 +192,7 @@ fn nodes_of(service: &Service) -> impl Iterator<Item = u32> + '_ {
     service.uses.iter().chain(&service.home).copied()
 }
 
-/// Names of services that differ: both maps are walked side by side, in order.
+/// Returns the names of services that differ, by a merge of both ordered maps.
 fn differing(
     before: &BTreeMap<String, ServiceFacts>,
     now: &BTreeMap<String, ServiceFacts>,

@@ -62,12 +62,12 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Whether the number of nodes is known well enough to speak against a rule.
+    /// Returns `true` if the number of nodes is known well enough to reject a rule.
     fn counts_nodes(&self, rule: &str) -> bool {
         !self.declared.nodes.is_empty() && (!self.declared.settling || self.declared.judged.contains(rule))
     }
 
-    /// The nodes that a resource may use: by its strict node-affinity rule, else by its restricted group.
+    /// Returns the nodes that a resource may use: by its strict node-affinity rule, or else by its restricted group.
     fn allowed(&self, resource: &str) -> BTreeSet<usize> {
         let only = match self.rules.nodes.get(resource) {
             Some(rule) => rule.strict.then_some(&rule.nodes),
@@ -92,8 +92,7 @@ impl Check<'_> {
         sets.fold(first, |all, next| all.intersection(&next).copied().collect())
     }
 
-    /// The Positive sets with one more: overlapping strict ones mean one set, since whoever is with a is with everybody
-    /// that a is with.
+    /// Returns the Positive sets with one more. Overlapping strict sets form one set, because affinity is transitive.
     fn merged(&self, new: &Partners) -> Result<Vec<Partners>, RuleConflict> {
         let mut sets = self.rules.together.clone();
         if !new.strict {
@@ -151,14 +150,14 @@ impl Check<'_> {
         Ok(sets)
     }
 
-    /// The unit of a resource: the strict Positive set that it is in, or itself.
+    /// Returns the unit of a resource: its strict Positive set, or the resource alone.
     fn unit_of(&self, resource: &str) -> BTreeSet<String> {
         let mut unit = self.rules.companions(resource);
         unit.insert(resource.to_owned());
         unit
     }
 
-    /// The conflict of a strict Negative rule whose services the nodes cannot hold apart.
+    /// Returns the conflict of a strict Negative rule whose services cannot all be on different nodes.
     fn not_spread(&self, apart: &Partners) -> Option<RuleConflict> {
         if !apart.strict || !self.counts_nodes(&apart.name) {
             return None;

@@ -1,12 +1,12 @@
-//! Node-affinity rules: a resource may be in one of them.
+//! Node-affinity rules, of which at most one may name a resource.
 
 use super::{NodeRule, RuleConflict, Rules};
 use ha_api_types::names::bare;
 use ha_api_types::placement::AffinityRuleSpec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Takes in the node-affinity rules. Two that name one resource say two things about it, and none of them is more right
-/// than the other: neither is applied.
+/// Adds the node-affinity rules. Two rules that name the same resource contradict each other, and neither has precedence,
+/// so neither is applied.
 pub(super) fn add(
     rules: &mut Rules,
     declared: &BTreeMap<String, AffinityRuleSpec>,
@@ -56,7 +56,7 @@ pub(super) fn add(
     }
 }
 
-/// Names in a sentence.
+/// Joins names for a message.
 pub(super) fn listed(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }

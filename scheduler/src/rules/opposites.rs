@@ -1,17 +1,17 @@
-//! Strict rules that say together and apart of the same two services: none of them is applied.
+//! Strict rules that require the same two services to be together and apart: none of them is applied.
 
 use super::node_rules::listed;
 use super::{Partners, RuleConflict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Strict Positive rules that overlap, transitively, as one: whoever is with a is with everybody that a is with.
+/// Overlapping strict Positive rules as one set, because affinity is transitive.
 struct Merged {
     rules: BTreeSet<String>,
     resources: BTreeSet<String>,
 }
 
-/// Takes out of both lists the rules that say the opposite of each other, merged Positive ones all at once. What nodes
-/// allow plays no part, so that the verdict does not depend on the order in which rules are looked at.
+/// Removes from both lists the rules that contradict each other; merged Positive rules are removed together. The nodes play
+/// no part, so that the result does not depend on the order of the rules.
 pub(super) fn remove(
     together: &mut Vec<Partners>,
     apart: &mut Vec<Partners>,
@@ -53,7 +53,7 @@ fn merged(together: &[Partners]) -> Vec<Merged> {
     for rule in together.iter().filter(|rule| rule.strict) {
         let mut one =
             Merged { rules: BTreeSet::from([rule.name.clone()]), resources: rule.resources.clone() };
-        // Two sets that are known share nothing with each other, so one look at each is enough.
+        // Known sets are disjoint, so one pass over them is enough.
         let (joined, rest): (Vec<Merged>, Vec<Merged>) =
             sets.into_iter().partition(|set| !set.resources.is_disjoint(&one.resources));
         for set in joined {

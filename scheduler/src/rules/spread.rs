@@ -1,8 +1,8 @@
-//! Whether units can each have a node of their own.
+//! The check whether each unit can have its own node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether each unit can have a node of its own: bipartite matching by augmenting paths, exact.
+/// Returns `true` if each unit can have its own node: exact bipartite matching by augmenting paths.
 pub(crate) fn can_all_differ(allowed: &[&BTreeSet<usize>]) -> bool {
     let mut taken = BTreeMap::new();
     (0..allowed.len()).all(|at| augment(at, allowed, &mut BTreeSet::new(), &mut taken))

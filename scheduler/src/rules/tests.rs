@@ -1,4 +1,4 @@
-//! Which rules conflict: tables, and a property that asks a brute force.
+//! Tables of conflicts between rules, and a property that compares with a brute-force search.
 
 use super::*;
 use ha_api_types::placement::{Affinity, NodeAffinity, ResourceAffinity};
@@ -55,7 +55,7 @@ fn grouped(mut declared: Declared, group: &str, nodes: &[&str], restricted: bool
     declared
 }
 
-/// The rules that are not applied, each with what its message must contain.
+/// Checks which rules are not applied, and a part of each message.
 fn check(declared: &Declared, expected: &[(&str, &str)]) {
     let (_, conflicts) = Rules::compile(declared);
     let found: Vec<&str> = conflicts.iter().map(|conflict| conflict.rule.as_str()).collect();
@@ -92,7 +92,7 @@ fn a_set_larger_than_the_nodes() {
 
 #[test]
 fn spreading_is_decided_by_matching_not_by_counting() {
-    // Three services and three nodes, but two of them share the only node that either may use.
+    // Three services and three nodes, but two services share the only node that either may use.
     let narrow = [("a", only(&["1", "2"], &["node1"])), ("b", apart(&["1", "2", "3"]))];
     check(&declared(&narrow), &[("b", "node1")]);
     let wide = [
@@ -109,7 +109,7 @@ fn restricted_groups_limit_a_set_as_strict_rules_do_and_others_do_not() {
     check(&grouped(declared(&rule), "g", &["node1"], true, &["1", "2"]), &[("a", "cannot all be")]);
     check(&grouped(declared(&rule), "g", &["node1"], false, &["1", "2"]), &[]);
     check(&grouped(declared(&rule), "g", &["node1"], true, &["1"]), &[]);
-    // A node-affinity rule stands in the place of the group.
+    // A node-affinity rule replaces the group.
     let rules = [("a", apart(&["1", "2"])), ("b", only(&["2"], &["node2"]))];
     check(&grouped(declared(&rules), "g", &["node1"], true, &["1", "2"]), &[]);
 }
@@ -123,7 +123,7 @@ fn apart_and_together_after_merging() {
     assert_eq!(in_force, Rules::default(), "neither side is applied");
     let named: Vec<_> = conflicts.iter().map(|conflict| conflict.with.iter().collect::<Vec<_>>()).collect();
     assert_eq!(named, [["b", "c"], ["a", "c"], ["a", "b"]]);
-    // Whoever has no part in it stays in force.
+    // A rule without a part in the conflict stays active.
     let others = [
         ("a", together(&["1", "2"])),
         ("b", apart(&["1", "2", "3"])),
@@ -140,7 +140,7 @@ fn apart_and_together_after_merging() {
 
 #[test]
 fn a_together_set_counts_as_one_unit_with_the_nodes_that_all_may_use() {
-    // 1 and 2 may only use node1 together, where 3 is alone too.
+    // 1 and 2 may together use only node1, which is also the only node of 3.
     let rules = [
         ("a", together(&["1", "2"])),
         ("b", only(&["1"], &["node1"])),
@@ -159,7 +159,7 @@ fn a_together_set_with_several_node_rules_or_priorities_or_no_common_node() {
     check(&declared(&levels), &[("c", "node-affinity rule a has several priorities")]);
     let one = [("a", on(&["1"], &["node1:2", "node2:2"], false)), ("c", together(&["1", "2"]))];
     check(&declared(&one), &[]);
-    // Of two rules that join, the later one stands back.
+    // Of two rules whose sets merge, the later one is not applied.
     let joined = [
         ("a", only(&["1"], &["node1"])),
         ("b", only(&["3"], &["node1"])),
@@ -198,7 +198,7 @@ fn overlapping_positive_rules_are_one_set() {
     assert_eq!(rules.companions("1").into_iter().collect::<Vec<_>>(), names(&["2", "3", "4"]));
 }
 
-/// Whether all services can be placed so that these rules hold: every way is tried.
+/// Returns `true` if some placement of all services satisfies these rules, by trying all placements.
 fn satisfiable(declared: &Declared, rules: &[&AffinityRuleSpec], services: &[String]) -> bool {
     let nodes: Vec<&String> = declared.nodes.iter().collect();
     let ways = nodes.len().pow(u32::try_from(services.len()).unwrap());
@@ -251,8 +251,8 @@ fn any_rule() -> impl Strategy<Value = AffinityRuleSpec> {
 }
 
 proptest! {
-    /// A resource rule is applied if and only if it can be kept along with the node rules and the Positive ones in force;
-    /// the Positive ones that are in force can be kept all at once.
+    /// A resource rule must be applied if and only if it can hold along with the node rules and the active Positive rules.
+    /// All active Positive rules must be able to hold at once.
     #[test]
     fn the_verdict_is_that_of_a_brute_force(
         rules in proptest::collection::vec(any_rule(), 1..5),
@@ -268,7 +268,7 @@ proptest! {
             all = grouped(all, &format!("g{at}"), &members, true, &[SERVICES[at]]);
         }
         let services = names(SERVICES);
-        // What services may use at all is not for resource rules to mend.
+        // Skips cases in which node rules alone leave a service without a node; resource rules cannot change that.
         let (_, conflicts) = Rules::compile(&all);
         let refused: BTreeMap<&str, &RuleConflict> =
             conflicts.iter().map(|conflict| (conflict.rule.as_str(), conflict)).collect();
@@ -295,9 +295,9 @@ proptest! {
                             standing = tried;
                         }
                     }
-                    // Two node rules, or priorities, may well allow a node to all: that is refused by definition.
+                    // Several node rules or priorities are a conflict by definition, even if a common node exists.
                     Some(conflict) if conflict.message.contains("node-affinity rule") => {}
-                    // Nothing stands back for the other: all that have a part in it cannot be kept at once.
+                    // Rules of such a conflict have no precedence; they cannot all hold at once.
                     Some(conflict) if conflict.message.contains("none of these is applied") => {
                         let mut tried = standing.clone();
                         tried.push(spec);

@@ -1,10 +1,16 @@
-//! Swaps, chains and circles as tables, and a property that carries every plan out.
+//! Swaps, chains and cycles as tables, and a property that executes every plan.
 
 use super::*;
 use proptest::prelude::*;
 
-/// One item a word: `0>1` is on node 0 and wants node 1, `0>1|2` wants 1 or else 2, `->1` does not run yet, `0!1` must go
-/// to 1, `0` is content, `0*` may be nowhere but there.
+/// Parses a puzzle with one item per word.
+///
+/// - `0>1`: is on node 0 and prefers node 1
+/// - `0>1|2`: prefers node 1, then node 2
+/// - `->1`: does not run yet
+/// - `0!1`: must move to node 1
+/// - `0`: accepts all nodes equally
+/// - `0*`: may be only on node 0
 fn puzzle(nodes: usize, items: &str, apart: &[(usize, usize)]) -> Puzzle {
     let items: Vec<Item> = items.split_whitespace().map(|word| item(nodes, word)).collect();
     Puzzle { items, room: vec![[None; 3]; nodes], apart: apart.iter().copied().collect() }
@@ -32,7 +38,8 @@ fn item(nodes: usize, word: &str) -> Item {
 
 const ALL: &[(usize, usize)] = &[(0, 1), (0, 2), (1, 2)];
 
-/// The moves until nothing more is done, as `item>node`; `blocked` at the end if a better arrangement cannot be reached.
+/// Checks all moves until no step is left, as `item>node`. `blocked` at the end means that a better arrangement is not
+/// reachable.
 fn check(puzzle: &Puzzle, expected: &str) {
     assert_eq!(run(puzzle).join(" "), expected, "{puzzle:?}");
 }
@@ -96,7 +103,7 @@ fn two_that_must_be_apart_part() {
 
 #[test]
 fn three_on_two_nodes_stay() {
-    // Node 0 is in maintenance; the others are taken.
+    // Node 0 is in maintenance; the others are in use.
     let mut three = puzzle(3, "0 1 2", ALL);
     for item in &mut three.items {
         item.wishes[0] = None;
@@ -143,8 +150,8 @@ fn any_puzzle() -> impl Strategy<Value = Puzzle> {
 }
 
 proptest! {
-    /// Carried out step by step, each step legal, it always ends; it never ends worse than it began; and it ends where
-    /// nothing better can be reached, which is asked of a search of its own.
+    /// Executed step by step, with each step legal, every plan must end, and its end must not cost more than its start. No
+    /// state with fewer violations may be reachable from the end, according to a separate search.
     #[test]
     fn it_always_ends_and_never_breaks_a_rule_on_the_way(puzzle in any_puzzle()) {
         let before = puzzle.cost(&puzzle.items.iter().map(|item| item.place).collect());
@@ -168,7 +175,7 @@ proptest! {
         if !moves.is_empty() {
             prop_assert!(puzzle.cost(&state) < before);
         }
-        // Nothing that must not be could have been mended in another order.
+        // No order of moves may lead to fewer violations.
         let mut reached = BTreeSet::from([state.clone()]);
         let mut open = vec![state.clone()];
         while let Some(at) = open.pop() {

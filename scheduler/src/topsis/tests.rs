@@ -1,4 +1,4 @@
-//! Load in modes Static and Dynamic as tables: three equal nodes, and who carries what.
+//! Tables of load in modes Static and Dynamic, on equal nodes with different services.
 
 use super::*;
 use crate::place::place;
@@ -6,7 +6,7 @@ use crate::view::NodeFacts;
 use ha_api_types::reason::Reason;
 use proptest::prelude::*;
 
-/// Cores and GiB.
+/// Returns amounts of cores and GiB.
 fn amounts(cpu: i128, memory: i128) -> Amounts {
     Amounts {
         cpu: Some(Quantity::from_units(cpu)),
@@ -28,7 +28,7 @@ fn service(node: Option<&str>, requests: Amounts, measured: Amounts) -> ServiceF
     }
 }
 
-/// node1 has one service that is busy beyond its requests; node2 has two that idle below theirs.
+/// Returns a cluster in which node1 has one service that uses more than its requests, and node2 has two that use less.
 fn cluster(mode: SchedulerMode) -> View {
     let mut view = View::default();
     view.settings.mode = mode;
@@ -67,7 +67,7 @@ fn what_was_not_measured_counts_by_its_requests() {
         view.services.insert(name.to_owned(), service(Some("node2"), amounts(2, 20), Amounts::default()));
     }
     check(&view, &new, "node1");
-    // Amount by amount: memory was measured, cpu was not.
+    // Measured and requested amounts combine per amount: memory was measured, cpu was not.
     for name in ["idle1", "idle2"] {
         let memory = Amounts { cpu: None, ..amounts(0, 1) };
         view.services.insert(name.to_owned(), service(Some("node2"), amounts(2, 20), memory));
@@ -83,7 +83,7 @@ fn what_is_used_outside_counts() {
     check(&view, &new, "node1");
 }
 
-/// The loads of the two nodes.
+/// Returns the loads of the two nodes.
 fn loads_of(view: &View, unit: &Unit<'_>) -> Vec<u64> {
     let asked = Asked::of(view, unit);
     let candidates: Vec<_> = asked.candidates().take(2).collect();
@@ -105,7 +105,7 @@ fn a_node_that_is_not_online_carries_nothing() {
 
 #[test]
 fn hard_limits_go_by_requests_in_every_mode() {
-    // What idles below its requests may come to use them: the room is taken.
+    // A service that uses less than its requests may use all of them later, so its requests count.
     let mut view = cluster(SchedulerMode::Dynamic);
     view.services.insert("idle3".to_owned(), service(Some("node2"), amounts(0, 46), amounts(0, 1)));
     check(&view, &service(None, amounts(1, 4), Amounts::default()), "node1");
@@ -157,7 +157,7 @@ fn the_words_say_what_was_measured() {
 }
 
 proptest! {
-    /// The columns by their definition, from the shares of all nodes.
+    /// The columns after a change must equal those computed by definition from the shares of all nodes.
     #[test]
     fn columns_after_a_change_are_those_of_a_look_at_all_nodes(
         nodes in proptest::collection::vec((1i128..20, 0i128..40, 1i128..64, 0i128..64), 2..8),

@@ -1,4 +1,4 @@
-//! Units that stand in each other's way, and the move that is next among them.
+//! Sets of units that block each other, and the next move in each set.
 
 use super::{Together, Turn, Wishes, wishes};
 use crate::filter::limits;
@@ -10,15 +10,15 @@ use crate::words::with_verb;
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A set of units, by their leaders.
+/// A set of units, identified by their leaders.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Component {
     units: BTreeSet<String>,
-    /// Services among them that are on their way.
+    /// Names of services of the set that are moving.
     moving: BTreeSet<String>,
 }
 
-/// The sets in which something is amiss.
+/// Returns the sets that contain a unit with a better node.
 pub(super) fn components(
     view: &View,
     units: &BTreeMap<String, Together>,
@@ -80,7 +80,7 @@ fn asks_for_anything(view: &View, unit: &Together) -> bool {
 }
 
 impl Component {
-    /// What each service of the set does now.
+    /// Returns the next step of each service of the set.
     pub(super) fn turns(&self, view: &View, units: &BTreeMap<String, Together>) -> BTreeMap<String, Turn> {
         let order: Vec<(&String, &Together)> =
             self.units.iter().filter_map(|name| units.get_key_value(name)).collect();
@@ -109,7 +109,7 @@ impl Component {
     }
 }
 
-/// One unit moves, the others stay meanwhile.
+/// Lets one unit move while the others stay.
 fn go(
     order: &[(&String, &Together)],
     nodes: &[String],
@@ -143,8 +143,8 @@ fn go(
     turns
 }
 
-/// The nodes that matter: where they are, and for each the best others, as many as there are units. With k units no order
-/// of moves needs more than k free nodes.
+/// Returns the nodes that matter: the current nodes of all units, and for each unit its best other nodes, as many as there
+/// are units. With k units no order of moves needs more than k free nodes.
 fn nodes(order: &[(&String, &Together)], wished: &[Wishes]) -> Vec<String> {
     let places: BTreeSet<String> = order.iter().filter_map(|(_, unit)| unit.place.clone()).collect();
     let mut nodes = places.clone();
@@ -182,7 +182,7 @@ fn puzzle(own: &View, order: &[(&String, &Together)], wished: &[Wishes], nodes: 
     Puzzle { items, room: nodes.iter().map(|node| room(own, node)).collect(), apart }
 }
 
-/// The rule that keeps two units apart.
+/// Returns the name of the strict rule that keeps two units apart.
 fn keeps_apart<'v>(view: &'v View, one: &'v Together, other: &Together) -> Option<&'v str> {
     one.members.iter().find_map(|name| {
         view.rules
@@ -204,7 +204,7 @@ fn requests(own: &View, unit: &Together) -> Room {
     each(&Unit::of(own, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
 }
 
-/// What a node has left for the units of the set, which use nothing in this view.
+/// Returns the free room of a node for the units of the set, which use no node in this view.
 fn room(own: &View, node: &str) -> Room {
     let Some(facts) = own.nodes.get(node) else { return Room::default() };
     let mut room = limits(&own.settings, facts);
@@ -218,7 +218,7 @@ fn room(own: &View, node: &str) -> Room {
     room
 }
 
-/// What each service that a better arrangement would move, and no order of moves can, says.
+/// Returns the message for each service that a better arrangement would move, but that no order of moves can.
 fn blocked(
     view: &View,
     order: &[(&String, &Together)],

@@ -1,11 +1,11 @@
-//! Turns asked of whole views.
+//! Tests of turns on whole views.
 
 use super::*;
 use crate::rules::{Declared, Rules};
 use crate::view::NodeFacts;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
 
-/// `a@1>2`: a is on node1 and its group prefers node2 to all others; `a@1`: it is content.
+/// Parses services: `a@1>2` is on node1, and its group prefers node2 to all others; `a@1` is on node1 without a preference.
 fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> View {
     let mut view = View::default();
     for number in 1..=nodes {
@@ -44,7 +44,7 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
     view
 }
 
-/// Who goes where.
+/// Checks which services move to which nodes.
 fn check(view: &View, expected: &str) {
     let turns = turns(view);
     let goes: Vec<String> = turns
@@ -63,7 +63,7 @@ fn nobody_is_named_where_all_is_well() {
     let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
     let view = cluster(3, &["a@1", "b@2"], &apart);
     assert_eq!(turns(&view), BTreeMap::new());
-    // Alone, it moves as it likes.
+    // Without a conflict, the service moves independently.
     assert_eq!(turns(&cluster(3, &["a@1>2", "b@2"], &[])), BTreeMap::new());
 }
 
@@ -104,7 +104,7 @@ fn a_content_partner_makes_room_in_maintenance_and_not_for_a_wish() {
     let mut view = cluster(3, &["a@1", "b@2"], &apart);
     view.nodes.get_mut("node1").unwrap().maintenance = true;
     check(&view, "a>3");
-    // a can only go where b is.
+    // The node of b is the only other node that a may use.
     view.services.get_mut("a").unwrap().storage_pool = Some("pool".to_owned());
     for node in ["node1", "node2"] {
         view.nodes.get_mut(node).unwrap().storage_pools.insert("pool".to_owned());

@@ -1,4 +1,4 @@
-//! Which of our crates may depend on which, read from `cargo metadata`.
+//! The allowed dependencies between the crates of the workspace, compared with `cargo metadata`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-/// The table of ARCHITECTURE.md: a crate, and those of ours that it may depend on.
+/// The table of ARCHITECTURE.md: each crate with the workspace crates that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("ha-api-types", &[]),
     ("ha-scheduler", &["ha-api-types"]),
@@ -18,14 +18,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hactl", &["ha-api-types", "ha-scheduler", "ha-simulator"]),
     ("ha-simulator", &["ha-api-types", "ha-scheduler", "ha-store", "ha-controller", "ha-node-agent"]),
     ("ha-e2e", &["ha-api-types"]),
-    // The command line's definition is all that completions and man pages are made from.
+    // Completions and man pages need only the definition of the command line.
     ("ha-xtask", &["ha-api-types", "hactl"]),
 ];
 
-/// Crates of others that only one of ours may name: each is the inside of a seam.
+/// External crates that only one workspace crate may use, because each is hidden behind a seam.
 const RESERVED: &[(&str, &str)] = &[("etcd-client", "ha-store")];
 
-/// The part of `cargo metadata` that the rules read.
+/// The part of `cargo metadata` that the rules use.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     packages: Vec<Package>,
@@ -44,7 +44,7 @@ struct Dependency {
 }
 
 impl Metadata {
-    /// Asks cargo for the workspace's own packages.
+    /// Reads the metadata of the packages in the workspace.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let output = Command::new(env!("CARGO"))
             .args(["metadata", "--format-version", "1", "--no-deps"])
@@ -57,13 +57,13 @@ impl Metadata {
         serde_json::from_slice(&output.stdout).context("cargo metadata printed something else than expected")
     }
 
-    /// The folder of each package.
+    /// Returns the directory of each package.
     pub(crate) fn folders(&self) -> Vec<&Path> {
         self.packages.iter().filter_map(|package| Path::new(&package.manifest_path).parent()).collect()
     }
 }
 
-/// Every dependency that leaves the table, as a sentence each.
+/// Returns a sentence for every dependency that the table does not allow.
 pub(crate) fn violations(metadata: &Metadata) -> Vec<String> {
     let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What the pure crates link in the end: the whole tree below them, features resolved for that crate alone.
+//! The crates that pure crates link, directly or indirectly, with features resolved for each pure crate alone.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// A crate, and what must not be anywhere below it. This is what keeps the cores pure: the simulator runs
-/// them, so whatever they link it links too.
+/// Crates with the external and workspace crates that they must not link. This rule keeps the cores pure: the simulator
+/// links every dependency of the cores.
 const FORBIDDEN: &[(&str, &[&str])] = &[
     ("ha-api-types", &["tokio", "etcd-client", "nix", "reqwest"]),
     ("ha-scheduler", &["tokio", "etcd-client", "nix", "reqwest", "rand"]),
@@ -15,7 +15,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("hactl", &["etcd-client", "ha-runtime", "axum"]),
 ];
 
-/// Every forbidden crate that is linked, as a sentence each.
+/// Returns a sentence for every forbidden crate that is linked.
 pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for (package, forbidden) in FORBIDDEN {
@@ -31,7 +31,7 @@ pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The names of all packages below `package`, itself included.
+/// Returns the names of all packages that `package` links, including itself.
 fn linked_by(root: &Path, package: &str) -> Result<BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{p}"])

@@ -1,4 +1,5 @@
-//! The protocol map: every rule of docs/fencing.md has one row in docs/protocol-map.md, and everything that a row names exists.
+//! The check of the protocol map: every rule of docs/fencing.md has one row in docs/protocol-map.md, and every reference in
+//! a row exists.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,7 @@ const RULES: &str = "docs/fencing.md";
 const MAP: &str = "docs/protocol-map.md";
 const MUTANTS: &str = "simulator/mutants";
 
-/// The short paths of the map's references.
+/// Abbreviations in the map's references, with their paths.
 const SHORT: [(&str, &str); 11] = [
     ("agent", "node-agent/src/core"),
     ("daemon", "node-agent/src/watchdog"),
@@ -25,7 +26,7 @@ const SHORT: [(&str, &str); 11] = [
     ("model", "simulator/tests/fencing_model"),
 ];
 
-/// Every difference between the rules, the map, the mutants and the tree, as a sentence each.
+/// Returns a sentence for every difference between the rules, the map, the mutants and the tree.
 pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
     let rules = rules(&read(root, RULES)?);
     let rows = rows(&read(root, MAP)?);
@@ -54,12 +55,12 @@ fn read(root: &Path, path: &str) -> Result<String> {
     fs::read_to_string(root.join(path)).with_context(|| path.to_owned())
 }
 
-/// The ids that the page defines: each is written in bold once.
+/// Returns the ids that the page defines. Each id is written in bold once.
 fn rules(text: &str) -> Vec<String> {
     text.split("**").skip(1).step_by(2).filter(|word| is_rule(word)).map(str::to_owned).collect()
 }
 
-/// Returns `true` for R3.4 and the like.
+/// Returns `true` for a rule id such as R3.4.
 fn is_rule(word: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     word.strip_prefix('R')
@@ -93,12 +94,12 @@ fn differences(rules: &[String], rows: &[Row]) -> Vec<String> {
     counts.iter().filter_map(problem).collect()
 }
 
-/// The words in backticks of a row's cells.
+/// Returns the words in backticks of a row's cells.
 fn references(cells: &str) -> impl Iterator<Item = &str> {
     cells.split('`').skip(1).step_by(2)
 }
 
-/// What is wrong with a reference `PATH` or `PATH::NAME`, if anything.
+/// Returns the problem of a reference `PATH` or `PATH::NAME`; `None` if the reference is valid.
 fn missing(root: &Path, reference: &str) -> Option<String> {
     let (path, name) = match reference.split_once("::") {
         Some((path, name)) => (path, Some(name)),
@@ -119,7 +120,7 @@ fn mentions(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| !text.get(..at).is_some_and(|before| before.ends_with(is_inside)))
 }
 
-/// The files that a path of the map means: one file, with or without its extension, or all files of a directory.
+/// Returns the files of a path in the map: one file, with or without its extension, or all files of a directory.
 fn files_of(root: &Path, path: &str) -> Vec<PathBuf> {
     let (first, rest) = path.split_once('/').unwrap_or((path, ""));
     let long = SHORT.iter().find(|(short, _)| *short == first).map(|(_, long)| root.join(long).join(rest));
@@ -147,7 +148,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The mutants' paths from the root, in order.
+/// Returns the paths of all mutants from the root, in order.
 fn mutants(root: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
     collect(&root.join(MUTANTS), &mut files);
@@ -157,7 +158,7 @@ fn mutants(root: &Path) -> Result<Vec<String>> {
     patches.map(relative).collect::<Result<_, _>>().context("a mutant outside of the tree")
 }
 
-/// A mutant begins with `# R3.22, R3.23: what is broken`, and the map names it.
+/// Checks that a mutant begins with `# R3.22, R3.23: what is broken`, and that the map names the mutant.
 fn wrong_mutant(path: &str, text: &str, rules: &[String], rows: &[Row]) -> Vec<String> {
     let mut found = Vec::new();
     let heading = text.lines().next().unwrap_or_default();

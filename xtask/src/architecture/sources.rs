@@ -1,11 +1,11 @@
-//! Rules for source files: how a file begins, where the file may be, and which files may name etcd's client.
+//! The rules for source files: the first line, the location, and the files that may name etcd's client.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Every rule that a source file breaks, as a sentence each.
+/// Returns a sentence for every rule that a source file breaks.
 pub(crate) fn violations(root: &Path, packages: &[&Path]) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for package in packages {
@@ -21,7 +21,7 @@ pub(crate) fn violations(root: &Path, packages: &[&Path]) -> Result<Vec<String>>
     Ok(found)
 }
 
-/// The Rust files below a package's `src`, `tests`, `benches` and `examples`.
+/// Collects the Rust files in a package's `src`, `tests`, `benches` and `examples`.
 fn collect(package: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let mut folders: Vec<PathBuf> =
         ["src", "tests", "benches", "examples"].iter().map(|part| package.join(part)).collect();
@@ -49,7 +49,7 @@ fn broken_rules(path: &str, text: &str) -> Vec<String> {
     if !text.starts_with("//! ") {
         found.push(format!("{path}: begin with one `//!` sentence that says what lives there"));
     }
-    // Written in two halves so that this file keeps its own rule.
+    // Two halves, so that this file itself does not contain the name.
     let client = concat!("etcd", "_client");
     if text.contains(client) && !path.starts_with("store/src/etcd") {
         found.push(format!("{path}: mentions {client}; only store/src/etcd* may"));

@@ -1,4 +1,4 @@
-//! The page of every field of every kind: path, type, default and meaning, from the schemas.
+//! The page with every field of every kind: path, type, default and meaning, generated from the schemas.
 
 use super::cell;
 use ha_api_types::kind::Kind;
@@ -19,7 +19,6 @@ otherwise; lists and maps are empty. What is under `status` is written by hactl 
 
 const TABLE: &str = "\n| field | type | default | meaning |\n|---|---|---|---|\n";
 
-/// The page.
 pub(super) fn page() -> String {
     let mut page = HEAD.to_owned();
     page += "\n## All kinds\n";
@@ -29,7 +28,7 @@ pub(super) fn page() -> String {
     }
     for kind in Kind::ALL {
         let schema = schema::of(kind);
-        // Writing into a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(page, "\n## {}\n\n{}\n", kind.name(), schema::describe(kind));
         for part in ["spec", "status"] {
             let _ = write!(page, "\n### {} {part}\n{TABLE}", kind.name());
@@ -45,7 +44,7 @@ fn members(field: &Value) -> impl Iterator<Item = (&String, &Value)> {
     field["properties"].as_object().into_iter().flatten()
 }
 
-/// A field, and the fields below it.
+/// Appends the row of a field and the rows of its subfields.
 fn row(page: &mut String, path: &str, field: &Value) {
     let default = of_profiles(path).or_else(|| default_of(field)).map(|text| format!("`{text}`"));
     let _ = writeln!(
@@ -70,7 +69,7 @@ fn row(page: &mut String, path: &str, field: &Value) {
     }
 }
 
-/// The type, where values are limited with its limits.
+/// Returns the type, with its limits if values are limited.
 fn type_words(field: &Value) -> String {
     if is_reason(field) || field["enum"].is_array() {
         return "string".to_owned();
@@ -103,11 +102,11 @@ fn is_reason(field: &Value) -> bool {
     field["enum"].as_array().is_some_and(|values| values.contains(&declared))
 }
 
-/// What a field of `Cluster.spec.timing` is when it is unset: a matter of the profile.
+/// Returns the default of a field of `Cluster.spec.timing`, which depends on the profile. `None` for other fields.
 fn of_profiles(path: &str) -> Option<String> {
     let name = path.strip_prefix("spec.timing.")?;
     if name == "candidateRetentionSeconds" {
-        // No profile and no agent uses it: only the leader does.
+        // Only the leader uses this field, so it does not depend on the profile.
         return Some((TimingSpec::default().candidate_retention_ms() / 1_000).to_string());
     }
     let (kept, scale) = match (name.strip_suffix("Seconds"), name.strip_suffix("Percent")) {

@@ -1,4 +1,4 @@
-//! The page of every reason: what it is told of, what it means, what there is to do.
+//! The page with every reason: its subject, its meaning and the suggested action.
 
 use super::cell;
 use anyhow::{Context, Result};
@@ -33,12 +33,11 @@ const CAUSES: &str = "
 |---|---|
 ";
 
-/// The page.
 pub(super) fn page() -> Result<String> {
     let mut page = HEAD.to_owned();
     for subject in Subject::ALL {
         let (title, seen) = subject.described();
-        // Writing into a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(page, "\n## {title}\n\n{seen}\n\n| reason | means | what to do |\n|---|---|---|\n");
         for reason in Reason::ALL.iter().filter(|reason| reason.subject() == subject) {
             let help = if reason.help().is_empty() { "–" } else { reason.help() };
@@ -57,7 +56,7 @@ pub(super) fn page() -> Result<String> {
     Ok(page)
 }
 
-/// The words for what is wrong with a field, with the comments of their declaration.
+/// Returns the words for the problems of a field, with the doc comments of their declarations.
 fn problems() -> Result<Vec<(String, String)>> {
     let schema = schemars::schema_for!(ProblemKind).to_value();
     let words = schema["oneOf"].as_array().context("the schema of an enumeration lists its words")?;

@@ -1,36 +1,36 @@
-//! Domain XML: what hactl reads of a virtual machine's definition.
+//! Domain XML: the parts of a virtual machine's definition that hactl uses.
 
 use crate::quantity::{Amounts, Quantity};
 use roxmltree::{Document, Node};
 
-/// What is read of a definition.
+/// The parts of a definition that hactl uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainDefinition {
-    /// The domain's name.
+    /// Name of the domain.
     pub name: String,
-    /// Its uuid, as it is written.
+    /// Uuid of the domain, as written; `None` if the definition has none.
     pub uuid: Option<String>,
     /// Bytes of memory and number of processors.
     pub amounts: Amounts,
-    /// Where the name's element ends, in bytes.
+    /// Byte offset of the end of the name element.
     name_end: usize,
 }
 
-/// Why a definition cannot be used.
+/// The reason why a definition cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct DefinitionError {
-    /// Where, from 1.
+    /// Line of the error, from 1.
     pub line: u32,
-    /// What is wrong, and what to write instead.
+    /// Description of the error, with a correction.
     pub problem: String,
 }
 
 impl DomainDefinition {
-    /// Reads a definition.
+    /// Parses a definition.
     ///
     /// # Errors
-    /// When it is no XML, or not that of a domain with a name.
+    /// The text is not XML, or not that of a domain with a name.
     pub fn parse(xml: &str) -> Result<DomainDefinition, DefinitionError> {
         let document = Document::parse(xml).map_err(|error| DefinitionError {
             line: line_of(&error, xml),
@@ -66,7 +66,7 @@ impl DomainDefinition {
         })
     }
 
-    /// The XML that was read, with this uuid when it has none of its own.
+    /// Returns the parsed XML, with this uuid added if it contains none.
     pub fn with_uuid(&self, xml: &str, uuid: &str) -> String {
         match (&self.uuid, xml.split_at_checked(self.name_end)) {
             (None, Some((before, after))) => format!("{before}<uuid>{uuid}</uuid>{after}"),
@@ -75,7 +75,7 @@ impl DomainDefinition {
     }
 }
 
-/// Whether it is a name that can be given to programs and read back from their output.
+/// Returns `true` if the name can be passed to programs and read back from their output.
 pub fn is_domain_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with('-')
@@ -83,7 +83,7 @@ pub fn is_domain_name(text: &str) -> bool {
         && !text.chars().any(|c| c.is_control() || c.is_whitespace())
 }
 
-/// Where the reader stopped; it gives no place for the end.
+/// Returns the line of an error. For an unexpected end, which has no position, it is the last line.
 fn line_of(error: &roxmltree::Error, xml: &str) -> u32 {
     if matches!(error, roxmltree::Error::UnexpectedEndOfStream) {
         return u32::try_from(xml.lines().count()).unwrap_or(u32::MAX).max(1);
@@ -101,7 +101,7 @@ fn text_of(node: Node<'_, '_>) -> String {
 
 type Wrong<'a, 'input> = (Node<'a, 'input>, String);
 
-/// Bytes; libvirt counts in KiB unless told otherwise.
+/// Returns the memory in bytes; the default unit of libvirt is KiB.
 fn memory_of<'a, 'input>(node: Node<'a, 'input>) -> Result<Quantity, Wrong<'a, 'input>> {
     let (text, unit) = (text_of(node), node.attribute("unit").unwrap_or("KiB"));
     let factor: Option<i128> = match unit {
@@ -122,7 +122,7 @@ fn memory_of<'a, 'input>(node: Node<'a, 'input>) -> Result<Quantity, Wrong<'a, '
     }
 }
 
-/// Those that it starts with; more may be added while it runs.
+/// Returns the number of processors at the start; more can be added while the machine runs.
 fn processors_of<'a, 'input>(node: Node<'a, 'input>) -> Result<Quantity, Wrong<'a, 'input>> {
     let text = node.attribute("current").map_or_else(|| text_of(node), str::to_owned);
     match text.parse::<u32>() {

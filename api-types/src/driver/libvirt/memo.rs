@@ -1,10 +1,11 @@
-//! A value that is worked out from its neighbours at most once, and is no part of what they say.
+//! A lazily computed value that does not take part in comparisons.
 
 use std::sync::OnceLock;
 
-/// Worked out when it is first asked for. Two are always equal, as what they are worked out from is compared beside them.
+/// A value that is computed on first use. Two memos are always equal, because the fields that determine the value are
+/// compared instead.
 ///
-/// Assumptions: what it is worked out from is not changed after it was asked for; objects are replaced, not edited.
+/// Assumptions: these fields do not change after the first use; objects are replaced, not edited.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memo<T>(OnceLock<T>);
 

@@ -3,7 +3,7 @@
 use super::super::context::Context;
 use crate::driver::ExternalDriver;
 
-/// Types of the drivers that are part of hactl, and their names.
+/// Reserved names: the drivers and types of hactl itself.
 const TAKEN: [&str; 10] =
     ["exec", "unit", "systemd", "ocf", "ct", "podman", "vm", "libvirt", "sim", "simulated"];
 

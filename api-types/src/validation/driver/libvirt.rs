@@ -6,11 +6,11 @@ use crate::driver::{DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLAC
 use crate::problem::member;
 
 const PATH: &str = "spec.driver.libvirt";
-/// A thousand gibibytes a second; libvirt's own limit is not far above.
+/// Maximum bandwidth in MiB/s, slightly below the limit of libvirt.
 const MAX_BANDWIDTH_MEBIBYTES: u64 = 1 << 20;
-/// As QEMU has it: 2,000 s.
+/// Maximum downtime of QEMU: 2,000 s.
 const MAX_DOWNTIME_MS: u64 = 2_000_000;
-/// A day.
+/// One day.
 const MAX_SECONDS: u64 = 86_400;
 
 pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
@@ -21,7 +21,7 @@ pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
             &at("xml"),
             "there is a definition file too: give the definition either in the resource or in a file",
         ),
-        // Without the file it must still be possible to find and stop it.
+        // hactl must be able to find and stop the domain without the file.
         (true, false, true) => context.required(
             &at("domain"),
             "name the domain as its definition does, so that it is found without the file",
@@ -83,13 +83,13 @@ fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
     }
 }
 
-/// `qemu:///system`, perhaps with a transport and parameters; nothing between the second and the third slash.
+/// Returns `true` for `qemu:///system`, with optional transport and parameters, and without a host.
 fn is_local(uri: &str) -> bool {
     let Some((scheme, rest)) = uri.split_once("://") else { return false };
     matches!(scheme, "qemu" | "qemu+unix") && rest.starts_with('/') && rest.len() > 1 && printable(uri)
 }
 
-/// Thirty-two hexadecimal digits, as libvirt reads them: hyphens are for people.
+/// Returns `true` for 32 hexadecimal digits. As in libvirt, hyphens are ignored.
 fn is_uuid(text: &str) -> bool {
     let digits = text.bytes().filter(|byte| *byte != b'-');
     digits.clone().count() == 32 && digits.clone().all(|byte| byte.is_ascii_hexdigit())

@@ -1,4 +1,4 @@
-//! Checks of driver `ocf` that need no agent; those of its parameters are in `crate::ocf`.
+//! Checks of driver `ocf` that need no agent; the checks of its parameters are in `crate::ocf`.
 
 use super::super::context::Context;
 use crate::driver::OcfDriver;

@@ -26,11 +26,11 @@ const ULIMITS: [&str; 15] = [
     "sigpending",
     "stack",
 ];
-/// The kernel shares out no less of a core.
+/// Least share of a core that the kernel can assign.
 const LEAST_CPU: Quantity = Quantity::from_milli(10);
-/// With less memory no container can be set up.
+/// Least memory with which a container can be set up.
 const LEAST_MEMORY: Quantity = Quantity::from_units(6 << 20);
-/// A day.
+/// One day.
 const MOST_SECONDS: f64 = 86_400.0;
 
 pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
@@ -77,7 +77,7 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
     }
 }
 
-/// Fields that say how a container is made, and whether they are given.
+/// Returns the fields that only apply to the creation of a container, and whether they are set.
 fn of_images(podman: &PodmanDriver) -> [(&'static str, bool); 9] {
     [
         ("command", !podman.command.is_empty()),
@@ -200,7 +200,7 @@ fn health_check(path: &str, check: &HealthCheck, is_existing: bool, context: &mu
     }
 }
 
-/// Whether podman takes it as a name.
+/// Returns `true` if podman accepts the name.
 fn is_name(text: &str) -> bool {
     text.len() <= 253
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -218,7 +218,7 @@ mod tests {
     use crate::validation::problems;
     use serde_json::{Value, json};
 
-    /// The spec of the driver, and the whole problems: `path: sentence`.
+    /// Checks the spec of the driver for exactly these problems, as `path: sentence`.
     fn check(podman: &Value, expected: &[&str]) {
         let object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
             "spec": {"driver": {"podman": podman}}});
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(found, expected, "{podman}");
     }
 
-    /// A field beside an image.
+    /// Checks a field in addition to an image.
     fn field(name: &str, value: &Value, expected: &[&str]) {
         check(&json!({"image": "i", name: value}), expected);
     }

@@ -5,9 +5,9 @@ use super::{absolute, arguments, environment, printable, user, working_directory
 use crate::driver::{SystemdDriver, UNIT_TYPES, is_essential_unit};
 use crate::problem::{element, member};
 
-/// The longest name of a unit, as systemd has it.
+/// Maximum length of a unit's name in systemd.
 const MAX_NAME: usize = 255;
-/// Types that systemd has and that are nothing to start and stop, or nothing that lasts.
+/// Unit types of systemd that cannot be services, because they cannot be started and stopped or do not persist.
 const OTHER_TYPES: [&str; 4] = [".slice", ".scope", ".device", ".automount"];
 
 pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
@@ -48,7 +48,7 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
     }
 }
 
-/// What is wrong with the name of the unit.
+/// Returns the problem of the unit's name.
 fn name_problem(systemd: &SystemdDriver) -> Option<String> {
     let unit = &systemd.unit;
     let name = systemd.unit_name("");
@@ -80,7 +80,7 @@ mod tests {
     use crate::validation::problems;
     use serde_json::{Value, json};
 
-    /// The spec of the driver, and the whole problem: `path: sentence`.
+    /// Checks the spec of the driver for exactly these problems, as `path: sentence`.
     fn check(systemd: &Value, expected: &[&str]) {
         let object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
             "spec": {"driver": {"systemd": systemd}}});

@@ -1,11 +1,11 @@
-//! Who is where: lists of instances that change with the placement.
+//! Lists of instances that follow the placement, for random choices.
 
 use super::super::random::Random;
 
-/// Lists of instances, each instance in one of them at most.
+/// Lists of instances; each instance is in at most one of them.
 pub(super) struct Lists {
     lists: Vec<Vec<usize>>,
-    /// The list and the position in it of each instance.
+    /// For each instance, its list and its position in that list.
     places: Vec<Option<(usize, usize)>>,
 }
 
@@ -14,7 +14,7 @@ impl Lists {
         Lists { lists: vec![Vec::new(); lists], places: vec![None; guests] }
     }
 
-    /// Puts an instance into a list, or into none.
+    /// Moves an instance to a list, or removes it from all lists.
     pub(super) fn put(&mut self, guest: usize, list: Option<usize>) {
         if self.places[guest].map(|(known, _)| known) == list {
             return;
@@ -36,7 +36,7 @@ impl Lists {
         (!list.is_empty()).then(|| list[random.below(list.len())])
     }
 
-    /// The first that fits, from a random one on.
+    /// Returns the first instance that fits, starting at a random one.
     pub(super) fn pick<T>(
         &self,
         list: usize,

@@ -1,4 +1,4 @@
-//! Changes worth trying: of one instance, of two, or chains after which every node has as many instances as before.
+//! Proposals of changes: of one instance, of two, or of chains that keep the number of instances on each node.
 
 use super::super::moves::Kind;
 use super::super::problem::{Problem, Spot};
@@ -6,28 +6,28 @@ use super::super::random::Random;
 use super::super::state::State;
 use super::lists::Lists;
 
-/// How many kinds of changes there are.
+/// Number of kinds of changes.
 pub(super) const KINDS: usize = 13;
 
-/// Instances whose roles are turned together at most.
+/// Maximum number of instances in a cycle of role changes.
 const LONGEST_CIRCLE: usize = 5;
 
-/// Changes that are tried together.
+/// Changes that are tried together: instance and new spot.
 pub(super) type Changes = Vec<(usize, Spot)>;
 
-/// Who is where, to find partners for a change.
+/// Indexes of the placement, to find partners for a change.
 pub(super) struct Proposals<'a> {
     problem: &'a Problem,
     movable: Vec<usize>,
-    /// Instances that are not where they were at the start, all in one list.
+    /// Instances that are not on their initial spots, all in one list.
     moved: Lists,
-    /// Primaries of each node, and secondaries.
+    /// Instances by their primary node.
     primaries: Lists,
     secondaries: Lists,
 }
 
 impl<'a> Proposals<'a> {
-    /// For a placement.
+    /// Builds the indexes for a placement.
     pub(super) fn new(state: &State<'a>) -> Proposals<'a> {
         let problem = state.problem();
         let (hosts, guests) = (problem.hosts.len(), problem.guests.len());
@@ -44,19 +44,20 @@ impl<'a> Proposals<'a> {
         proposals
     }
 
-    /// Nothing can be moved.
+    /// Returns `true` if no change is possible.
     pub(super) fn is_empty(&self) -> bool {
         self.movable.is_empty() || self.problem.hosts.len() < 2
     }
 
-    /// An instance is here now.
+    /// Records the new spot of an instance.
     pub(super) fn note(&mut self, guest: usize, spot: Spot) {
         self.moved.put(guest, (spot != self.problem.start[guest]).then_some(0));
         self.primaries.put(guest, Some(spot.primary));
         self.secondaries.put(guest, spot.secondary);
     }
 
-    /// A change of this kind to be tried. It may be impossible or none at all; false if there is none.
+    /// Proposes a change of this kind, in `changes`. The change may be impossible or have no effect. Returns `false` if no
+    /// change was found.
     pub(super) fn propose(
         &self,
         kind: usize,
@@ -66,24 +67,24 @@ impl<'a> Proposals<'a> {
     ) -> bool {
         changes.clear();
         match kind {
-            // Anywhere.
+            // One instance moves to any reachable spot.
             0 => self.go(self.any(random), random, changes),
             1 => self.go(self.already(random), random, changes),
-            // Back, alone or while another one goes.
+            // An instance returns to its start, alone or while another one moves.
             2 => self.go_back(self.already(random), random, changes),
             3 => {
                 let (guest, other) = (self.already(random), self.any(random));
                 guest != other && self.go_back(guest, random, changes) && self.go(other, random, changes)
             }
-            // Two exchange their primaries or their secondaries.
+            // Two instances exchange their primaries or their secondaries.
             4 => self.exchange(state, self.already(random), self.any(random), random, changes),
             5 => self.exchange(state, self.already(random), self.already(random), random, changes),
             6 => self.exchange(state, self.any(random), self.any(random), random, changes),
-            // One goes back, and one that is there takes its place.
+            // One instance returns, and another one takes over its place.
             7 => self.replace(state, random, changes),
-            // Roles are turned in a circle.
+            // Instances exchange roles along a cycle.
             8 => self.turn_around(state, random, changes),
-            // One goes, and others make up for it.
+            // One instance moves, and others compensate for it.
             9 => self.go(self.any(random), random, changes) && self.make_up(state, random, changes),
             10 => self.go(self.already(random), random, changes) && self.make_up(state, random, changes),
             11 => self.go_back(self.already(random), random, changes) && self.make_up(state, random, changes),
@@ -104,14 +105,14 @@ impl<'a> Proposals<'a> {
         self.moved.any(0, random).unwrap_or_else(|| self.any(random))
     }
 
-    /// One step from the start could bring an instance here, or it was here.
+    /// Returns `true` if the spot is the start of the instance or one step away from it.
     fn reachable(&self, guest: usize, to: Spot) -> bool {
         to.secondary != Some(to.primary)
             && (to == self.problem.start[guest]
                 || Kind::between(self.problem, guest, self.problem.start[guest], to).is_some())
     }
 
-    /// To a spot that one step from the start could bring it to.
+    /// Moves an instance to a random spot that is one step away from its start.
     fn go(&self, guest: usize, random: &mut Random, changes: &mut Changes) -> bool {
         let start = self.problem.start[guest];
         let node = random.below(self.problem.hosts.len());
@@ -129,7 +130,7 @@ impl<'a> Proposals<'a> {
         self.reachable(guest, to)
     }
 
-    /// To the nodes of the start, in the same roles or in turned ones.
+    /// Moves an instance to the nodes of its start, with the same or exchanged roles.
     fn go_back(&self, guest: usize, random: &mut Random, changes: &mut Changes) -> bool {
         let start = self.problem.start[guest];
         let to = if random.below(2) == 0 { start } else { start.turned().unwrap_or(start) };
@@ -156,7 +157,8 @@ impl<'a> Proposals<'a> {
         guest != other && changes.iter().all(|&(guest, to)| self.reachable(guest, to))
     }
 
-    /// One that left a node of its start returns to it, and another one leaves that node for where the first one was.
+    /// Returns an instance to a node of its start that it left. Another instance leaves that node for the previous node of
+    /// the first one.
     fn replace(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
         let guest = self.already(random);
         let (spot, start) = (state.spot(guest), self.problem.start[guest]);
@@ -178,7 +180,7 @@ impl<'a> Proposals<'a> {
         self.reachable(guest, changes[0].1)
     }
 
-    /// Primaries become secondaries along a path that ends where it began: no disk is copied.
+    /// Makes primaries into secondaries along a cycle of nodes, which copies no disk.
     fn turn_around(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
         let first = self.any(random);
         let begin = state.spot(first).primary;
@@ -208,7 +210,8 @@ impl<'a> Proposals<'a> {
         false
     }
 
-    /// Adds changes of others after which each node has as many primaries and secondaries as before the first.
+    /// Adds changes of other instances, after which each node has as many primaries and secondaries as before the first
+    /// change.
     fn make_up(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
         let (guest, to) = changes[0];
         let from = state.spot(guest);
@@ -218,7 +221,7 @@ impl<'a> Proposals<'a> {
             };
             changes.push(next);
         }
-        // What the copies of those so far leave one node with too much and another with too little.
+        // The changes so far leave one node with one disk more and another node with one disk less.
         let (mut more, mut less) = (None, None);
         for &(guest, to) in changes.iter() {
             let from = state.spot(guest);
@@ -241,7 +244,7 @@ impl<'a> Proposals<'a> {
         true
     }
 
-    /// Another instance whose primary goes from one node to another.
+    /// Returns another instance whose primary moves from one node to another.
     fn next_primary(
         &self,
         state: &State<'_>,

@@ -1,39 +1,39 @@
-//! Which kind of change is tried next: the more often one of a kind was kept, the more often the kind has its turn.
+//! The choice of the next kind of change: the more changes of a kind were kept, the more often that kind is chosen.
 
 use super::super::random::Random;
 
-/// Turns of so many kinds.
+/// Statistics per kind of change, and the resulting shares.
 pub(super) struct Turns<const KINDS: usize> {
     tried: [u32; KINDS],
     kept: [u32; KINDS],
-    /// The share of each kind and of those before it, of [`WHOLE`].
+    /// Cumulative share up to and including each kind, in units of [`WHOLE`].
     until: [usize; KINDS],
     trials: u32,
 }
 
-/// All shares together.
+/// Sum of all shares.
 const WHOLE: usize = 1 << 16;
 
-/// After so many trials shares are looked at anew.
+/// Number of trials after which the shares are recomputed.
 const PERIOD: u32 = 1 << 13;
 
-/// The part of all turns that is shared alike, so that no kind is forgotten.
+/// Part of all choices that is shared equally, so that every kind is chosen at times.
 const ALIKE: f64 = 0.25;
 
 impl<const KINDS: usize> Turns<KINDS> {
-    /// All alike.
+    /// Starts with equal shares.
     pub(super) fn new() -> Turns<KINDS> {
         let mut turns = Turns { tried: [1; KINDS], kept: [1; KINDS], until: [0; KINDS], trials: 0 };
         turns.share();
         turns
     }
 
-    /// The kind whose turn it is.
+    /// Returns the next kind.
     pub(super) fn next(&mut self, random: &mut Random) -> usize {
         self.trials += 1;
         if self.trials.is_multiple_of(PERIOD) {
             self.share();
-            // What was long ago counts less and less.
+            // Older results count less and less.
             for count in self.tried.iter_mut().chain(&mut self.kept) {
                 *count = count.div_ceil(2);
             }
@@ -44,7 +44,7 @@ impl<const KINDS: usize> Turns<KINDS> {
         kind
     }
 
-    /// A change of this kind was kept.
+    /// Records that a change of this kind was kept.
     pub(super) fn keep(&mut self, kind: usize) {
         self.kept[kind] += 1;
     }

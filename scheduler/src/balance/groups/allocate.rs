@@ -1,4 +1,4 @@
-//! Where a new service could be placed: all groups and nodes, the best first, and why the others are not.
+//! Placements for a new service: all groups and nodes, the best first, with the reasons that block the others.
 
 use super::elsewhere::{most, spots};
 use super::newcomer::{Newcomer, Refused};
@@ -11,18 +11,19 @@ use std::collections::BTreeMap;
 /// A group as a place for a new service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupOffer {
-    /// The group, by position.
+    /// Position of the group in the cluster.
     pub group: usize,
-    /// Its class.
+    /// Allocation policy of the group.
     pub allocation: Allocation,
-    /// Why it takes none whatever room there is, if so.
+    /// Reason for which the group cannot accept the service at all; `None` if it can.
     pub refused: Option<Refused>,
-    /// Its nodes as primaries: those with a place, the lowest score first, then the others by name. Empty if it is refused.
+    /// Nodes of the group as primaries: eligible ones by ascending score, then the others by name. Empty if `refused` is
+    /// set.
     pub nodes: Vec<NodeOffer>,
 }
 
 impl GroupOffer {
-    /// The best place.
+    /// Returns the best place in the group.
     pub fn best(&self) -> Option<&Place> {
         self.nodes.first().and_then(|node| node.place.as_ref().ok())
     }
@@ -31,27 +32,27 @@ impl GroupOffer {
 /// A node as the primary of a new service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeOffer {
-    /// The node, by its position in the cluster.
+    /// Position of the node in the cluster.
     pub node: usize,
-    /// The best place with this primary, or what is lacking.
+    /// The best place with this primary, or the shortage that prevents it.
     pub place: Result<Place, Shortage>,
 }
 
-/// Where a new service would be.
+/// A place for a new service with a given primary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// Where its other copy would be, by position in the cluster.
+    /// Node of the second copy, by position in the cluster; `None` if there is only one copy.
     pub secondary: Option<usize>,
-    /// The group's score with it.
+    /// Score of the group with the service.
     pub score: f64,
 }
 
-/// Why a node cannot be the primary.
+/// The reason why a node cannot be the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// The node itself.
+    /// The node itself lacks something.
     Lack(Lack),
-    /// No other node takes the second copy: what most of them lack; `None`: there is no other node.
+    /// No other node fits the second copy. Contains the most frequent shortage, or `None` if there is no other node.
     Secondary(Option<Lack>),
 }
 
@@ -65,7 +66,8 @@ impl std::fmt::Display for Shortage {
     }
 }
 
-/// All groups for a new service: preferred ones before those of last resort, of a class the lowest score first; then those without a place.
+/// Ranks all groups for a new service: groups with policy Preferred before LastResort, then by ascending score. Groups
+/// without a place come last.
 pub fn allocate(cluster: &Cluster, settings: &Settings, newcomer: &Newcomer) -> Vec<GroupOffer> {
     let mut offers: Vec<GroupOffer> =
         partition::populated(cluster).map(|group| offer(cluster, settings, newcomer, group)).collect();

@@ -1,4 +1,4 @@
-//! How many more services of a size fit: now, with N+1 kept, and in tiers of ever smaller sizes.
+//! The number of further services of one size that fit: now, with N+1 kept, and in tiers of decreasing sizes.
 
 use super::elsewhere::{most, shortlists, spots};
 use super::newcomer::{Newcomer, Refused};
@@ -9,52 +9,54 @@ use crate::balance::problem::{Problem, Settings, Spot};
 use crate::balance::state::{Keep, Lack, State};
 use std::collections::BTreeMap;
 
-/// More than so many are not counted.
+/// Maximum number of services that are counted.
 pub const MOST: usize = 100_000;
 
-/// What fits into a group.
+/// The capacity of one group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupCapacity {
-    /// The group, by position.
+    /// Position of the group in the cluster.
     pub group: usize,
-    /// Why it takes none, if so.
+    /// Reason for which the group cannot accept the service; `None` if it can.
     pub refused: Option<Refused>,
-    /// How many fit within the limits.
+    /// Services that fit within the limits.
     pub now: Filled,
-    /// How many fit while every node bears the failure of a peer, and every shared service finds another place if its node fails.
+    /// Services that fit while N+1 is kept. Every node must survive the failure of a peer, and shared services of any
+    /// failed node must fit on other nodes.
     pub kept: Filled,
-    /// What keeps N+1 from being kept already without any more.
+    /// Reason for which N+1 does not hold even without further services; `None` if it holds.
     pub broken: Option<Broken>,
-    /// With N+1 kept: of the asked size as many as fit, then of smaller ones.
+    /// With N+1 kept: services of the requested size as long as they fit, then of smaller sizes.
     pub tiers: Vec<Tier>,
 }
 
-/// Why N+1 does not hold now; nodes by their position in the cluster.
+/// The reason for which N+1 does not hold now, with nodes by position in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// These cannot bear what a peer would send.
+    /// These nodes cannot hold the instances that a peer would send.
     Reserve(Vec<usize>),
-    /// If this one failed, not all of its shared services would find a place.
+    /// If this node failed, not all of its shared services would fit on other nodes.
     Failover(usize),
 }
 
-/// Services that were put one after another.
+/// Services that were placed one at a time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filled {
-    /// Where, by positions in the cluster.
+    /// Primary and secondary of each service, by position in the cluster.
     pub places: Vec<(usize, Option<usize>)>,
-    /// What most places lack for one more.
+    /// The most frequent shortage of places for one more service.
     pub lack: Option<Lack>,
 }
 
 impl Filled {
-    /// How many.
+    /// Returns the number of placed services.
     pub fn count(&self) -> usize {
         self.places.len()
     }
 }
 
-/// What fits into each group, in the order of the cluster. `tiered` is the size with which tiers begin.
+/// Computes the capacity of each group, in the order of the cluster. `tiered` is the size of the first tier; `None`
+/// computes no tiers.
 pub fn capacity(
     cluster: &Cluster,
     settings: &Settings,
@@ -100,7 +102,7 @@ fn broken(problem: &Problem) -> Option<Broken> {
     failover::fatal(&mut state, &[]).map(|host| Broken::Failover(problem.hosts[host].node))
 }
 
-/// Puts a new service into a group as often as there is room, but not more often than this.
+/// Places a new service in a group repeatedly while it fits, at most `limit` times.
 pub(super) fn fill(
     cluster: &Cluster,
     settings: &Settings,
@@ -117,7 +119,7 @@ pub(super) fn fill(
     Filled { places: placed.iter().map(place).collect(), lack }
 }
 
-/// Where a guest was put, and what most places lack for one more.
+/// Returns the spots of all placed guests, and the most frequent shortage for one more.
 fn fill_problem(state: &mut State<'_>, guest: usize, keep: Keep, limit: usize) -> (Vec<Spot>, Option<Lack>) {
     let mut placed = Vec::new();
     let mut lack = None;
@@ -133,7 +135,8 @@ fn fill_problem(state: &mut State<'_>, guest: usize, keep: Keep, limit: usize) -
     if keep == Keep::Limits || failover::fatal(state, &extra(guest, &placed)).is_none() {
         return (placed, lack);
     }
-    // The failure of a node would not be survived any more: as many as are, and from there one by one.
+    // Some failure of a node would no longer be survived. A binary search finds how many guests to keep, and further ones
+    // are added one at a time.
     let (mut survives, mut fails) = (0, placed.len());
     while fails - survives > 1 {
         let middle = usize::midpoint(survives, fails);
@@ -159,7 +162,7 @@ fn extra(guest: usize, placed: &[Spot]) -> Vec<(usize, Spot)> {
     placed.iter().map(|&spot| (guest, spot)).collect()
 }
 
-/// A place with which every failure is survived.
+/// Places a guest on a spot with which every failure is survived.
 fn survivable(state: &mut State<'_>, guest: usize, placed: &[Spot]) -> Option<Spot> {
     let mut offers = offers(state, guest, &all(state), Keep::NPlusOne).ok()?;
     offers.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
@@ -180,7 +183,7 @@ fn all(state: &State<'_>) -> Vec<usize> {
     (0..state.problem().hosts.len()).collect()
 }
 
-/// Puts a guest where the score is lowest then.
+/// Places a guest on the spot with the lowest resulting score.
 fn best(state: &mut State<'_>, guest: usize, keep: Keep) -> Result<Spot, Option<Lack>> {
     let mut lack = None;
     for hosts in shortlists(state, all(state)) {
@@ -200,7 +203,7 @@ fn best(state: &mut State<'_>, guest: usize, keep: Keep) -> Result<Spot, Option<
     Err(lack)
 }
 
-/// The places for one more, each with its score; or what most lack.
+/// Returns the spots for one more guest with their scores, or the most frequent shortage.
 fn offers(
     state: &mut State<'_>,
     guest: usize,

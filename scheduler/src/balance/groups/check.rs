@@ -1,4 +1,4 @@
-//! How groups are: which are healthy, and which would gain from being balanced.
+//! The state of groups: which are healthy, and which would gain from balancing.
 
 use super::span::Span;
 use crate::balance::model::Cluster;
@@ -7,60 +7,60 @@ use crate::balance::problem::{Problem, Settings};
 use crate::balance::search::{Clock, Goal, search};
 use crate::balance::state::State;
 
-/// How a group is; nodes by their position in the cluster.
+/// Health of a group, with nodes by position in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Everything is on nodes that work, and each bears the failure of a peer.
+    /// No offline node holds instances, and each node survives the failure of a peer.
     Healthy,
-    /// Nodes fail N+1.
+    /// Some nodes fail N+1.
     WeaklyUnhealthy {
-        /// These.
+        /// Nodes that fail N+1.
         failing: Vec<usize>,
     },
-    /// Offline nodes still hold instances.
+    /// Some offline nodes still hold instances.
     Unhealthy {
-        /// These.
+        /// Offline nodes with instances.
         offline: Vec<usize>,
-        /// Nodes that fail N+1 besides.
+        /// Nodes that fail N+1.
         failing: Vec<usize>,
     },
 }
 
 impl Health {
-    /// Nothing is to be done.
+    /// Returns `true` if the group needs no repair.
     pub fn is_healthy(&self) -> bool {
         *self == Health::Healthy
     }
 }
 
-/// A group that was looked at.
+/// The result of the check of one group.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The group, by position.
+    /// Position of the group in the cluster.
     pub group: usize,
-    /// Its nodes.
+    /// Number of nodes in the group.
     pub nodes: usize,
-    /// Its instances.
+    /// Number of instances in the group.
     pub instances: usize,
-    /// How it is.
+    /// Health of the group.
     pub health: Health,
-    /// What would balance it; no steps: it is balanced as well as can be. `None`: was not looked for.
+    /// Plan that balances the group; without steps if it cannot be improved. `None` if no goal was given.
     pub plan: Option<Plan>,
 }
 
 impl Checked {
-    /// Balancing would gain something.
+    /// Returns `true` if balancing would improve the group.
     pub fn needs_balancing(&self) -> bool {
         self.plan.as_ref().is_some_and(|plan| !plan.steps.is_empty())
     }
 
-    /// Work is needed.
+    /// Returns `true` if the group needs repair or balancing.
     pub fn needs_work(&self) -> bool {
         !self.health.is_healthy() || self.needs_balancing()
     }
 }
 
-/// How a group is.
+/// Computes the health of a group.
 pub fn health(span: &Span<'_>, state: &State<'_>, group: usize) -> Health {
     let hosts = span.hosts(group);
     let mut holds = vec![false; span.problem.hosts.len()];
@@ -80,7 +80,8 @@ pub fn health(span: &Span<'_>, state: &State<'_>, group: usize) -> Health {
     }
 }
 
-/// Looks at groups; with a goal also for what would balance them. `clocks` gives each group its time.
+/// Checks groups, and with a goal also computes plans that balance them. `clock` returns the clock for each group by its
+/// index in `groups`.
 pub fn check<'c>(
     cluster: &Cluster,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! Empties a group whose instances the others can take.
+//! Emptying of a group whose instances fit into other groups.
 
 use super::elsewhere::NoPlace;
 use super::partition;
@@ -6,52 +6,52 @@ use super::span::{Moved, Span, Stays};
 use crate::balance::model::Allocation;
 use crate::balance::state::{Amount, Lack, State};
 
-/// A group as one that could be emptied.
+/// A group that could be emptied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// The group, by position.
+    /// Position of the group in the cluster.
     pub group: usize,
-    /// What its instances use.
+    /// Amounts that the instances of the group use.
     pub used: Amount,
-    /// What is free on its nodes that something may come to.
+    /// Free amounts of those nodes of the group that accept instances.
     pub free: Free,
-    /// What is free in the groups to which something of it could go.
+    /// Free amounts of the groups to which the instances could move.
     pub free_elsewhere: Free,
-    /// Whether it can be emptied.
+    /// Result of the attempt to empty the group.
     pub verdict: Verdict,
 }
 
-/// What is free on some nodes.
+/// Free amounts of several nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Free {
-    /// The amount.
+    /// Sum of the free amounts.
     pub amount: Amount,
     /// The nodes, by position in the cluster.
     pub nodes: Vec<usize>,
 }
 
-/// Whether a group can be emptied.
+/// The result of the attempt to empty a group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Nothing lives there.
+    /// The group has no instances.
     Empty,
-    /// Nothing can leave it.
+    /// No instance can leave the group.
     Stays(Stays),
-    /// It uses more than is free elsewhere.
+    /// The instances use more of this amount than is free elsewhere.
     TooMuch(Lack),
-    /// Something finds no place.
+    /// An instance fits on no node elsewhere.
     NoPlace(NoPlace),
-    /// By these moves.
+    /// These moves empty the group.
     CanBeEmptied(Vec<Moved>),
 }
 
-/// Every group as a candidate, in the order of the cluster.
+/// Evaluates every group as a candidate, in the order of the cluster.
 pub fn compress(span: &Span<'_>) -> Vec<Candidate> {
     let state = State::new(&span.problem, &span.problem.start);
     span.groups().into_iter().map(|group| candidate(span, &state, group)).collect()
 }
 
-/// The candidate that frees most: nodes, then memory of nodes.
+/// Returns the candidate that frees the most nodes, then the most memory.
 pub fn best<'c>(span: &Span<'_>, candidates: &'c [Candidate]) -> Option<(&'c Candidate, &'c [Moved])> {
     let can = candidates.iter().filter_map(|candidate| match &candidate.verdict {
         Verdict::CanBeEmptied(moved) => Some((candidate, moved.as_slice())),
@@ -90,7 +90,7 @@ fn candidate(span: &Span<'_>, state: &State<'_>, group: usize) -> Candidate {
     Candidate { group, used, free: free(span, state, &[group]), free_elsewhere, verdict }
 }
 
-/// What instances take from the nodes of a group.
+/// Sums up the amounts that instances use on the nodes of a group.
 fn used(span: &Span<'_>, state: &State<'_>, group: usize) -> Amount {
     let mut sum = Amount::default();
     for (guest, spot) in span.problem.guests.iter().zip(state.spots()) {
@@ -104,7 +104,7 @@ fn used(span: &Span<'_>, state: &State<'_>, group: usize) -> Amount {
     sum
 }
 
-/// What is free on the nodes of groups that something may come to.
+/// Sums up the free amounts on the nodes of groups that accept instances.
 fn free(span: &Span<'_>, state: &State<'_>, groups: &[usize]) -> Free {
     let mut sum = Free::default();
     for host in groups.iter().flat_map(|&group| span.open_hosts(state, group)) {
@@ -115,7 +115,7 @@ fn free(span: &Span<'_>, state: &State<'_>, groups: &[usize]) -> Free {
     sum
 }
 
-/// What is used at least as much as is free.
+/// Returns the first amount of which at least as much is used as is free.
 fn exceeds(used: Amount, free: Amount) -> Option<Lack> {
     let pairs = [
         (used.memory, free.memory, Lack::Memory),
@@ -125,7 +125,7 @@ fn exceeds(used: Amount, free: Amount) -> Option<Lack> {
     pairs.into_iter().find(|(used, free, _)| used > &0 && used >= free).map(|(_, _, lack)| lack)
 }
 
-/// Moves all that lives in a group: the largest in memory first, and where that fails the largest on disk.
+/// Moves all instances out of a group: by descending memory, or if that fails by descending disk.
 fn emptied(span: &Span<'_>, state: &State<'_>, guests: &[usize]) -> Result<Vec<Moved>, NoPlace> {
     let facts = &span.problem.guests;
     let mut by_disk = guests.to_vec();

@@ -1,4 +1,4 @@
-//! Places for an instance among some nodes, the best first; and what is said when there is none.
+//! Places for an instance among some nodes, the best first, and the obstacles if there is none.
 
 use super::partition::{self, Barrier};
 use super::route::route;
@@ -10,18 +10,18 @@ use crate::balance::state::{Lack, State};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What keeps an instance from a group.
+/// The obstacle that keeps an instance from a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obstacle {
-    /// It may not go there.
+    /// The instance may not move there.
     Barrier(Barrier),
-    /// The group is not healthy itself, or is to be emptied.
+    /// The group itself is not healthy, or is to be emptied.
     Unhealthy,
-    /// What most of its nodes lack.
+    /// The most frequent shortage of the group's nodes.
     Lack(Lack),
     /// There is room, but no sequence of operations leads there within the limits.
     NoWay,
-    /// It has fewer nodes than copies are needed.
+    /// The group has fewer nodes than the instance needs copies.
     TooFewNodes,
 }
 
@@ -37,17 +37,17 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// An instance that finds no place, and why, group by group.
+/// An instance that fits in no other group, with the obstacle of each group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPlace {
-    /// The instance, by its position in the problem.
+    /// Index of the instance in the problem.
     pub guest: usize,
-    /// What keeps it from each group.
+    /// Each group with the obstacle that keeps the instance from it.
     pub obstacles: Vec<(usize, Obstacle)>,
 }
 
 impl NoPlace {
-    /// `g1: too little memory; g2: the group is unallocable`.
+    /// Formats the obstacles, such as `g1: too little memory; g2: the group is unallocable`.
     pub fn reasons(&self, span: &Span<'_>) -> String {
         let each = self
             .obstacles
@@ -58,10 +58,10 @@ impl NoPlace {
     }
 }
 
-/// Nodes that are looked at first where there are more; all are looked at when these have no room.
+/// Number of nodes that are tried first; all nodes are tried if these have no room.
 const SHORTLIST: usize = 40;
 
-/// Every spot on these hosts.
+/// Returns every spot on these hosts.
 pub(super) fn spots(reach: Reach, hosts: &[usize]) -> Vec<Spot> {
     match reach {
         Reach::Local | Reach::Shared => {
@@ -77,7 +77,7 @@ pub(super) fn spots(reach: Reach, hosts: &[usize]) -> Vec<Spot> {
     }
 }
 
-/// These hosts, and before them, if they are many, those with the most memory to spare.
+/// Returns the lists of hosts to try in turn: if there are many, first those with the most spare memory, then all.
 pub(super) fn shortlists(state: &State<'_>, hosts: Vec<usize>) -> Vec<Vec<usize>> {
     if hosts.len() <= SHORTLIST {
         return vec![hosts];
@@ -91,8 +91,7 @@ pub(super) fn shortlists(state: &State<'_>, hosts: Vec<usize>) -> Vec<Vec<usize>
     vec![roomy, hosts]
 }
 
-/// The spots on these hosts to which an instance can be brought as far as ends are concerned, the lowest score first; or what
-/// most of them lack.
+/// Returns the spots on these hosts whose final state keeps the limits, by ascending score; or the most frequent shortage.
 pub(super) fn ranked(
     state: &mut State<'_>,
     guest: usize,
@@ -117,12 +116,12 @@ pub(super) fn ranked(
     if found.is_empty() { Err(most(&lacks).map_or(Obstacle::TooFewNodes, Obstacle::Lack)) } else { Ok(found) }
 }
 
-/// The most frequent one.
+/// Returns the most frequent shortage.
 pub(super) fn most(lacks: &BTreeMap<Lack, usize>) -> Option<Lack> {
     lacks.iter().max_by_key(|(lack, count)| (**count, std::cmp::Reverse(**lack))).map(|(lack, _)| *lack)
 }
 
-/// Brings an instance to the best place on these hosts that a way leads to.
+/// Moves an instance to the best place on these hosts that can be reached within the limits.
 pub(super) fn place(state: &mut State<'_>, guest: usize, hosts: Vec<usize>) -> Result<Vec<Step>, Obstacle> {
     let mut obstacle = Obstacle::TooFewNodes;
     for hosts in shortlists(state, hosts) {
@@ -142,15 +141,15 @@ pub(super) fn place(state: &mut State<'_>, guest: usize, hosts: Vec<usize>) -> R
 }
 
 impl Span<'_> {
-    /// The hosts of a group that something new may come to: online, and bearing the failure of a peer.
+    /// Returns the hosts of a group that accept new instances: online, and not failing N+1.
     pub(super) fn open_hosts(&self, state: &State<'_>, group: usize) -> Vec<usize> {
         let mut hosts = self.hosts(group);
         hosts.retain(|&host| !self.problem.hosts[host].offline && !state.fails_n1(host));
         hosts
     }
 
-    /// Brings an instance to another group: preferred ones before those of last resort, never to one that takes nothing. Of a
-    /// class the place with the lowest score. `open` are the groups that may be chosen.
+    /// Moves an instance to another group: Preferred before LastResort, never Unallocable, then to the place with the
+    /// lowest score. `open` returns `true` for the groups that may be chosen.
     pub(super) fn elsewhere(
         &self,
         state: &mut State<'_>,

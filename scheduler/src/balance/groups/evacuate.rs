@@ -1,4 +1,4 @@
-//! New places for all that lives on some nodes: inside the group first, else in another group of the partition.
+//! New places for all instances of some nodes: inside their group first, or else in another group of the partition.
 
 use super::elsewhere::{NoPlace, Obstacle, place, shortlists};
 use super::partition::Barrier;
@@ -9,30 +9,31 @@ use crate::balance::plan::{Step, step};
 use crate::balance::problem::Spot;
 use crate::balance::state::State;
 
-/// What of an instance on the nodes has to leave.
+/// The instances that have to leave the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// Everything.
+    /// All instances.
     #[default]
     All,
-    /// Instances whose primary is there.
+    /// Instances whose primary is on the nodes.
     Primaries,
-    /// Instances whose other copy is there.
+    /// Instances whose second copy is on the nodes.
     Secondaries,
 }
 
-/// Where everything goes.
+/// The moves of an evacuation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evacuation {
-    /// What stays inside its group, in an order in which it can be executed.
+    /// Moves inside the group, in an executable order.
     pub inside: Vec<Moved>,
-    /// What goes to another group, after that.
+    /// Moves to other groups, to be executed after `inside`.
     pub outside: Vec<Moved>,
-    /// What finds no place.
+    /// Instances for which no place was found.
     pub stuck: Vec<NoPlace>,
 }
 
-/// Plans for nodes, which must be drained in the problem's settings; `hosts` are their positions in the problem.
+/// Plans the evacuation of nodes, which must be drained in the problem's settings. `hosts` are their positions in the
+/// problem.
 pub fn evacuate(span: &Span<'_>, hosts: &[usize], part: Part) -> Evacuation {
     let mut state = State::new(&span.problem, &span.problem.start);
     let mut waiting: Vec<usize> = (0..span.problem.guests.len())
@@ -47,7 +48,7 @@ pub fn evacuate(span: &Span<'_>, hosts: &[usize], part: Part) -> Evacuation {
             }
         })
         .collect();
-    // The largest find room most hardly.
+    // The largest instances are the hardest to place.
     waiting.sort_by_key(|&guest| (-span.problem.guests[guest].memory, guest));
     let mut found = Evacuation { inside: Vec::new(), outside: Vec::new(), stuck: Vec::new() };
     let mut rest = Vec::new();
@@ -71,7 +72,7 @@ pub fn evacuate(span: &Span<'_>, hosts: &[usize], part: Part) -> Evacuation {
     found
 }
 
-/// Brings an instance to nodes of its group that are not offline: by one step if there is one, the lowest score first.
+/// Moves an instance to nodes of its group that are not offline, by a single step if possible, the lowest score first.
 fn inside(span: &Span<'_>, state: &mut State<'_>, guest: usize, from: Spot) -> Result<Vec<Step>, Obstacle> {
     let problem = &span.problem;
     if problem.guests[guest].reach == Reach::Local {

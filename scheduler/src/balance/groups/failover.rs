@@ -1,18 +1,18 @@
-//! Whether every shared service would find another node if its own failed, all of one node at once.
+//! The check whether all shared services of a failed node would fit on other nodes at once.
 //!
-//! What is replicated goes to its secondary, where memory is kept for it; what is shared goes wherever the limits permit. The answer
-//! *survives* comes with an arrangement that was found; two ways of packing are tried for it.
+//! Replicated services move to their secondary, which reserves memory for them. Shared services move to any node within the
+//! limits. The answer *survives* is based on an arrangement that was found; two packing strategies are tried.
 
 use crate::balance::model::Reach;
 use crate::balance::problem::{Problem, Spot};
 use crate::balance::state::{Keep, State};
 
-/// There are services that this is about.
+/// Returns `true` if some shared service uses memory, so that this check applies.
 pub(super) fn concerns(problem: &Problem) -> bool {
     problem.guests.iter().any(|guest| guest.reach == Reach::Shared && guest.memory_used > 0)
 }
 
-/// The first node whose failure would not be survived. `extra` are newcomers with their spots.
+/// Returns the first node whose failure would not be survived. `extra` are additional guests with their spots.
 pub(super) fn fatal(state: &mut State<'_>, extra: &[(usize, Spot)]) -> Option<usize> {
     let problem = state.problem();
     if !concerns(problem) {
@@ -32,7 +32,7 @@ pub(super) fn fatal(state: &mut State<'_>, extra: &[(usize, Spot)]) -> Option<us
 
 fn survives(state: &mut State<'_>, host: usize, living: &mut [(usize, Spot)]) -> bool {
     let problem = state.problem();
-    // Replicated ones have their place already.
+    // Replicated services have their place on the secondary.
     let failed_over: Vec<(usize, Spot, Spot)> = living
         .iter()
         .filter_map(|&(guest, spot)| {
@@ -55,7 +55,8 @@ fn survives(state: &mut State<'_>, host: usize, living: &mut [(usize, Spot)]) ->
     found
 }
 
-/// Puts all on other nodes, the largest first, each where it leaves least (`tight`) or most memory; and takes them away again.
+/// Places all guests on other nodes, the largest first, each where it leaves the least (`tight`) or the most memory.
+/// Removes them again before it returns.
 fn packs(state: &mut State<'_>, failed: usize, guests: &[usize], tight: bool) -> bool {
     let mut put: Vec<(usize, Spot)> = Vec::new();
     let mut fits = true;

@@ -1,7 +1,7 @@
-//! Evens the load between groups; nothing but load is looked at when a group is chosen.
+//! Balancing of load between groups; only the load decides about the choice of a group.
 //!
-//! The load of a group is what its instances load (cpu, memory, disk, network: the four loads of the balancer's score) for each of
-//! its nodes that work. The whole has the deviation of that over all nodes, the four parts added up.
+//! The load of a group is the load of its instances (cpu, memory, disk, network, as in the balancer's score) divided by its
+//! online nodes. The deviation of the whole is the deviation of that load over all nodes, summed over the four parts.
 
 use super::elsewhere::place;
 use super::partition;
@@ -9,33 +9,33 @@ use super::span::{Moved, Span, Stays};
 use crate::balance::model::{Allocation, LOAD_UNIT};
 use crate::balance::state::State;
 
-/// The load of a group before and after.
+/// The load of a group before and after the moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupLoad {
-    /// The group, by position.
+    /// Position of the group in the cluster.
     pub group: usize,
-    /// Load for each node before.
+    /// Load per node before the moves.
     pub before: f64,
-    /// And after.
+    /// Load per node after the moves.
     pub after: f64,
-    /// Why it takes no part, if so.
+    /// Reason for which the group takes no part; `None` if it takes part.
     pub skipped: Option<Stays>,
 }
 
-/// Moves that even the load.
+/// Moves that balance the load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Levelled {
-    /// The groups with nodes that work, in the order of the cluster.
+    /// The groups with online nodes, in the order of the cluster.
     pub groups: Vec<GroupLoad>,
-    /// The deviation before.
+    /// The deviation before the moves.
     pub before: f64,
-    /// The deviation after.
+    /// The deviation after the moves.
     pub after: f64,
-    /// The moves, in their order.
+    /// The moves, in order.
     pub moved: Vec<Moved>,
 }
 
-/// Loads of groups, and what is needed to know what a move would gain.
+/// Loads of groups, from which the gain of a move follows.
 #[derive(Clone)]
 struct Loads {
     groups: Vec<usize>,
@@ -74,7 +74,7 @@ impl Loads {
         }
     }
 
-    /// Loads for each node, and their mean over all nodes.
+    /// Returns the mean load per node over all nodes, for one part.
     fn mean(&self, part: usize) -> f64 {
         self.sums.iter().map(|load| load[part]).sum::<f64>() / self.nodes.iter().sum::<f64>().max(1.0)
     }
@@ -83,7 +83,7 @@ impl Loads {
         self.sums[index].iter().sum::<f64>() / self.nodes[index]
     }
 
-    /// How far a group is from the mean, its four parts added up; above it where positive for most.
+    /// Returns the distance of a group from the mean load, summed over the four parts.
     fn distance(&self, index: usize) -> f64 {
         (0..4).map(|part| (self.sums[index][part] / self.nodes[index] - self.mean(part)).abs()).sum()
     }
@@ -105,7 +105,7 @@ fn load(span: &Span<'_>, guest: usize) -> [f64; 4] {
     span.problem.guests[guest].load.map(|part| part as f64 / LOAD_UNIT as f64)
 }
 
-/// Moves instances from the groups that are furthest from the mean, as long as each lowers the deviation by this much.
+/// Moves instances from or to the groups furthest from the mean, as long as each move lowers the deviation by `least_gain`.
 pub fn level(span: &Span<'_>, least_gain: f64, most: usize) -> Levelled {
     let mut state = State::new(&span.problem, &span.problem.start);
     let start = Loads::new(span, &state);
@@ -122,7 +122,7 @@ pub fn level(span: &Span<'_>, least_gain: f64, most: usize) -> Levelled {
             group: loads.groups[index],
             before: start.per_node(index),
             after: loads.per_node(index),
-            // What others can send something to is not alone.
+            // A group to which others can send instances is not alone.
             skipped: span.stays(loads.groups[index]).filter(|why| match why {
                 Stays::Alone => !reached.contains(&loads.groups[index]),
                 Stays::InterGroupMoves => true,
@@ -132,7 +132,8 @@ pub fn level(span: &Span<'_>, least_gain: f64, most: usize) -> Levelled {
     Levelled { groups, before: start.deviation(), after: loads.deviation(), moved }
 }
 
-/// The next move: of the group furthest from the mean, or the next furthest, the one that lowers the deviation most.
+/// Makes the move that lowers the deviation most for the group furthest from the mean; if that group has none, for the next
+/// one.
 fn next(
     span: &Span<'_>,
     state: &mut State<'_>,
@@ -149,7 +150,7 @@ fn next(
         .sort_by(|&one, &other| loads.distance(other).total_cmp(&loads.distance(one)).then(one.cmp(&other)));
     for outlier in outliers {
         let outlier = loads.groups[outlier];
-        // Each instance moves once: what went comes not back.
+        // Each instance moves at most once, so that no move is reversed.
         let pairs = pairs(span, state, loads, outlier);
         let mut gains: Vec<(f64, usize, usize)> = pairs
             .into_iter()
@@ -176,7 +177,7 @@ fn next(
     None
 }
 
-/// Moves that take load from a group, or bring some to it: instance and target.
+/// Returns the moves that take load from or to a group: instance and target group.
 fn pairs(span: &Span<'_>, state: &State<'_>, loads: &Loads, outlier: usize) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     for (guest, facts) in span.problem.guests.iter().enumerate() {
@@ -199,7 +200,7 @@ fn pairs(span: &Span<'_>, state: &State<'_>, loads: &Loads, outlier: usize) -> V
     pairs
 }
 
-/// What is in a preferred group does not go to one of last resort for the sake of load.
+/// Returns `true` for a move from a Preferred group to one of LastResort, which balancing must not make.
 fn demotes(home: Allocation, target: Allocation) -> bool {
     home == Allocation::Preferred && target == Allocation::LastResort
 }

@@ -1,4 +1,4 @@
-//! A service that is to be created: its size and storage, and what a group's policy says of it.
+//! A service that is to be created: its size and storage, and the check against the policy of a group.
 
 use super::partition::{self, Barrier};
 use crate::balance::binding::Binding;
@@ -12,36 +12,36 @@ use std::fmt;
 /// A new service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Newcomer {
-    /// Its memory.
+    /// Memory in MiB.
     pub memory: i64,
-    /// Its disk.
+    /// Disk in MiB.
     pub disk: i64,
-    /// Its virtual cpus.
+    /// Virtual cpus; thousandths on a live cluster.
     pub vcpus: i64,
-    /// How its disk is stored.
+    /// Storage of the service's disk.
     pub template: Template,
-    /// How much of a spindle it uses.
+    /// Number of spindles that the service uses.
     pub spindle_use: i64,
-    /// Its tags.
+    /// Tags of the service.
     pub tags: Vec<String>,
-    /// On a live cluster: the nodes on which it may run, by position.
+    /// Eligible nodes on a live cluster, by position; `None` for clusters from files.
     pub nodes: Option<BTreeSet<usize>>,
 }
 
-/// Why a group does not take a new service, whatever room there is.
+/// The reason why a group cannot accept a new service, whatever room it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It takes nothing, or does not reach the storage.
+    /// The group accepts nothing, or does not reach the storage.
     Barrier(Barrier),
-    /// Its policy wants another size: what, how much of it, and the nearest range.
+    /// The policy of the group requires another size.
     Size {
-        /// Memory, disk, or cpus.
+        /// The dimension outside the range: memory, disk, or cpus.
         what: &'static str,
-        /// How much the service has.
+        /// Size of the service in this dimension.
         asked: i64,
-        /// The least that is permitted.
+        /// Least permitted size.
         least: i64,
-        /// The most that is permitted.
+        /// Greatest permitted size.
         most: i64,
     },
 }
@@ -58,7 +58,7 @@ impl fmt::Display for Refused {
 }
 
 impl Newcomer {
-    /// A group as a problem with this service as the last guest.
+    /// Builds the problem of a group with this service as the last guest.
     pub(super) fn problem(&self, cluster: &Cluster, group: usize, settings: &Settings) -> Problem {
         let somewhere = cluster.nodes.iter().position(|node| node.group == group).unwrap_or(0);
         let instance = self.instance(String::new(), (somewhere, None));
@@ -66,12 +66,12 @@ impl Newcomer {
         Problem::with_newcomer(cluster, &[group], settings, Some((&instance, binding.as_ref())))
     }
 
-    /// Adds it to a cluster, on these nodes.
+    /// Adds the service to a cluster, on these nodes.
     pub fn add(&self, cluster: &mut Cluster, place: (usize, Option<usize>)) {
         let name = format!("new-{}", cluster.instances.len());
         let instance = self.instance(name, place);
         cluster.nodes[place.0].memory_free -= self.memory;
-        // What a live service asks for counts on its node, wherever its data is.
+        // The disk request of a live service counts on its node, wherever its data is stored.
         if self.nodes.is_some() && !self.template.uses_node_disk() {
             cluster.nodes[place.0].disk_free -= self.disk;
         }
@@ -109,10 +109,10 @@ impl Newcomer {
         }
     }
 
-    /// Whether a group may take it at all.
+    /// Checks whether a group may accept the service at all.
     ///
     /// # Errors
-    /// What speaks against it.
+    /// The reason why it may not.
     pub fn permitted(&self, cluster: &Cluster, group: usize) -> Result<(), Refused> {
         if cluster.groups[group].allocation == Allocation::Unallocable {
             return Err(Refused::Barrier(Barrier::Unallocable));
@@ -123,7 +123,7 @@ impl Newcomer {
         cluster.policy(group).map_or(Ok(()), |policy| self.within(policy))
     }
 
-    /// Whether one of the ranges of a policy has its size; the error is about the first range.
+    /// Checks whether one of the ranges of a policy contains the size. The error refers to the first range.
     fn within(&self, policy: &Policy) -> Result<(), Refused> {
         let outside = |(least, most): &(Specification, Specification)| {
             let diskless = self.template == Template::Diskless;

@@ -1,8 +1,9 @@
-//! Partitions: a storage mode and pool, and the groups that reach it. Instances change groups only inside one.
+//! Partitions: a storage mode and pool, and the groups that reach it. Instances move between groups only inside a
+//! partition.
 //!
-//! A file names no pools. There the template stands for it: a group reaches what its policy permits, and a shared or replicated
-//! instance goes only where the networks of its group are connected too. On the live cluster every service says which nodes it may
-//! come to, by placement's own conditions.
+//! A file names no pools, so the template takes their place. A group reaches the templates that its policy permits. A
+//! shared or replicated instance moves only to groups with all networks of its own group. On a live cluster, the
+//! scheduler's conditions determine the eligible nodes of each service.
 
 use crate::balance::model::{Allocation, Cluster, Reach, Template};
 use std::fmt;
@@ -10,32 +11,32 @@ use std::fmt;
 /// A storage mode and pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// How far it reaches.
+    /// Nodes that the storage reaches.
     pub reach: Reach,
-    /// The pool: on files the name of the template.
+    /// Name of the pool; on files the name of the template.
     pub pool: String,
-    /// The groups that reach it, by position.
+    /// The groups that reach the storage, by position in the cluster.
     pub groups: Vec<usize>,
 }
 
-/// Why an instance may not go to a group.
+/// The reason why an instance may not move to a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Barrier {
-    /// Its disk is on one node only.
+    /// The disk of the instance is on one node only.
     Local,
     /// The group's policy does not permit the template.
     Template(&'static str),
-    /// Networks of its group that the other is not connected to.
+    /// Networks of the instance's group to which the other group is not connected.
     Networks(Vec<String>),
-    /// The group takes nothing.
+    /// The group accepts no instances.
     Unallocable,
-    /// Nothing changes groups.
+    /// Moves between groups are switched off.
     InterGroupMoves,
-    /// It is not moved at all, in words.
+    /// The instance must not move at all, with the reason.
     Stays(&'static str),
-    /// Its disk cannot be copied by a command.
+    /// No command can copy the disk of the instance.
     Copies,
-    /// Storage, a rule, or what they are keeps it from all nodes of the group.
+    /// Storage, a rule or the state of the nodes excludes all nodes of the group.
     Nodes,
 }
 
@@ -56,19 +57,19 @@ impl fmt::Display for Barrier {
     }
 }
 
-/// The word of a template.
+/// Returns the word for a template in the text format.
 pub fn word(template: Template) -> &'static str {
     Template::WORDS.iter().find(|(known, _)| *known == template).map_or("", |(_, word)| *word)
 }
 
-/// The group reaches what a template needs.
+/// Returns `true` if the policy of a group permits a template.
 pub(super) fn permits(cluster: &Cluster, group: usize, template: Template) -> bool {
-    // A policy that names no template says nothing about them.
+    // A policy that lists no templates does not limit them.
     let named = cluster.policy(group).map(|policy| &policy.templates).filter(|named| !named.is_empty());
     named.is_none_or(|named| named.contains(&template))
 }
 
-/// The partitions of what lives in a cluster, in the order of templates; local storage is in none.
+/// Returns the partitions of all instances of a cluster, in the order of templates. Local storage is in no partition.
 pub fn partitions(cluster: &Cluster) -> Vec<Partition> {
     let used = Template::WORDS.iter().filter(|(template, _)| {
         template.reach() != Reach::Local
@@ -82,15 +83,15 @@ pub fn partitions(cluster: &Cluster) -> Vec<Partition> {
     .collect()
 }
 
-/// Groups that have nodes.
+/// Returns the groups that have nodes.
 pub fn populated(cluster: &Cluster) -> impl Iterator<Item = usize> {
     (0..cluster.groups.len()).filter(|&group| cluster.nodes.iter().any(|node| node.group == group))
 }
 
-/// Whether the storage and the networks of an instance reach another group.
+/// Checks whether the storage and the networks of an instance reach another group.
 ///
 /// # Errors
-/// What keeps it from there.
+/// The barrier that prevents it.
 pub fn reaches(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
     let instance = &cluster.instances[index];
     if let Some(binding) = cluster.bindings.get(&index) {
@@ -116,10 +117,10 @@ pub fn reaches(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barr
     if missing.is_empty() { Ok(()) } else { Err(Barrier::Networks(missing)) }
 }
 
-/// Whether an instance may go to another group at all.
+/// Checks whether an instance may move to another group.
 ///
 /// # Errors
-/// What keeps it from there.
+/// The barrier that prevents it.
 pub fn admits(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
     reaches(cluster, index, group)?;
     if cluster.groups[group].allocation == Allocation::Unallocable {
@@ -128,7 +129,7 @@ pub fn admits(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barri
     Ok(())
 }
 
-/// The other groups that share a partition with something that lives in a group, or could take it from there.
+/// Returns the other groups that the storage and networks of some instance of a group reach.
 pub fn neighbours(cluster: &Cluster, group: usize) -> Vec<usize> {
     let here = |index: &usize| cluster.nodes[cluster.instances[*index].primary].group == group;
     let living: Vec<usize> = (0..cluster.instances.len()).filter(here).collect();

@@ -1,4 +1,4 @@
-//! Moves instances out of groups that are not healthy, until they are; all of it, or nothing.
+//! Repair of unhealthy groups by moving instances out of them; either all groups are repaired, or nothing moves.
 
 use super::check::{Health, health};
 use super::elsewhere::NoPlace;
@@ -7,46 +7,46 @@ use crate::balance::problem::Guest;
 use crate::balance::state::State;
 use std::collections::BTreeMap;
 
-/// What was found.
+/// The result for all groups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Redistribution {
-    /// Groups that are not healthy.
+    /// The groups that are not healthy.
     pub unhealthy: Vec<(usize, Health)>,
-    /// Those of them that nothing can leave.
+    /// The unhealthy groups that no instance can leave.
     pub skipped: Vec<(usize, Stays)>,
-    /// The moves that make the others healthy, or why there are none.
+    /// The moves that repair the other unhealthy groups, or the reason why there are none.
     pub result: Result<Vec<Moved>, Blocked>,
 }
 
 impl Redistribution {
-    /// Every group is healthy once the moves are done.
+    /// Returns `true` if every group is healthy after the moves.
     pub fn heals(&self) -> bool {
         self.skipped.is_empty() && self.result.is_ok()
     }
 }
 
-/// Why nothing is moved.
+/// The reason why nothing moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocked {
-    /// No other group is healthy and takes instances.
+    /// No other group is healthy and accepts instances.
     NothingHealthy,
-    /// Something that must leave finds no place.
+    /// An instance that must leave fits nowhere.
     NoPlace {
-        /// The group that it should leave.
+        /// The group that the instance should leave.
         group: usize,
-        /// What, and why.
+        /// The instance, and the obstacle of each group.
         no_place: NoPlace,
     },
-    /// Nodes would fail N+1 although nothing is left to be moved out.
+    /// Nodes would fail N+1 although no further instance can be moved out.
     StillFailing {
-        /// Their group.
+        /// Group of the nodes.
         group: usize,
-        /// They, by position in the cluster.
+        /// The nodes, by position in the cluster.
         nodes: Vec<usize>,
     },
 }
 
-/// Plans for every group that is not healthy.
+/// Plans the repair of every unhealthy group.
 pub fn redistribute(span: &Span<'_>) -> Redistribution {
     let mut state = State::new(&span.problem, &span.problem.start);
     let (mut healthy, mut unhealthy) = (Vec::new(), Vec::new());
@@ -82,7 +82,8 @@ fn all(
     Ok(moved)
 }
 
-/// Moves out of a group, one by one: what uses offline nodes, what is secondary on nodes that fail N+1, what is primary there.
+/// Moves instances out of a group one at a time: users of offline nodes, then secondaries on nodes that fail N+1, then
+/// primaries there.
 fn heal(
     span: &Span<'_>,
     state: &mut State<'_>,
@@ -121,7 +122,7 @@ fn heal(
     }
 }
 
-/// What uses offline nodes, the largest first: it finds room most hardly.
+/// Returns the instances on offline nodes, largest first, because those are the hardest to place.
 fn stranded(span: &Span<'_>, state: &State<'_>, hosts: &[usize]) -> Vec<usize> {
     let problem = &span.problem;
     let offline = |host: usize| problem.hosts[host].offline && hosts.contains(&host);
@@ -131,8 +132,10 @@ fn stranded(span: &Span<'_>, state: &State<'_>, hosts: &[usize]) -> Vec<usize> {
     guests
 }
 
-/// Whose leaving would help a node that fails N+1: secondaries of the peer that would send most, then primaries; first those that
-/// suffice, the smallest of them before all.
+/// Returns the instances whose departure would help a node that fails N+1.
+///
+/// Secondaries from the peer that would send the most come first, then primaries. Within each, sufficient ones come first,
+/// by ascending size, then the others by descending size.
 fn burdens(span: &Span<'_>, state: &State<'_>, host: usize) -> Vec<usize> {
     let problem = &span.problem;
     let all = 0..problem.guests.len();

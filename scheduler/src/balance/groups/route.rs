@@ -1,11 +1,11 @@
-//! Ways from one spot to any other: one step, or two by way of a spot that shares a node with both.
+//! Routes from one spot to another: one step, or two through a spot that shares a node with both.
 
 use crate::balance::moves::ways;
 use crate::balance::plan::{Step, step};
 use crate::balance::problem::Spot;
 use crate::balance::state::State;
 
-/// Brings an instance to a spot; if no way is free, nothing has changed.
+/// Moves an instance to a spot. If no route is possible, the state is unchanged.
 pub(super) fn route(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Vec<Step>> {
     let from = state.spot(guest);
     if let Some(only) = step(state, guest, to) {

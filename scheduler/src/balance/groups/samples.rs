@@ -1,10 +1,10 @@
-//! Small clusters of several groups by seed: groups of all classes, networks, policies, offline and crowded nodes.
+//! Small random clusters of several groups: all allocation policies, networks, policies, offline and crowded nodes.
 
 use crate::balance::model::{Allocation, Cluster, Group, Policy, Role, Specification, Template};
 use crate::balance::random::Random;
 use crate::balance::samples::sample;
 
-/// A cluster of up to four groups; the same for the same seed.
+/// Returns a cluster of up to four groups, determined by the seed.
 pub(super) fn several(seed: u64) -> Cluster {
     let mut random = Random::new(seed);
     let count = 1 + random.below(4);
@@ -33,7 +33,7 @@ pub(super) fn several(seed: u64) -> Cluster {
             instance.name = format!("{}-{}", instance.name, group);
             instance.primary += first;
             instance.secondary = instance.secondary.map(|node| node + first);
-            // What is only on one node keeps a group from being emptied or healed.
+            // Instances with local storage would prevent emptying or repairing a group.
             if instance.template == Template::Plain && random.below(3) > 0 {
                 instance.template = Template::Rbd;
                 whole.nodes[instance.primary].disk_free += instance.disk;

@@ -1,4 +1,4 @@
-//! What must hold for every cluster of several groups.
+//! Properties that must hold for every cluster of several groups.
 
 use super::allocate::allocate;
 use super::capacity::{Broken, capacity};
@@ -22,7 +22,8 @@ use crate::balance::text::read;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// Every operation of every step keeps limits, by the plain definition of what nodes have; and steps lead where moves say.
+/// Checks that every operation of every step keeps the limits, by the plain definition, and that the steps lead to the
+/// spots of the moves.
 fn keeps_limits(span: &Span<'_>, moved: &[Moved]) -> Vec<Spot> {
     let problem = &span.problem;
     let mut spots = problem.start.clone();
@@ -77,7 +78,8 @@ fn size(random: &mut Random) -> Newcomer {
     }
 }
 
-/// The cluster with a new service, its score in its group, and whether limits and N+1 hold: by the plain definitions.
+/// Returns the cluster with a new service and its score in its group; `None` if limits or N+1 do not hold by the plain
+/// definitions.
 fn put(
     cluster: &Cluster,
     size: &Newcomer,
@@ -119,7 +121,8 @@ fn places(cluster: &Cluster, size: &Newcomer, group: usize) -> Vec<(usize, Optio
     }
 }
 
-/// Every node of a group bears a peer's failure, and shared services find a place if one fails.
+/// Returns `true` if every node of a group survives a peer's failure, and all shared services fit on other nodes if one
+/// fails.
 fn is_kept(cluster: &Cluster, group: usize) -> bool {
     let problem = Problem::new(cluster, group, &Settings::default());
     let mut state = State::new(&problem, &problem.start);
@@ -179,7 +182,7 @@ proptest! {
                 && span.allocation(moved.target) != Allocation::Preferred;
             prop_assert!(moved.between_groups() && !demoted);
         }
-        // What is said at the end is what a fresh look finds.
+        // The reported result must equal a new computation.
         let mut problem = span.problem.clone();
         problem.start = spots;
         let again = level(&Span { problem, ..span.clone() }, f64::INFINITY, 0);
@@ -196,7 +199,7 @@ proptest! {
         let hosts: Vec<usize> = (0..span.problem.hosts.len()).filter(|&host| names.contains(span.node(host))).collect();
         let found = evacuate(&span, &hosts, Part::All);
         let all: Vec<Moved> = found.inside.iter().chain(&found.outside).cloned().collect();
-        // What goes inside can be executed alone.
+        // The moves inside groups must be executable alone.
         keeps_limits(&span, &found.inside);
         let spots = keeps_limits(&span, &all);
         for (guest, spot) in spots.iter().enumerate() {
@@ -292,11 +295,11 @@ fn tiers_fill_what_the_first_size_leaves() {
     };
     let found = capacity(&cluster, &Settings::default(), &size, Some(&size));
     let tiers: Vec<(i64, usize)> = found[0].tiers.iter().map(|tier| (tier.size.memory, tier.count)).collect();
-    // One of 2000 on a; then steps of 64 from the least: 1472 on b, 960 on a; 28 and 40 are left.
+    // One of 2000 fits on a. Then sizes in steps of 64 from the least one: 1472 on b and 960 on a, which leaves 28 and 40.
     assert_eq!(tiers, [(2000, 1), (1472, 1), (960, 1)]);
 }
 
-/// Two groups; b of the first is off and holds a replicated and a shared one.
+/// Two groups; node b of the first is offline and holds a replicated and a shared instance.
 const ILL: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
     a|1000|0|800|1000|900|4|N|u1|1||N|0|0|1.0\n\
     b|1000|0|1000|1000|900|4|Y|u1|1||N|0|0|1.0\n\

@@ -6,16 +6,16 @@ use crate::balance::model::{Cluster, Specification};
 use crate::balance::problem::Settings;
 use crate::balance::state::{Amount, Keep, Lack};
 
-/// So many services of a size.
+/// A number of services of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
     /// The size.
     pub size: Amount,
-    /// How many of it fit after those of the tiers before.
+    /// Number of services of this size that fit in addition to the earlier tiers.
     pub count: usize,
 }
 
-/// What can be made smaller.
+/// A dimension of the size that can be reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Memory,
@@ -32,7 +32,7 @@ impl Part {
         }
     }
 
-    /// By what it is made smaller.
+    /// Returns the step of a reduction.
     fn step(self, cluster: &Cluster) -> i64 {
         match self {
             Part::Memory => 64,
@@ -42,7 +42,7 @@ impl Part {
         }
     }
 
-    /// The least size: the policy's, else a small one.
+    /// Returns the least size: that of the policy, or else a small default.
     fn least(self, cluster: &Cluster, policy: Option<Specification>) -> i64 {
         match self {
             Part::Memory => policy.map_or(128, |least| least.memory).max(64),
@@ -53,7 +53,7 @@ impl Part {
     }
 }
 
-/// The tiers of a group, with N+1 kept.
+/// Computes the tiers of a group with N+1 kept.
 pub(super) fn tiers(cluster: &Cluster, settings: &Settings, group: usize, first: &Newcomer) -> Vec<Tier> {
     let mut filling = Filling { cluster: cluster.clone(), settings, group };
     let mut size = first.clone();
@@ -79,7 +79,7 @@ pub(super) fn tiers(cluster: &Cluster, settings: &Settings, group: usize, first:
     }
 }
 
-/// A group as it is filled.
+/// A group that is being filled.
 struct Filling<'a> {
     cluster: Cluster,
     settings: &'a Settings,
@@ -92,7 +92,8 @@ impl Filling<'_> {
             && fill(&self.cluster, self.settings, self.group, size, Keep::NPlusOne, 1).count() > 0
     }
 
-    /// The largest size below this one that fits, where as little as possible is smaller: first what most places lack.
+    /// Returns the largest smaller size that fits, with as few reduced dimensions as possible. The most frequent shortage
+    /// is reduced first.
     fn smaller(&self, size: &Newcomer, lack: Option<Lack>) -> Option<Newcomer> {
         let mut parts = match lack {
             Some(Lack::Disk) => vec![Part::Disk, Part::Memory, Part::Vcpus],
@@ -108,7 +109,8 @@ impl Filling<'_> {
         if let Some(next) = parts.iter().find_map(|&part| self.largest(size, part)) {
             return Some(next);
         }
-        // More than one is in the way: the least of some, then as much of each as fits.
+        // A reduction of one dimension is not enough. Some dimensions are set to their least, and then each grows as far as
+        // it fits.
         let mut least = size.clone();
         for (index, &part) in parts.iter().enumerate() {
             let part_least = part.least(&self.cluster, self.policy_least());
@@ -129,7 +131,7 @@ impl Filling<'_> {
         self.cluster.policy(self.group)?.ranges.first().map(|(least, _)| *least)
     }
 
-    /// The size with the most of one part, less than now, that fits.
+    /// Returns the size that fits with the most of one dimension, less than now.
     fn largest(&self, size: &Newcomer, part: Part) -> Option<Newcomer> {
         let mut smaller = size.clone();
         let now = *part.of(&mut smaller);
@@ -141,7 +143,7 @@ impl Filling<'_> {
         self.fits(&smaller).then(|| self.grown(&smaller, part, now - 1))
     }
 
-    /// A size that fits with as much of a part as does, in steps, at most so much.
+    /// Returns a size that fits with as much of a dimension as possible, in steps, at most `most`.
     fn grown(&self, size: &Newcomer, part: Part, most: i64) -> Newcomer {
         let with = |steps: i64| {
             let mut grown = size.clone();

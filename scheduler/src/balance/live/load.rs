@@ -1,4 +1,4 @@
-//! What services of a live cluster load their nodes with: measured use as a share of what the node has.
+//! The load of services on a live cluster: measured use as a share of the node's capacity.
 
 use crate::balance::model::{DEFAULT_LOAD, LOAD_UNIT};
 use crate::view::{NodeFacts, ServiceFacts, View};
@@ -7,21 +7,23 @@ use ha_api_types::usage::Usage;
 use ha_api_types::view::UsageOverview;
 use std::collections::BTreeMap;
 
-/// What a node is taken to bear on its disks, and on its network, where nothing busier was measured: 100 MiB a second.
+/// Least assumed rate of a node's disks, and of its network, in bytes per second: 100 MiB/s.
 const LEAST_RATE: f64 = 104_857_600.0;
 
-/// How busy disks and networks are at most: nobody knows what they could bear.
+/// Highest rates of disks and networks, in bytes per second. They replace capacities, which are unknown.
 struct Rates {
     disk: f64,
     network: f64,
 }
 
-/// The loads of every service that uses a node: cpu, memory, disk, network.
+/// Returns the loads of every service that uses a node: cpu, memory, disk, network.
 ///
-/// Cpu and memory are shares of the node's capacity, disk and network shares of the busiest node's, at least of 100 MiB/s. A
-/// service that was not measured, as one that was moved just now, is taken to use as much of its requests as the others do, else
-/// their mean. A kind of which nothing was measured
-/// loads every node with 1 for each service, as without measurements. What does not run loads nothing.
+/// - Cpu and memory are shares of the node's capacity. Disk and network are shares of the rate of the busiest node, which
+///   counts as at least 100 MiB/s.
+/// - A service without a measurement, such as one that has just moved, is estimated. Its estimate is the same share of its
+///   requests that the measured services use, or else their mean.
+/// - If nothing was measured for a kind, each service counts as 1, as without measurements.
+/// - A service that does not run has no load.
 pub(super) fn loads<'a>(view: &'a View, usage: &UsageOverview) -> BTreeMap<&'a str, [i64; 4]> {
     let measured: BTreeMap<&str, Usage> =
         usage.resources.iter().filter_map(|each| Some((each.name.as_str(), each.usage?))).collect();
@@ -62,14 +64,14 @@ pub(super) fn loads<'a>(view: &'a View, usage: &UsageOverview) -> BTreeMap<&'a s
     loads
 }
 
-/// Which share of their requests services use, those that were measured and asked for any.
+/// Returns the ratio of use to requests over the services that have both.
 fn share_used(services: impl Iterator<Item = (Option<f64>, Option<f64>)>) -> Option<f64> {
     let pairs = services.filter_map(|(known, asked)| known.zip(asked));
     let (known, asked) = pairs.fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
     (asked > 0.0).then_some(known / asked)
 }
 
-/// What was measured, as far as there is something to compare it with.
+/// Returns measured use as shares; `None` where the use or the capacity is unknown.
 fn shares(usage: &Usage, capacity: &Amounts, rates: &Rates) -> [Option<f64>; 4] {
     [
         share(usage.cpu, capacity.cpu),

@@ -1,4 +1,4 @@
-//! What the live cluster looks like in numbers, and what a plan for it never does.
+//! The live cluster as numbers, and invariants of plans for it.
 
 mod copies;
 
@@ -34,7 +34,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Three nodes of 4 cores and 16 GiB that reach a pool.
+/// Returns a view of three nodes with 4 cores, 16 GiB and a storage pool.
 fn view(services: &[(&str, &str)]) -> View {
     let node = || NodeFacts {
         capacity: Amounts { cpu: cores(4000), memory: gib(16), disk: gib(100) },
@@ -48,7 +48,7 @@ fn view(services: &[(&str, &str)]) -> View {
     view
 }
 
-/// A service of half a core and 2 GiB that runs.
+/// Returns a running service of half a core and 2 GiB.
 fn service(node: &str) -> ServiceFacts {
     ServiceFacts {
         node: Some(node.to_owned()),
@@ -93,7 +93,7 @@ fn problem(view: &View) -> Problem {
     Problem::new(&live(view), 0, &settings)
 }
 
-/// The nodes to which a service may be moved at once, as the only step.
+/// Checks the nodes to which a service may move in one step.
 #[track_caller]
 fn check(view: &View, service: &str, expected: &[&str]) {
     let cluster = live(view);
@@ -236,10 +236,10 @@ fn a_service_goes_only_where_placement_would_let_it() {
         "a",
         &["n2"],
     );
-    // Local data stays; of two copies the other one's node takes it, without a disk being copied.
+    // Local data cannot move. Replicated data can move only to the node of the second copy, because no disk is copied.
     check(&with(|view| a(view).storage_nodes = Some(names(&["n1"]))), "a", &[]);
     check(&with(|view| a(view).storage_nodes = Some(names(&["n1", "n3"]))), "a", &["n3"]);
-    // Groups: members only, and no less preferred ones.
+    // A restricted group admits its members only, and no lower priority tiers.
     let grouped = |nodes: &[(&str, i64)], restricted: bool| {
         let mut view = base();
         member(&mut view, nodes, restricted);
@@ -268,7 +268,7 @@ fn what_is_not_at_rest_stays() {
     check_stays(|_, a| (a.uses, a.wanted) = (BTreeSet::new(), false), true);
     check_stays(|_, a| a.maintenance_node = Some("n3".to_owned()), true);
     check_stays(|view, _| view.nodes.get_mut("n1").unwrap().online = Err(Reason::Fencing), true);
-    // Nodes that are drained may be left.
+    // A service may leave a drained node.
     check_stays(|view, _| view.nodes.get_mut("n1").unwrap().schedulable = false, false);
 }
 
@@ -287,20 +287,20 @@ fn rules_hold_in_every_step() {
         let state = State::new(&problem, &problem.start);
         assert!((state.score() - crate::balance::score::score(&problem, &problem.start)).abs() < 1e-9);
     }
-    // A unit goes only where all of it may go, and has room.
+    // A unit moves only to nodes that are eligible for all members and have room for all of them.
     let pair = || resource_rule(&["a", "c"], Affinity::Positive, true);
     let mut tight = with_rules(three(), &[("pair", pair())]);
     tight.nodes.get_mut("n3").unwrap().capacity.memory = gib(3);
     check(&tight, "a", &["n2"]);
     tight.services.get_mut("c").unwrap().never_nodes = names(&["n2"]);
     check(&tight, "a", &[]);
-    // One of them that cannot be moved holds the others, and so does one that is elsewhere still.
+    // A member that cannot be moved now keeps the others on their node, and so does a member on another node.
     let mut held = with_rules(three(), &[("pair", pair())]);
     held.services.get_mut("c").unwrap().movable = false;
     check(&held, "a", &[]);
     let split = resource_rule(&["a", "b"], Affinity::Positive, true);
     check(&with_rules(three(), &[("split", split)]), "a", &[]);
-    // Who only prefers to be with others that are elsewhere may go anywhere.
+    // A preferred rule with partners on other nodes does not limit the service.
     let wish = resource_rule(&["a", "b"], Affinity::Positive, false);
     check(&with_rules(three(), &[("wish", wish)]), "a", &["n2", "n3"]);
     for (strict, expected) in [(true, &["n3"][..]), (false, &["n3"][..])] {
@@ -318,7 +318,7 @@ fn exclusion_tags_are_those_of_the_cluster() {
         view.services.get_mut(name).unwrap().tags = names(&["only-one", "tier:web"]);
     }
     check(&view, "a", &["n3"]);
-    // What is stopped uses no node, and keeps nobody away.
+    // A stopped service uses no node and excludes no other service.
     stop(&mut view, "b");
     check(&view, "a", &["n2", "n3"]);
 }
@@ -360,7 +360,7 @@ fn measured_use_is_a_share_of_the_node() {
         loads,
         [
             [quarter, LOAD_UNIT, quarter, LOAD_UNIT],
-            // It asks for as much as the one that was measured; the next one asks for nothing.
+            // This service has the same requests as the measured one; the next one requests nothing.
             [quarter, LOAD_UNIT, quarter, LOAD_UNIT],
             [quarter, LOAD_UNIT, quarter, LOAD_UNIT],
             [0; 4],

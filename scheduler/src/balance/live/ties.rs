@@ -1,4 +1,4 @@
-//! What rules, groups, storage and states say of where services may go, and with whom.
+//! Constraints from rules, groups, storage and states: the eligible nodes of services, and the services that move together.
 
 use super::APART;
 use crate::balance::binding::Binding;
@@ -10,7 +10,7 @@ use crate::sets::join;
 use crate::view::{ServiceFacts, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ties of every service, by its position.
+/// Returns the constraints of every service, by its position.
 pub(super) fn bindings(
     view: &View,
     names: &BTreeMap<&str, usize>,
@@ -36,7 +36,8 @@ pub(super) fn bindings(
     bindings
 }
 
-/// Nothing about a node speaks against a service, whoever else is there, and it would not go back from there by itself.
+/// Returns `true` if a node is eligible for a service without regard to other services, and the service would not move back
+/// from it.
 fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &str) -> bool {
     let Some(node) = view.nodes.get(node_name) else { return false };
     let class = |node: &str| class_of(view, name, facts, node);
@@ -46,7 +47,7 @@ fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &str) -> b
         && facts.node.as_deref().is_none_or(|here| class(node_name) >= class(here))
 }
 
-/// The nodes on which a new service that no rule names could run, by position: it needs this pool, if any.
+/// Returns the nodes, by position, that are eligible for a new service without rules, which needs this pool if any.
 pub fn open_to(view: &View, pool: Option<&str>) -> BTreeSet<usize> {
     let facts = ServiceFacts {
         driver: Some("exec".to_owned()),
@@ -58,12 +59,12 @@ pub fn open_to(view: &View, pool: Option<&str>) -> BTreeSet<usize> {
     (0..).zip(view.nodes.iter()).filter(|(_, node)| open(*node)).map(|(position, _)| position).collect()
 }
 
-/// The tags that keep a new service with these apart from others on a live cluster.
+/// Returns the tags that keep a new service with these tags apart from others on a live cluster.
 pub fn apart_tags(view: &View, tags: &[String]) -> Vec<String> {
     by_tags(view, tags).collect()
 }
 
-/// Why a service is not moved.
+/// Returns the reason why a service is not moved; `None` if it may be moved.
 fn stays(view: &View, facts: &ServiceFacts) -> Option<&'static str> {
     let online = |node: &String| view.nodes.get(node).is_some_and(|node| node.online.is_ok());
     if !facts.node.as_ref().is_some_and(online) {
@@ -82,8 +83,7 @@ fn stays(view: &View, facts: &ServiceFacts) -> Option<&'static str> {
     facts.maintenance_node.is_some().then_some("it goes back once the maintenance of its node has ended")
 }
 
-/// Services that rules keep together move as one: strictly bound ones that run, and of those that only prefer it the ones that are
-/// together.
+/// Makes services with affinity move as one: for strict rules all that run, for preferred rules those that are on one node.
 fn keep_together(view: &View, names: &BTreeMap<&str, usize>, bindings: &mut BTreeMap<usize, Binding>) {
     let mut units: Vec<BTreeSet<usize>> = Vec::new();
     for (number, partners) in view.rules.all_together().enumerate() {
@@ -111,20 +111,21 @@ fn keep_together(view: &View, names: &BTreeMap<&str, usize>, bindings: &mut BTre
         for member in members {
             if let Some(binding) = bindings.get_mut(member) {
                 binding.unit = Some(number);
-                // Their secondaries would be replaced one by one, and in between no failure of their node be survived together.
+                // A plan would replace their secondaries one at a time. In between, the unit could not survive a failure of
+                // its node as a whole.
                 binding.copies = false;
             }
         }
     }
 }
 
-/// The services of a rule that use a node.
+/// Returns the services of a rule that use a node.
 fn running<'a>(view: &'a View, partners: &'a Partners) -> impl Iterator<Item = (&'a str, &'a ServiceFacts)> {
     let services = partners.resources.iter().filter_map(|name| view.services.get_key_value(name));
     services.filter(|(_, facts)| !facts.uses.is_empty()).map(|(name, facts)| (name.as_str(), facts))
 }
 
-/// Services that rules keep apart, or that have the same exclusion tag, get a tag in common.
+/// Gives services with anti-affinity or the same exclusion tag a common tag.
 pub(super) fn keep_apart(view: &View, names: &BTreeMap<&str, usize>, instances: &mut [Instance]) {
     for partners in view.rules.all_apart() {
         let tag = format!("{APART}:rule:{}", partners.name);
@@ -140,7 +141,7 @@ pub(super) fn keep_apart(view: &View, names: &BTreeMap<&str, usize>, instances: 
     }
 }
 
-/// What stands for those of these tags that keep services apart.
+/// Returns the tags of the model for those of these tags that are exclusion tags.
 fn by_tags<'a>(view: &'a View, tags: impl IntoIterator<Item = &'a String>) -> impl Iterator<Item = String> {
     view.exclusion_tags(tags).map(|tag| format!("{APART}:tag:{tag}"))
 }

@@ -1,26 +1,26 @@
-//! Newcomers: instances that have no place yet, put on nodes and taken away again.
+//! Additional instances without a spot, which are added to nodes and removed again.
 
 use super::super::problem::Spot;
 use super::State;
 use std::fmt;
 use std::ops::Add;
 
-/// What a node lacks for an instance.
+/// The shortage of a node for an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lack {
-    /// It is offline, or being emptied.
+    /// The node is offline or being emptied.
     Offline,
-    /// Memory.
+    /// Too little memory.
     Memory,
-    /// Disk, what must remain free included.
+    /// Too little disk beyond the part that must stay free.
     Disk,
-    /// Virtual cpus within the ratio.
+    /// Too few virtual cpus within the ratio.
     Cpus,
-    /// A peer's failure could not be borne any more.
+    /// The node would no longer survive the failure of a peer.
     Reserve,
-    /// An instance with the same exclusion tag is there.
+    /// An instance with the same exclusion tag is on the node.
     ExclusionTag,
-    /// Its storage, a rule, or what the node is does not let it come there.
+    /// Storage, a rule or the state of the node excludes the instance.
     Forbidden,
 }
 
@@ -38,14 +38,14 @@ impl fmt::Display for Lack {
     }
 }
 
-/// Memory and disk in MiB, and virtual cpus.
+/// Amounts of memory, disk and virtual cpus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Memory.
+    /// Memory in MiB.
     pub memory: i64,
-    /// Disk, of both copies where there are two.
+    /// Disk in MiB, of both copies if there are two.
     pub disk: i64,
-    /// Virtual cpus.
+    /// Number of virtual cpus.
     pub vcpus: i64,
 }
 
@@ -61,21 +61,21 @@ impl Add for Amount {
     }
 }
 
-/// What must hold where a newcomer is put.
+/// The limits that must hold for an additional instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Memory, disk, cpus and exclusion tags.
     Limits,
-    /// These, and no node that it comes to fails N+1.
+    /// As `Limits`, and none of the instance's nodes may fail N+1.
     NPlusOne,
 }
 
 impl State<'_> {
-    /// Puts one more of an instance of the problem on nodes, if limits hold then. The placement knows no spot of it: it may be put as
-    /// often as there is room.
+    /// Adds one more copy of an instance of the problem to nodes, if the limits then hold. The state keeps no spot for it,
+    /// so it can be added repeatedly.
     ///
     /// # Errors
-    /// What is lacking; nothing has changed then.
+    /// The shortage; the state is unchanged.
     pub fn admit(&mut self, guest: usize, spot: Spot, keep: Keep) -> Result<(), Lack> {
         if self.would_clash(guest, spot.primary) {
             return Err(Lack::ExclusionTag);
@@ -94,28 +94,28 @@ impl State<'_> {
         }
     }
 
-    /// Takes away what [`State::admit`] put.
+    /// Removes an instance that was added by [`State::admit`] or [`State::force`].
     pub fn dismiss(&mut self, guest: usize, spot: Spot) {
         self.put(guest, spot, -1);
     }
 
-    /// Puts a newcomer on nodes, whatever limits say.
+    /// Adds an instance to nodes without a check of limits.
     pub fn force(&mut self, guest: usize, spot: Spot) {
         self.put(guest, spot, 1);
     }
 
-    /// Memory that is free and not reserved for what peers would send, as a share of the node's.
+    /// Returns the memory of a node that is neither used nor reserved for peers, as a share of its total.
     pub fn spare_memory_share(&self, host: usize) -> f64 {
         let place = &self.places[host];
         (place.memory_free - place.memory_reserved) as f64 / self.problem.hosts[host].memory_total
     }
 
-    /// Free memory of a node.
+    /// Returns the free memory of a node in MiB.
     pub fn memory_free(&self, host: usize) -> i64 {
         self.places[host].memory_free
     }
 
-    /// What is free on a node, within its limits.
+    /// Returns the free amounts of a node within its limits.
     pub fn free(&self, host: usize) -> Amount {
         let (facts, place) = (&self.problem.hosts[host], &self.places[host]);
         Amount {

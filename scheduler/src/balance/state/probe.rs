@@ -1,27 +1,28 @@
-//! What the score would be after a change, without doing it: several times as fast as doing it and taking it back.
+//! Computation of the score after a change without making the change, several times faster than making and reverting it.
 
 use super::State;
 use crate::balance::columns::SHARE_UNIT;
 use crate::balance::problem::Spot;
 
-/// Looks at changes of one placement. It must be told when the placement has changed: [`Probe::refresh`].
+/// An evaluator for changes of one placement. After each change of the placement, [`Probe::refresh`] must be called.
 #[derive(Clone, Debug, Default)]
 pub struct Probe {
-    /// Each column's weight, mean, sum of squared distances from the mean, and part of the score; the last is reserved memory.
+    /// Weight, mean, sum of squared distances from the mean, and part of the score, for each column. The last column is
+    /// reserved memory.
     columns: Vec<Column>,
-    /// The score of the placement, and the part of it that is counted.
+    /// Score of the placement; `counted` is the part of it that consists of counts.
     score: f64,
     counted: i64,
-    /// By how much the change looked at last changes that part.
+    /// Change of `counted` by the last evaluated change.
     counted_delta: i64,
-    /// Nodes that a change touches, and by how much it changes the columns of each, at `touch * columns + column`.
+    /// Nodes that the change affects. `deltas` contains the change of their columns, at `touch * columns + column`.
     touches: Vec<Touch>,
     deltas: Vec<i64>,
-    /// Memory that a node would be sent by a peer: more, or less.
+    /// Changes of the memory that a peer would send to a node.
     sent: Vec<Sent>,
-    /// The same for one node, by peer.
+    /// The same changes for one node, by peer.
     peers: Vec<(usize, i64)>,
-    /// Exclusion tags that come to a node or a failure domain (1) or leave it (−1).
+    /// Exclusion tags that are added to a node or a failure domain (1) or removed from it (−1).
     tags: Vec<Tagged>,
 }
 
@@ -31,7 +32,7 @@ struct Column {
     mean: f64,
     squares: f64,
     part: f64,
-    /// By how much the change in question changes the sum of shares, and of squared distances.
+    /// Change of the sum of shares by the evaluated change, and below of the sum of squared distances.
     sum_delta: f64,
     squares_delta: f64,
     changed: bool,
@@ -65,7 +66,7 @@ enum Realm {
 }
 
 impl Probe {
-    /// For this placement.
+    /// Builds the probe of a placement.
     pub fn new(state: &State<'_>) -> Probe {
         let weights = state.columns.weights.iter().copied().chain([1.0]);
         let columns = weights.map(|weight| Column { weight, ..Column::default() }).collect();
@@ -74,7 +75,7 @@ impl Probe {
         probe
     }
 
-    /// The placement has changed.
+    /// Updates the probe after a change of the placement.
     pub fn refresh(&mut self, state: &State<'_>) {
         let count = state.online as f64;
         for (column, sums) in self.columns.iter_mut().zip(state.sums.iter().chain([&state.reserved])) {
@@ -87,17 +88,18 @@ impl Probe {
         self.counted = state.counts.weighted();
     }
 
-    /// The score of the placement.
+    /// Returns the score of the placement.
     pub fn score(&self) -> f64 {
         self.score
     }
 
-    /// By how much the change looked at last changes the part of the score that is counted, not measured.
+    /// Returns the change of the counts in the score by the last evaluated change.
     pub(crate) fn counted_delta(&self) -> i64 {
         self.counted_delta
     }
 
-    /// The score after a change, but for rounding, whatever limits say of it. Every instance is in it at most once.
+    /// Returns the score after a change, except for rounding, without a check of limits. `changes` must contain each
+    /// instance at most once.
     pub fn after(&mut self, state: &State<'_>, changes: &[(usize, Spot)]) -> f64 {
         self.touches.clear();
         self.sent.clear();
@@ -133,7 +135,8 @@ impl Probe {
         (deviations + 0.25 * reserved) * (1.0 / SHARE_UNIT) + counted as f64
     }
 
-    /// Notes what the change of one instance does to nodes; by how much the counted part changes whatever else does.
+    /// Records the effects of one instance's change on nodes. Returns the change of the counts that does not depend on
+    /// other changes.
     fn note(&mut self, state: &State<'_>, guest: usize, to: Spot) -> i64 {
         let (problem, from) = (state.problem, state.spot(guest));
         let facts = &problem.guests[guest];
@@ -177,7 +180,7 @@ impl Probe {
         counted
     }
 
-    /// The position of a node among those that the change touches.
+    /// Returns the index of a node among the affected ones, and adds the node if necessary.
     fn touch(&mut self, state: &State<'_>, host: usize) -> usize {
         if let Some(known) = self.touches.iter().position(|touch| touch.host == host) {
             return known;
@@ -210,7 +213,7 @@ impl Probe {
         }
     }
 
-    /// Adds up what a touched node changes in the columns; by how much it changes what is counted.
+    /// Adds the changes of an affected node to the columns, and returns the change of its counts.
     fn weigh(&mut self, state: &State<'_>, index: usize) -> i64 {
         let touch = self.touches[index];
         if state.problem.hosts[touch.host].offline {
@@ -241,7 +244,8 @@ impl Probe {
         (if fails { place.instances + touch.instances } else { 0 }) - before
     }
 
-    /// The most that one peer would send to a node after the change; none if the change has nothing to do with it.
+    /// Returns the greatest memory that one peer would send to a node after the change; `None` if the change does not
+    /// affect it.
     fn reserved(&mut self, state: &State<'_>, host: usize) -> Option<i64> {
         self.peers.clear();
         for sent in self.sent.iter().filter(|sent| sent.to == host) {
@@ -256,7 +260,7 @@ impl Probe {
         let mut most = 0;
         for &(peer, memory) in &state.places[host].peers {
             let more = self.peers.iter_mut().find(|(known, _)| *known == peer);
-            // What a known peer sends is in the sum, and counts no second time below.
+            // `take` clears the change of a known peer, so that it does not count again below.
             let more = more.map_or(0, |(_, more)| std::mem::take(more));
             most = most.max(memory + more);
         }
@@ -273,7 +277,8 @@ impl Column {
     }
 }
 
-/// By how much a tag that comes or goes changes the weighted clashes, after those before it in the same change.
+/// Returns the change of the weighted clashes by one tag that is added or removed, after the earlier ones of the same
+/// change.
 fn clashes(state: &State<'_>, earlier: &[Tagged], tagged: Tagged) -> i64 {
     let Tagged { place, tag, sign } = tagged;
     let (there, weight) = match place {

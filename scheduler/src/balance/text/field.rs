@@ -1,18 +1,18 @@
-//! One field of a line: what it must be, and the error that says so.
+//! Parsing of single fields, with errors that name the field and the expected content.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Why a file cannot be read: where, and what was expected there.
+/// The reason why a file cannot be read, with its position and the expected content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The field's name and position, as `free memory (field 4)`; empty when the line as a whole is wrong.
+    /// Name and position of the field, such as `free memory (field 4)`; empty if the whole line is wrong.
     pub field: String,
-    /// What should stand there.
+    /// Expected content.
     pub expected: String,
-    /// What stands there.
+    /// Actual content.
     pub found: String,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
-/// Sizes stay below this, so that no sum of them overflows.
+/// Greatest size, which prevents overflows of sums.
 const GREATEST: i64 = 1 << 50;
 
 /// The fields of one line.
@@ -39,7 +39,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Splits a line, which must have a number of fields within these limits.
+    /// Splits a line, and checks that the number of its fields is in this range.
     pub(super) fn split(
         line: usize,
         text: &'a str,
@@ -61,17 +61,17 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of fields.
     pub(super) fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// A field as it stands; empty when the line ends before it.
+    /// Returns the text of a field; empty if the line has fewer fields.
     pub(super) fn text(&self, index: usize) -> &'a str {
         self.values.get(index).copied().unwrap_or("")
     }
 
-    /// An error about a field.
+    /// Builds an error about a field.
     pub(super) fn error(&self, index: usize, name: &str, expected: impl Into<String>) -> TextError {
         let kind = if self.separator == '|' { "field" } else { "value" };
         let found = self.text(index);
@@ -83,7 +83,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A name: anything but nothing.
+    /// Returns a name, which must not be empty.
     pub(super) fn name(&self, index: usize, name: &str) -> Result<String, TextError> {
         match self.text(index) {
             "" => Err(self.error(index, name, "a name")),
@@ -91,19 +91,19 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number, 0 or more.
+    /// Parses an integer of at least 0.
     pub(super) fn count(&self, index: usize, name: &str) -> Result<i64, TextError> {
         self.whole(index, name, 0, "a whole number, 0 or more")
     }
 
-    /// A whole number, also below 0: what is free may be overdrawn.
+    /// Parses an integer that may be negative, such as an overcommitted free amount.
     pub(super) fn balance(&self, index: usize, name: &str) -> Result<i64, TextError> {
         self.whole(index, name, -GREATEST, "a whole number")
     }
 
     fn whole(&self, index: usize, name: &str, least: i64, expected: &str) -> Result<i64, TextError> {
         let text = self.text(index);
-        // Older writers print whole numbers with a fraction of zero.
+        // Older writers print integers with a zero fraction.
         let digits = text.split_once('.').map_or(text, |(whole, fraction)| {
             if fraction.bytes().all(|byte| byte == b'0') { whole } else { text }
         });
@@ -113,7 +113,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A decimal number above 0.
+    /// Parses a decimal number greater than 0.
     pub(super) fn ratio(&self, index: usize, name: &str) -> Result<f64, TextError> {
         match self.text(index).parse::<f64>() {
             Ok(number) if number.is_finite() && (1e-6..=1e9).contains(&number) => Ok(number),
@@ -121,7 +121,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// One of some words.
+    /// Parses one of several words.
     pub(super) fn word<T: Copy>(
         &self,
         index: usize,
@@ -136,13 +136,13 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.error(index, name, one_of(words.iter().map(|(_, word)| *word))))
     }
 
-    /// A list separated by commas; an empty field is an empty list.
+    /// Parses a list separated by commas; an empty field is an empty list.
     pub(super) fn list(&self, index: usize) -> Vec<String> {
         self.text(index).split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
     }
 }
 
-/// `a, b or c`.
+/// Joins words as in `a, b or c`.
 pub(super) fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let words: Vec<&str> = words.collect();
     match words.split_last() {
@@ -152,7 +152,7 @@ pub(super) fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// What of a text fits into a message.
+/// Shortens a text to a length that fits into a message.
 fn shortened(text: &str) -> String {
     let mut short: String = text.chars().take(40).collect();
     if short.len() < text.len() {

@@ -3,7 +3,7 @@
 use super::field::{Fields, TextError, one_of};
 use crate::balance::model::{Generation, Policy, Specification, Template};
 
-/// Reads a policy, and whether the line is of the newer generation.
+/// Reads a policy. The flag is `true` if the line is of the newer generation.
 pub(super) fn read(line: usize, text: &str) -> Result<(Policy, bool), TextError> {
     let fields = Fields::split(line, text, '|', "a policy", &(6..=7))?;
     let newer = fields.len() == 6;
@@ -39,7 +39,7 @@ pub(super) fn read(line: usize, text: &str) -> Result<(Policy, bool), TextError>
     Ok((policy, newer))
 }
 
-/// `min;max`, as many times as there are ranges.
+/// Parses `min;max`, repeated for each range.
 fn ranges(line: usize, text: &str) -> Result<Vec<(Specification, Specification)>, TextError> {
     let parts: Vec<&str> = text.split(';').collect();
     if !parts.len().is_multiple_of(2) {
@@ -54,7 +54,7 @@ fn ranges(line: usize, text: &str) -> Result<Vec<(Specification, Specification)>
     parts.chunks_exact(2).map(|pair| Ok((size(pair[0])?, size(pair[1])?))).collect()
 }
 
-/// `memory,cpus,disk,disks,nics[,spindles]`.
+/// Parses `memory,cpus,disk,disks,nics[,spindles]`.
 fn specification(line: usize, text: &str, field: &str) -> Result<Specification, TextError> {
     let within = |error: TextError| TextError {
         field: if error.field.is_empty() { field.to_owned() } else { format!("{field}, {}", error.field) },
@@ -74,7 +74,7 @@ fn specification(line: usize, text: &str, field: &str) -> Result<Specification, 
     read().map_err(within)
 }
 
-/// A policy as a line.
+/// Formats a policy as a line.
 pub(super) fn write(policy: &Policy, generation: Generation) -> String {
     let templates: Vec<&str> = policy
         .templates

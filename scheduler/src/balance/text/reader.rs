@@ -1,4 +1,4 @@
-//! Reads a cluster from text.
+//! The reader of the text format.
 
 use super::field::{Fields, TextError};
 use super::policy;
@@ -18,7 +18,7 @@ pub(super) const FLAGS: [(bool, &str); 2] = [(true, "Y"), (false, "N")];
 /// Reads a cluster.
 ///
 /// # Errors
-/// Says the line, the field, and what was expected there.
+/// A [`TextError`] with the line, the field and the expected content.
 pub fn read(text: &str) -> Result<Cluster, TextError> {
     let sections = sections(text);
     let [groups, nodes, instances, tags, policies] = sections.as_slice() else {
@@ -67,7 +67,7 @@ impl Cluster {
 
 type Section<'a> = Vec<(usize, &'a str)>;
 
-/// The sections; the last two may be missing in older files.
+/// Splits a text into sections. The last two may be missing in older files.
 fn sections(text: &str) -> Vec<Section<'_>> {
     let mut sections = vec![Vec::new()];
     for (index, line) in text.lines().enumerate() {
@@ -103,7 +103,7 @@ fn unexpected_section(sections: &[Section<'_>], text: &str) -> TextError {
     }
 }
 
-/// Names that were defined, with their positions.
+/// Defined names with their positions.
 struct Names {
     what: &'static str,
     positions: BTreeMap<String, usize>,
@@ -133,7 +133,7 @@ impl Names {
     }
 }
 
-/// `name|uuid|alloc_policy[|tags|networks]`.
+/// Parses `name|uuid|alloc_policy[|tags|networks]`.
 fn group(line: usize, text: &str) -> Result<(Group, bool), TextError> {
     let fields = Fields::split(line, text, '|', "a group", &(3..=5))?;
     let group = Group {
@@ -146,10 +146,11 @@ fn group(line: usize, text: &str) -> Result<(Group, bool), TextError> {
     Ok((group, fields.len() > 3))
 }
 
-/// `name|tMem|nMem|fMem|tDisk|fDisk|cpus|role|group uuid[|spindles|tags|exclusive storage|free spindles|os vcpus|cpu speed]`.
+/// Parses `name|tMem|nMem|fMem|tDisk|fDisk|cpus|role|group uuid[|spindles|tags|exclusive storage|free spindles|os vcpus|cpu
+/// speed]`.
 fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextError> {
     let fields = Fields::split(line, text, '|', "a node", &(9..=15))?;
-    // A size that is not known means that the node did not answer.
+    // An unknown size means that the node did not answer.
     let mut unknown = false;
     let mut size = |index: usize, name: &str, overdrawn: bool| {
         if fields.text(index) == "?" {
@@ -188,7 +189,7 @@ fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextErr
             (4, "total disk", node.disk_total),
             (6, "cpus", node.cpus),
         ] {
-            // Shares of it are taken.
+            // These sizes are divisors of shares.
             if size == 0 {
                 return Err(fields.error(index, name, "more than 0 on a node that is not offline"));
             }
@@ -197,7 +198,8 @@ fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextErr
     Ok((node, fields.len() > 10))
 }
 
-/// `name|mem|disk|vcpus|status|auto_balance|primary|secondary|template|tags[|spindle use|disk spindles|forthcoming]`.
+/// Parses `name|mem|disk|vcpus|status|auto_balance|primary|secondary|template|tags[|spindle use|disk
+/// spindles|forthcoming]`.
 fn instance(line: usize, text: &str, nodes: &Names) -> Result<(Instance, bool), TextError> {
     let fields = Fields::split(line, text, '|', "an instance", &(10..=13))?;
     let given = |index: usize| !fields.text(index).is_empty();

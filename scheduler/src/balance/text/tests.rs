@@ -1,4 +1,4 @@
-//! What is written can be read again, and what cannot be read is told with its line and field.
+//! Round trips through the text format, and errors with line and field.
 
 use super::{read, read_utilisation, write};
 use crate::balance::model::*;
@@ -11,7 +11,7 @@ const FILE: &str = "g1|uuid-1|preferred||\n\n\
     htools:iextags:web\n\n\
     |128,1,1024,1,1,1|128,1,1024,1,1,1;32768,8,1048576,16,1,12|drbd,plain|4.0|32.0\n";
 
-/// The file with one line changed is refused with this message.
+/// Checks that the file with one changed line is rejected with this message.
 fn check(from: &str, to: &str, expected: &str) {
     assert!(FILE.contains(from), "{from}");
     let error = read(&FILE.replacen(from, to, 1)).unwrap_err();

@@ -1,16 +1,16 @@
-//! Measured use of instances: `instance cpu memory disk net`, separated by blanks.
+//! Measured use of instances in lines of `instance cpu memory disk net`, separated by white space.
 
 use super::field::TextError;
 use crate::balance::model::{Cluster, Instance, LOAD_UNIT};
 use std::collections::BTreeMap;
 
-/// Loads above this are mistakes, and sums of them would overflow.
+/// Greatest accepted load; higher values are mistakes, and their sums would overflow.
 const GREATEST: f64 = 100.0;
 
-/// Takes over the measured use of the instances that the text names; others keep theirs.
+/// Sets the measured use of the instances in the text; the others keep theirs.
 ///
 /// # Errors
-/// A line that is not of that form, or an instance that is not in the cluster.
+/// A [`TextError`] for a malformed line or an unknown instance.
 pub fn read_utilisation(cluster: &mut Cluster, text: &str) -> Result<(), TextError> {
     let positions: BTreeMap<String, usize> = cluster
         .instances
@@ -49,7 +49,7 @@ pub fn read_utilisation(cluster: &mut Cluster, text: &str) -> Result<(), TextErr
     Ok(())
 }
 
-/// The measured use of all instances as text that [`read_utilisation`] understands.
+/// Formats the measured use of all instances for [`read_utilisation`].
 pub fn write_utilisation(cluster: &Cluster) -> String {
     let share = |load: i64| format!("{}", load as f64 / LOAD_UNIT as f64);
     let line = |instance: &Instance| {

@@ -1,10 +1,10 @@
-//! Writes a cluster as text, in the generation in which it was read.
+//! The writer of the text format, in the generation in which the cluster was read.
 
 use super::policy;
 use super::reader::{ALLOCATIONS, FLAGS, ROLES};
 use crate::balance::model::{Cluster, Generation, Group, Instance, Node, Status, Template};
 
-/// The cluster as text that [`super::read`] understands.
+/// Formats a cluster for [`super::read`].
 pub fn write(cluster: &Cluster) -> String {
     let generation = cluster.generation;
     let sections = [
@@ -76,7 +76,7 @@ fn instance(instance: &Instance, cluster: &Cluster) -> String {
     }
     let spindles = instance.disk_spindles.map_or_else(|| "-".to_owned(), |count| count.to_string());
     let newer = format!("{basic}|{}|{spindles}", instance.spindle_use);
-    // Programs that know 12 fields read it as long as no instance is forthcoming.
+    // Programs that know 12 fields can read the line as long as the instance is not forthcoming.
     if instance.forthcoming { newer + "|Y" } else { newer }
 }
 

@@ -1,11 +1,11 @@
-//! Relieving nodes, as tables and as a property: moves end, and never make another node too full.
+//! Tables of relieving moves, and a property: the moves end, and never give another node too many services.
 
 use super::*;
 use crate::rebalance::tests::cluster;
 use ha_api_types::cluster::SchedulerMode;
 use proptest::prelude::*;
 
-/// Services by node, each of 1 core and 1 GiB but for the first of all, which is larger.
+/// Returns services on these nodes. Each has 1 core and 1 GiB, except the first one, which is larger.
 fn view(nodes: &[&str], on: &[&str]) -> View {
     let names: Vec<String> = (0..on.len()).map(|at| format!("s{at}")).collect();
     let size = |at: usize| if at == 0 { 4 } else { 1 };
@@ -32,7 +32,7 @@ fn check(view: &View, expected: Option<(&str, &str)>) {
 fn the_fifth_is_the_first_too_many_of_an_even_share_of_two() {
     let nodes = ["n1", "n2", "n3"];
     check(&view(&nodes, &["n1", "n1", "n1", "n1", "n2", "n3"]), None);
-    // The large one stays; the smallest goes, to the node with the fewest.
+    // The large service stays; the smallest one moves to the node with the fewest services.
     let mut view = view(&nodes, &["n1", "n1", "n1", "n1", "n1", "n2"]);
     check(&view, Some(("s1", "n3")));
     view.nodes.get_mut("n3").expect("there").schedulable = false;
@@ -45,7 +45,7 @@ fn the_fifth_is_the_first_too_many_of_an_even_share_of_two() {
 fn a_node_in_maintenance_takes_no_part() {
     let mut view = view(&["n1", "n2", "n3"], &["n1", "n1", "n1", "n1", "n1", "n2"]);
     view.nodes.get_mut("n3").expect("there").maintenance = true;
-    // The even share is 3 now, and 5 are not more than 6.
+    // The even share is 3 now, and 5 is not more than 6.
     check(&view, None);
 }
 
@@ -59,7 +59,8 @@ fn what_cannot_move_live_or_is_not_at_rest_stays() {
 
 #[test]
 fn with_auto_rebalance_the_load_stays_as_even_as_is_asked_for() {
-    // Many small ones beside a node with one large one: by number they should go, by load they should not.
+    // One node has many small services, the other has one large service. The number of services calls for a move, the load
+    // prohibits it.
     let mut view = view(&["n1", "n2"], &["n2", "n1", "n1", "n1", "n1", "n1"]);
     view.settings.mode = SchedulerMode::Static;
     view.reservation.over_utilization = 150;
@@ -89,7 +90,7 @@ proptest! {
             moves += 1;
             prop_assert!(moves <= on.len());
         }
-        // With one size and no rules, nobody is left with too many if all could be below the limit.
+        // With equal sizes and no rules, no node may keep too many services if all could be below the limit.
         let even = on.len().div_ceil(nodes.len());
         let attainable = even * nodes.len() * 100 <= on.len() * usize::try_from(percent).expect("small");
         prop_assert!(!attainable || Counts::of(&view).sides().all(|(_, above)| !above));

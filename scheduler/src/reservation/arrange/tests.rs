@@ -1,4 +1,5 @@
-//! Who finds a place: tables, and what the leader's own placement and the check of the reservation say of it.
+//! Tests of joint placement: tables, and a comparison with the placement by the leader and with the failover capacity
+//! check.
 
 use super::arrange;
 use crate::reservation::tests::generate::view;
@@ -11,7 +12,7 @@ use ha_api_types::reason::Reason;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// node1 is gone; who was there looks for a place.
+/// Checks the placement of all services of node1 after the failure of node1.
 fn check_arranged(mut view: View, expected: &str) {
     let gone = view.nodes.get_mut("node1").expect("a node");
     gone.online = Err(Reason::Fencing);
@@ -40,10 +41,10 @@ fn all_find_a_place_though_one_after_the_other_they_would_not() {
 #[test]
 fn the_more_important_are_not_left_over() {
     check_arranged(cluster(&NODES, &["a node1 3Gi 1", "b node1 3Gi 2"]), "b node2");
-    // Beside the one of 3Gi there is no place for both of 2Gi.
+    // Next to the service of 3Gi there is room for only one of the two services of 2Gi.
     check_arranged(cluster(&NODES, &["a node1 2Gi 2", "b node1 3Gi 3", "c node1 2Gi 1"]), "a node3, b node2");
     check_arranged(cluster(&NODES, &["a node1 2Gi 3", "b node1 3Gi 1", "c node1 2Gi 2"]), "a node2, c node3");
-    // One that fits nowhere holds up nobody.
+    // A service that fits on no node does not delay the others.
     check_arranged(cluster(&NODES, &["a node1 2Gi", "b node1 3Gi", "c node1 9Gi 5"]), "a node3, b node2");
 }
 
@@ -58,7 +59,7 @@ fn rules_and_failed_starts_count() {
     let mut view = cluster(&NODES, &["a node1 2Gi", "b node1 3Gi"]);
     view.services.get_mut("a").expect("a service").failed_nodes.insert("node3".to_owned());
     check_arranged(view, "a node2");
-    // Whoever is somewhere by mistake draws nobody there.
+    // A service on a node that it may not use does not attract its partners to that node.
     let mut view = cluster(&NODES, &["a node1 1Gi", "b node2 1Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
     check_arranged(view.clone(), "a node2");
@@ -84,19 +85,20 @@ proptest! {
         let lost = |facts: &crate::ServiceFacts| facts.uses.len() == 1 && facts.uses.contains("node1");
         let looking: BTreeSet<String> =
             after.services.iter().filter(|(_, facts)| facts.wanted && lost(facts)).map(|(name, _)| name.clone()).collect();
-        // Nobody is there any more: who was being stopped is nowhere, and who was moving is at the other end.
+        // No service uses node1 any more: a stopping service uses no node, and a moving one uses only its target.
         after.services.change_all(|_, facts| {
             facts.uses.remove("node1");
             facts.movable &= !facts.uses.is_empty();
         });
         let arranged = arrange(&after, &looking);
-        // A promise for services of which some move along, or that were on their way, is about more than these.
+        // A proof that includes partners or moving services covers more services than these, so it is not comparable.
         if let Some(moves) = promised
             && moves.iter().map(|one| &one.service).eq(&looking)
         {
             prop_assert_eq!(arranged.keys().collect::<Vec<_>>(), looking.iter().collect::<Vec<_>>());
         }
-        // Where somebody is as he may not be, moves put that right first, and the leader's own filters have the last word.
+        // If a service is on a node that it may not use, other moves come first, and this test ends. The filters of the
+        // leader decide.
         let stays = |(name, facts): (&String, &crate::ServiceFacts)| {
             let verdicts = place(&after, name, facts).verdicts;
             facts.uses.iter().all(|node| match verdicts.get(node) {
@@ -107,7 +109,8 @@ proptest! {
         if !after.services.iter().all(stays) {
             return Ok(());
         }
-        // One after the other they may go where it says, by the leader's own filters; those that stay together go at once.
+        // By the filters of the leader, the services must be able to start one at a time on their nodes; services with
+        // affinity start together.
         for (name, node) in &arranged {
             let facts = after.services.get(name).expect("a service").clone();
             if !facts.uses.is_empty() {

@@ -1,4 +1,4 @@
-//! Brute force: every arrangement, each judged by the filter that the leader places services with.
+//! Brute-force search of every arrangement, each checked by the filter that the leader uses.
 
 use crate::place::{Verdict, place_unit};
 use crate::reservation::{Move, Proof, counted};
@@ -6,20 +6,20 @@ use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Services that move as one: whose nodes fail, or who makes room.
+/// Services that move together, because of failed nodes or to make room.
 #[derive(Clone, Debug)]
 struct Group {
-    /// Those that must leave come first.
+    /// Services that must leave come first.
     members: Vec<String>,
     from: String,
     makes_room: bool,
 }
 
-/// The cluster with everybody counted, before anybody is placed, and who has to be.
+/// The cluster with all services as the check counts them, before placement, and the groups that must be placed.
 struct Failed {
     view: View,
     groups: Vec<Group>,
-    /// Who may make room, with `scheduler.preemption`.
+    /// Groups that may make room, with `scheduler.preemption`.
     others: Vec<Group>,
 }
 
@@ -95,7 +95,7 @@ fn after(view: &View, failed: &BTreeSet<String>) -> Failed {
     Failed { view, groups, others }
 }
 
-/// Whether everybody may be where they would be, once all have arrived.
+/// Returns `true` if all groups may be on their nodes once all have arrived.
 fn is_allowed(failed: &Failed, to: &[(&Group, &String)]) -> bool {
     let priorities = |group: &Group| -> Vec<i32> {
         group.members.iter().map(|member| failed.view.services[member].priority).collect()
@@ -127,7 +127,7 @@ fn is_allowed(failed: &Failed, to: &[(&Group, &String)]) -> bool {
         })
 }
 
-/// Whether any arrangement at all has a place for everybody.
+/// Returns `true` if any arrangement has a node for every service.
 pub(super) fn survives(view: &View, failure: &BTreeSet<String>) -> bool {
     let failed = after(view, failure);
     let nodes: Vec<&String> = view.nodes.keys().filter(|node| !failure.contains(*node)).collect();
@@ -155,7 +155,7 @@ fn arranged<'a>(
     false
 }
 
-/// Whether a proof is one.
+/// Returns `true` if a proof is valid.
 pub(super) fn proves(view: &View, failure: &BTreeSet<String>, proof: &Proof) -> bool {
     let failed = after(view, failure);
     let moves: BTreeMap<&String, &Move> =

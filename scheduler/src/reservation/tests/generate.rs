@@ -1,4 +1,4 @@
-//! Small clusters that are tight, with rules of all kinds.
+//! Generator of small clusters with little free room and rules of all kinds.
 
 use super::{Affinity, cluster, rules};
 use crate::view::{NodeFacts, ServiceFacts, View};
@@ -7,21 +7,21 @@ use ha_api_types::placement::{GroupSpec, NodePriorities};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One service in numbers: node, memory, priority, and a number whose bits are facts.
+/// One service as numbers: node, memory, priority, and a number whose bits select facts.
 pub(super) type Drawn = (usize, u32, i32, u32);
 
 fn node_name(at: usize) -> String {
     format!("node{}", 1 + at)
 }
 
-/// A service of a cluster of so many nodes.
+/// Returns the service for drawn numbers, in a cluster of `nodes` nodes.
 pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> ServiceFacts {
     let node = node_name(at % nodes);
     let text = format!("s {node} {memory}Gi {priority}");
     let mut facts = cluster(&[], &[&text]).services.remove("s").expect("a service");
     let bit = |at: u32| bits >> at & 1 == 1;
     let other = node_name((at + 1 + (bits >> 16) as usize) % nodes);
-    // What is rare takes two bits or three.
+    // Rare facts depend on two or three bits.
     if bit(0) && bit(1) {
         facts.storage_nodes = Some(BTreeSet::from([node.clone(), other.clone()]));
     }
@@ -50,7 +50,7 @@ pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> Serv
     facts
 }
 
-/// A cluster of two to four nodes and up to seven services.
+/// Generates a cluster of two to four nodes and up to six services.
 pub(crate) fn view() -> impl Strategy<Value = View> {
     let node = (2_u32..7, 0_u32..64);
     let drawn = (0_usize..4, 1_u32..4, 0_i32..3, any::<u32>());
@@ -92,7 +92,7 @@ pub(crate) fn view() -> impl Strategy<Value = View> {
         })
 }
 
-/// Rules over services by number; sets of fewer than two, and those that clash, are left out.
+/// Adds rules over services by number. Sets with fewer than two services and contradicting sets are left out.
 fn tie(view: &mut View, apart: &BTreeSet<usize>, together: &BTreeSet<usize>) {
     let names = |set: &BTreeSet<usize>| -> Vec<String> { set.iter().map(|at| format!("s{at}")).collect() };
     let (apart, together) = (names(apart), names(together));
@@ -105,7 +105,7 @@ fn tie(view: &mut View, apart: &BTreeSet<usize>, together: &BTreeSet<usize>) {
     }
     if together.len() > 1 && !clash {
         sets.push((Affinity::Positive, &together));
-        // Where they are apart at first, node groups would be judged from several places.
+        // If the members were on different nodes at first, node groups would be evaluated from several nodes.
         for node in view.nodes.values_mut() {
             node.node_group = None;
         }
@@ -113,8 +113,8 @@ fn tie(view: &mut View, apart: &BTreeSet<usize>, together: &BTreeSet<usize>) {
     rules(view, &sets);
 }
 
-/// A cluster of three or four equal nodes on which services of any size and priority run, with nothing else to heed: here
-/// making room decides.
+/// Generates a cluster of three or four equal nodes, and services of any size and priority without other constraints, so
+/// that making room decides.
 pub(super) fn view_with_preemption() -> impl Strategy<Value = View> {
     let drawn = (0_usize..4, 1_u32..5, 0_i32..5);
     (3_usize..5, prop::collection::vec(drawn, 3..7)).prop_map(|(count, services)| {

@@ -1,4 +1,4 @@
-//! The verdict equals brute force, every proof is one, and the watch says what a fresh look says.
+//! Properties: the verdict equals a brute-force search, every proof is valid, and the watch agrees with a new check.
 
 use super::brute::{proves, survives};
 use super::generate::{Drawn, service, view, view_with_preemption};

@@ -1,9 +1,9 @@
-//! Replicated services of the live cluster: whose data is copied by a plan, and where to.
+//! Replicated services of the live cluster: whose data a plan copies, and to which node.
 
 use super::*;
 use crate::balance::moves::execute;
 
-/// The spots, as `primary:secondary`, to which one step may bring `a`.
+/// Checks the spots to which one step may move `a`, as `primary:secondary`.
 #[track_caller]
 fn check(view: &View, expected: &[&str]) {
     let cluster = live(view);
@@ -29,7 +29,7 @@ fn check(view: &View, expected: &[&str]) {
     assert_eq!(found, expected);
 }
 
-/// `a` runs on n1 and has its data there and on n3, `b` on n2.
+/// Returns a view in which `a` runs on n1 with data on n1 and n3, and `b` runs on n2.
 fn replicated(change: fn(&mut View)) -> View {
     let mut view = view(&[("a", "n1"), ("b", "n2")]);
     {
