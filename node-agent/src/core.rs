@@ -299,7 +299,7 @@ impl AgentCore {
         if matches!(self.session, Session::Ended) {
             return None;
         }
-        let clock = self.deadline_moment().map(|_| (self.last + CLOCK_CHECK_MS, "both clocks are looked at"));
+        let clock = self.deadline_moment().map(|_| (self.last + CLOCK_CHECK_MS, "both clocks are checked"));
         let requesting = match &self.session {
             Session::Requesting(requesting) => requesting.retry_at,
             Session::Waiting | Session::Clearing | Session::Registered(_) | Session::Ended => None,
@@ -318,12 +318,12 @@ impl AgentCore {
         let named = [
             clock,
             self.heartbeat_due().map(|at| (at, "a heartbeat or the lease is due")),
-            self.hold_due().map(|at| (at, "controllers are asked to hold")),
+            self.hold_due().map(|at| (at, "controllers are asked to hold fencing fencing")),
             self.margin_due(self.last).map(|at| (at, "D − Ts: exclusive services are killed")),
             self.watchdog.due(self.last).map(|at| (at, "the watchdog daemon is asked again")),
             self.journal_due().map(|at| (at, "the journal is written again")),
             requesting.map(|at| (at, "the registration is tried again")),
-            self.read_retry_at.map(|at| (at, "the store is read again")),
+            self.read_retry_at.map(|at| (at, "etcd is read again")),
             restart.map(|at| (at, "commands have been waited for long enough")),
             moves.map(|at| (at, "services have had long enough to move away")),
             self.watchdog_test.due().map(|at| (at, "the watchdog should have reset this machine")),
@@ -335,7 +335,7 @@ impl AgentCore {
     /// Advances every part of the agent until nothing more can be done without waiting.
     fn settle(&mut self, now: &Now) {
         if let Some(text) = self.view.refused_timings.take() {
-            self.log(Level::Error, format!("the cluster's timings are refused, those in force stay: {text}"));
+            self.log(Level::Error, format!("cannot use the timings of the cluster, keeping the active ones: {text}"));
         }
         for _ in 0..MAX_ROUNDS {
             self.changed = false;

@@ -140,10 +140,10 @@ fn by_hand(rig: &mut Rig) -> Result<()> {
     for qemu in rig.qemus(&node) {
         qemu.signal(Signal::SIGKILL)?;
     }
-    anew(rig, &before, "it ended by itself: its QEMU ended unexpectedly")?;
+    anew(rig, &before, "Service exited: its QEMU ended unexpectedly")?;
     let before = rig.now()?;
     rig.virsh(&node, &["shutdown", "--domain", guest::NAME, "--mode", "acpi"])?;
-    anew(rig, &before, "it ended by itself: the guest switched itself off")
+    anew(rig, &before, "Service exited: the guest switched itself off")
 }
 
 fn file(rig: &mut Rig) -> Result<()> {

@@ -13,7 +13,7 @@ use ha_api_types::time::{Millis, Mono, Now};
 
 /// Problem reported for a watchdog that did not reset the machine in a test.
 const TEST_FAILED: &str =
-    "it did not reset this machine in a test: see the kernel's log, and try another driver";
+    "the watchdog did not reset this machine in a test: check the kernel log, and try another driver";
 /// Delay before a refused request is sent again.
 const RETRY_MS: Millis = 5_000;
 /// Time for which the daemon may be disconnected, while the device does not run, before the node counts as one without
@@ -246,14 +246,14 @@ impl AgentCore {
                     Notice::Expired => {
                         self.log(
                             Level::Error,
-                            "the deadline has passed: the watchdog is about to reset this machine".to_owned(),
+                            "watchdog deadline passed: the watchdog is about to reset this machine".to_owned(),
                         );
                     }
                     Notice::DeviceFailed { errno } => self.pets_refused(Some(errno)),
                     Notice::NotSliding => {
                         self.log(
                             Level::Warning,
-                            "the watchdog device rounds its timeout up and counts as fixed from now on"
+                            "the watchdog device rounds its timeout up, so its timeout is now treated as fixed"
                                 .to_owned(),
                         );
                     }
@@ -265,7 +265,7 @@ impl AgentCore {
                     let timeout_ms =
                         self.watchdog.facts.map_or(0, |facts| u64::from(facts.timeout_seconds) * 1000);
                     self.watchdog.patience_ms = patience_ms(timeout_ms, self.pace().stop_margin_ms);
-                    self.log(Level::Warning, format!("no watchdog daemon: {message}"));
+                    self.log(Level::Warning, format!("cannot use ha-watchdogd: {message}"));
                 }
                 // An armed device stays armed, so the last status is kept.
                 self.watchdog.connected = false;
@@ -286,7 +286,7 @@ impl AgentCore {
                 self.watchdog.warned = true;
                 self.log(
                     Level::Error,
-                    "NOT ARMED FOR REAL: the watchdog is a stand-in for sandboxes and tests; it does not protect a real machine, and the leader accepts it only with Cluster.spec.fencing.allowStandIn".to_owned(),
+                    "NOT PROTECTED: the watchdog is simulated, for sandboxes and tests only, and does not reset a real machine. The leader accepts it only with Cluster.spec.fencing.allowStandIn".to_owned(),
                 );
             }
         }
@@ -316,7 +316,7 @@ impl AgentCore {
                 }
             }
             Request::Stay => {
-                self.log(Level::Warning, "nothing exclusive is left on this node: the watchdog is petted without a deadline and will not reset it".to_owned());
+                self.log(Level::Warning, "no exclusive service is left on this node: ha-watchdogd pings the watchdog without a deadline and will not reset the node".to_owned());
             }
             Request::Release => {
                 self.watchdog.armed_with = None;
@@ -351,7 +351,7 @@ impl AgentCore {
                     }
                 }
                 if self.watchdog.problem != text {
-                    self.log(Level::Error, format!("the watchdog cannot be armed: {text}"));
+                    self.log(Level::Error, format!("cannot arm the watchdog: {text}"));
                 }
                 self.watchdog.problem = text;
                 self.watchdog.problem_reason = Some(refusal.reason());
@@ -363,10 +363,10 @@ impl AgentCore {
                 if let Refusal::DeviceFailed { errno } = refusal {
                     return self.pets_refused(Some(errno));
                 }
-                self.log(Level::Warning, format!("the watchdog daemon refused a deadline: {text}"));
+                self.log(Level::Warning, format!("ha-watchdogd rejected a deadline: {text}"));
             }
             Request::Stay | Request::Release | Request::Query => {
-                self.log(Level::Warning, format!("the watchdog daemon refused: {text}"));
+                self.log(Level::Warning, format!("ha-watchdogd rejected a request: {text}"));
             }
         }
     }
@@ -374,7 +374,7 @@ impl AgentCore {
     /// Sends the request that is due to the daemon, one request at a time.
     pub(super) fn watchdog_step(&mut self, now: &Now) {
         if self.watchdog.is_gone(now) && self.watchdog.problem_reason != Some(Reason::WatchdogMissing) {
-            "ha-watchdogd is not reachable: start it, or name its socket"
+            "cannot reach ha-watchdogd: start it, or set its socket with --watchdog-socket"
                 .clone_into(&mut self.watchdog.problem);
             self.watchdog.problem_reason = Some(Reason::WatchdogMissing);
             self.changed = true;

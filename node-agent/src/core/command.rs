@@ -89,12 +89,12 @@ impl CommandResult {
     pub fn without_driver(command: &Command, kind: Option<DriverKind>) -> CommandResult {
         let name = kind.map_or("of its definition", DriverKind::name);
         let failed = |class: FailureClass, reason: Reason| {
-            let message = format!("this node's agent does not know the driver {name}");
+            let message = format!("the agent of this node does not support driver {name}");
             CommandResult::Failed(DriverFailure { class, reason, message })
         };
         match command {
             Command::Probe => CommandResult::Observed(Observed::Unknown(format!(
-                "this node's agent does not know the driver {name}: install the version that started the service"
+                "the agent of this node does not support driver {name}: install the version that started the service"
             ))),
             Command::Stop { .. } | Command::Kill | Command::EndReplacement | Command::EndMigration => {
                 failed(FailureClass::RetryHere, Reason::StopFailed)

@@ -109,7 +109,7 @@ impl AgentCore {
             service.reread = true;
             service.has_worker = false;
             service.write_not_before = Some(now.raw + rewrite_ms(outcome));
-            self.tell_outcome(&format!("the report of {name}"), outcome);
+            self.tell_outcome(&format!("report of {name}"), outcome);
             self.tell_permit_refused(now, name, phase, outcome);
         }
         self.changed = true;
@@ -119,7 +119,7 @@ impl AgentCore {
     fn tell_permit_refused(&mut self, now: &Now, name: &str, phase: Phase, outcome: &Outcome) {
         let asks_permit = matches!(phase, Phase::Starting | Phase::Receiving | Phase::HandingOver);
         if let (true, Outcome::Conflict(_), Some(service)) = (asks_permit, outcome, self.services.get(name)) {
-            let message = "the permit was refused, as something has changed meanwhile; it is looked at anew";
+            let message = "Start authorization rejected because the state changed; the agent reads the state again";
             self.event(now, &service.clone(), false, Reason::PermitRefused, message);
         }
     }
@@ -178,11 +178,11 @@ impl AgentCore {
             Outcome::Conflict(revision) => {
                 return self.log(
                     Level::Debug,
-                    format!("{what}: something changed up to revision {revision}; reading again"),
+                    format!("{what} conflicts with a change up to revision {revision}, reading again"),
                 );
             }
-            Outcome::LeaseNotFound => format!("{what} was not committed: the lease is gone"),
-            Outcome::Refused(text) => format!("{what} was refused by the store: {text}"),
+            Outcome::LeaseNotFound => format!("{what} was not committed: the lease does not exist any more"),
+            Outcome::Refused(text) => format!("{what} was rejected by etcd: {text}"),
             Outcome::Unknown(text) => format!("{what} may not have been committed: {text}"),
         };
         self.log(Level::Warning, message);

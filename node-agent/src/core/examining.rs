@@ -132,7 +132,7 @@ impl AgentCore {
     pub(super) fn doctor_answer(&mut self, report: DoctorReport, outcome: &Outcome) {
         match outcome.applied() {
             Some(revision) => self.view.doctor_reports.wrote(&self.config.node.clone(), report, revision),
-            None => self.tell_outcome("the doctor's report", outcome),
+            None => self.tell_outcome("report of the health checks", outcome),
         }
     }
 
@@ -158,14 +158,14 @@ impl AgentCore {
         let facts = self.examining.facts.clone().unwrap_or_default();
         let mut sentences = match &previous.words {
             Some(words) => vec![words.message.clone()],
-            None => vec!["it ended without a word: power, a panic, or a machine that hung".to_owned()],
+            None => vec!["no shutdown record: power loss, kernel panic or hang".to_owned()],
         };
         if facts.was_reset_by_watchdog {
-            sentences.push("the watchdog says that it reset the machine".to_owned());
+            sentences.push("the watchdog reports that it reset the machine".to_owned());
         }
         if !facts.crash_records.is_empty() {
             let records = facts.crash_records.join(", ");
-            sentences.push(format!("the kernel left a record in /sys/fs/pstore: {records}"));
+            sentences.push(format!("kernel crash record in /sys/fs/pstore: {records}"));
         }
         let message = sentences.join("; ");
         let at = previous.words.map(|words| words.at).unwrap_or_default();
@@ -176,7 +176,7 @@ impl AgentCore {
             uid: String::new(),
             event_type: EventType::Warning,
             reason: Reason::WentDown,
-            message: format!("the machine is back after it went down out of order: {message}"),
+            message: format!("Node returned after an unclean shutdown: {message}"),
             source: format!("agent/{}", self.config.node),
             node: Some(self.config.node.clone()),
             action_uid: None,

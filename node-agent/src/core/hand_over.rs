@@ -47,7 +47,7 @@ impl AgentCore {
                 service.go(Step::Migrate { uid: checked, target, until });
                 core.changed = true;
             } else {
-                let text = format!("{target} changed before the driver of the migration began");
+                let text = format!("{target} changed before the driver started the migration");
                 core.never_began(now, service, &checked, &text);
             }
         });
@@ -60,7 +60,7 @@ impl AgentCore {
                 now,
                 service,
                 uid,
-                "etcd did not answer before the driver of the migration began",
+                "etcd did not answer before the driver started the migration",
             );
         }
     }

@@ -279,7 +279,7 @@ impl AgentCore {
                 // D is set, not raised: with a smaller Th it is earlier, and observers count by that value.
                 self.deadline = Some(beat.started.plus_ms(self.pace().heartbeat_valid_ms));
                 if self.beat_failed_at.take().is_some() {
-                    self.log(Level::Info, "heartbeats commit again".to_owned());
+                    self.log(Level::Info, "heartbeats are committed again".to_owned());
                 }
             }
             Outcome::Conflict(_) => {
@@ -301,7 +301,7 @@ impl AgentCore {
                 registered.next_beat = registered.next_beat.min(now.raw + interval_ms / 4).max(now.raw);
                 if self.beat_failed_at.is_none() {
                     self.beat_failed_at = Some(now.raw);
-                    self.tell_outcome("a heartbeat", outcome);
+                    self.tell_outcome("heartbeat", outcome);
                 }
             }
         }
@@ -374,7 +374,7 @@ impl AgentCore {
                 self.lease.retry_at = None;
             }
             Err(message) => {
-                self.log(Level::Warning, format!("no lease: {message}"));
+                self.log(Level::Warning, format!("cannot get a lease: {message}"));
                 self.lease.retry_at = Some(now.raw + RETRY_MS / 2);
             }
         }

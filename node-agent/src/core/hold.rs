@@ -52,11 +52,11 @@ impl AgentCore {
             Asked::All(candidates) => candidates,
             Asked::Unsure => {
                 return self
-                    .tell_hold("it is not known that no controller which left has closed this node's epoch");
+                    .tell_hold("cannot confirm that no removed controller has revoked the registration of this node");
             }
         };
         if candidates.is_empty() {
-            return self.tell_hold("no controller is known");
+            return self.tell_hold("no controller found");
         }
         let Some(registered) = self.registered() else { return };
         let asked = HoldRequest {
@@ -156,7 +156,7 @@ impl AgentCore {
         }
         self.deadline = Some(proven);
         self.changed = true;
-        let text = "heartbeats do not commit, and every controller holds: services go on";
+        let text = "heartbeats cannot be committed, but all controllers hold fencing: services keep running";
         if self.hold.told.as_deref() != Some(text) {
             self.hold.told = Some(text.to_owned());
             self.log(Level::Warning, text.to_owned());
@@ -165,7 +165,7 @@ impl AgentCore {
 
     /// Logs once why the node is not held.
     fn tell_hold(&mut self, why: &str) {
-        let text = format!("heartbeats do not commit, and this node is not held: {why}");
+        let text = format!("heartbeats cannot be committed, and fencing of this node is not held: {why}");
         if self.hold.told.as_ref() != Some(&text) {
             self.log(Level::Warning, text.clone());
             self.hold.told = Some(text);

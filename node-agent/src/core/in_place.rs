@@ -45,10 +45,10 @@ impl AgentCore {
         }
         self.log(
             Level::Info,
-            format!("{name}: following the definition that an operator confirmed in place"),
+            format!("{name}: the edited definition is active, confirmed by an operator without a stop"),
         );
         service.definition = confirmed;
-        let text = "the edited definition is active without a stop";
+        let text = "Edited definition active without a stop";
         self.event(now, service, false, Reason::OperatorRequest, text);
         let failed_to_stop = self.current(service).is_some_and(|report| report.phase == Phase::StopFailed);
         if failed_to_stop {

@@ -58,7 +58,7 @@ impl AgentCore {
         }
         self.journaling.under_way = None;
         if let Err(message) = &result {
-            self.log(Level::Error, format!("the journal cannot be written: {message}"));
+            self.log(Level::Error, format!("cannot write the journal: {message}"));
             self.journaling.dirty = true;
             self.journaling.retry_at = Some(now.raw + RETRY_MS);
         }

@@ -25,13 +25,13 @@ impl AgentCore {
                 self.changed = true;
                 let text = match shutdown {
                     Shutdown::Restart => {
-                        "told to end without a shutdown of the machine: services go on".to_owned()
+                        "agent stops without a shutdown of the machine: services keep running".to_owned()
                     }
                     Shutdown::Leave(_) if self.awaits_moves() => {
-                        "the machine shuts down: waiting for its services to move away".to_owned()
+                        "machine shuts down: waiting for services to move away".to_owned()
                     }
                     Shutdown::Leave(_) => {
-                        "the machine shuts down: stopping every service, then leaving".to_owned()
+                        "machine shuts down: stopping all services, then leaving the cluster".to_owned()
                     }
                 };
                 self.log(Level::Info, text);
@@ -79,7 +79,7 @@ impl AgentCore {
                 uid.as_deref(),
                 Phase::Stopping,
                 Reason::LeftCleanly,
-                "its node shuts down",
+                "Node shuts down",
             ),
         );
         service.permit = None;
@@ -174,7 +174,7 @@ impl AgentCore {
         }
         let names: Vec<&str> = active.into_iter().map(Service::name).collect();
         let text = format!(
-            "the shutdown goes on although {} cannot be stopped: the watchdog stays armed, and this node will count as dead",
+            "shutdown continues although {} cannot be stopped: the watchdog stays armed, and this node will be fenced",
             names.join(", ")
         );
         self.log(Level::Error, text);
@@ -195,8 +195,7 @@ impl AgentCore {
         }
         if self.beat_failed_at.is_some() && !self.refusal_told {
             self.refusal_told = true;
-            let text = "refusing to end: the store does not take the freeze, and without it this node would be declared \
-                        dead and reset; the agent ends as soon as the store answers";
+            let text = "agent cannot stop yet: etcd is unreachable, and without a committed freeze this node would be fenced and reset. The agent stops as soon as etcd answers";
             self.log(Level::Error, text.to_owned());
         }
         let committed = self.node_report().is_some_and(|report| {
@@ -218,16 +217,16 @@ impl AgentCore {
         };
         match self.shutdown? {
             Shutdown::Restart if self.beat_failed_at.is_some() => Some(
-                "told to end, and refuses: the store does not take the freeze, and without it the services would be lost"
+                "agent cannot stop yet: etcd is unreachable, and without a committed freeze the services would be killed"
                     .to_owned(),
             ),
-            Shutdown::Restart => Some("told to end: freezing the services of this node".to_owned()),
+            Shutdown::Restart => Some("agent stops: freezing the services of this node".to_owned()),
             Shutdown::Leave(_) if self.awaits_moves() => Some(format!(
-                "the machine shuts down: waiting for {} to move away",
+                "machine shuts down: waiting for {} to move away",
                 here(&|service| self.may_be_here(service))
             )),
             Shutdown::Leave(_) => Some(format!(
-                "the machine shuts down: stopping {}",
+                "machine shuts down: stopping {}",
                 here(&|service| self.may_be_here(service))
             )),
         }

@@ -25,11 +25,11 @@ impl AgentCore {
                 Phase::HandingOver => {
                     // R8.12: after a restart the driver never begins, and a driver that may have begun is ended first.
                     if self.was_begun(service, uid) {
-                        let failure = interrupted("the agent was restarted during the migration");
+                        let failure = interrupted("agent restarted during the migration");
                         service.go(Step::EndMigration { uid: uid.clone(), failure: Some(failure) });
                         self.changed = true;
                     } else {
-                        let text = "the agent was restarted before the driver of the migration began";
+                        let text = "agent restarted before the driver started the migration";
                         self.never_began(now, service, uid, text);
                     }
                 }
@@ -55,7 +55,7 @@ impl AgentCore {
         match service.presence {
             Presence::Unprobed | Presence::Unclear => service.go(Step::Probe { purpose: ProbeFor::Presence }),
             Presence::Stopped => {
-                let failure = interrupted("it does not run here, so there is nothing to migrate");
+                let failure = interrupted("service does not run on this node, so it cannot be migrated");
                 service.go(Step::Unwind { uid: uid.clone(), failure });
                 self.changed = true;
             }
@@ -101,7 +101,7 @@ impl AgentCore {
         let report = self.view.peer_reports.value(&peer(&target, name))?;
         let ended = matches!(report.phase, Phase::Failed | Phase::Stopped | Phase::StopFailed);
         (ended && report.action_uid.as_ref() == Some(&assignment.action_uid))
-            .then(|| format!("{target} cannot receive it: {}", report.message))
+            .then(|| format!("{target} cannot receive the service: {}", report.message))
     }
 
     /// Reads the other side's report at intervals.
@@ -122,7 +122,7 @@ impl AgentCore {
         let failure = match result {
             CommandResult::Done | CommandResult::Observed(_) => None,
             CommandResult::Failed(failure) => Some(failure),
-            CommandResult::Cancelled => Some(interrupted("the migration was cancelled")),
+            CommandResult::Cancelled => Some(interrupted("migration canceled")),
         };
         service.presence = Presence::Unclear;
         service.guarded = None;
@@ -160,7 +160,7 @@ impl AgentCore {
                 service.presence = Presence::Running;
                 service.begun = None;
                 let message = failure.map_or_else(
-                    || "the migration ended well and yet it still runs here".to_owned(),
+                    || "migration succeeded, but the service still runs on the source node".to_owned(),
                     |failure| failure.message,
                 );
                 self.event(now, service, true, Reason::MoveFailed, &message);
@@ -191,7 +191,7 @@ impl AgentCore {
         let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
         let Some(report) = current else {
             if self.journal_begun(service, uid) {
-                let failure = interrupted("the agent was restarted while it received the service");
+                let failure = interrupted("agent restarted while it received the service");
                 service.go(Step::Unwind { uid: uid.clone(), failure });
                 self.changed = true;
                 return;
@@ -205,7 +205,7 @@ impl AgentCore {
             Phase::Receiving => {
                 if self.was_begun(service, uid) {
                     let failure =
-                        interrupted("the agent was restarted while it prepared to receive the service");
+                        interrupted("agent restarted while it prepared to receive the service");
                     service.go(Step::Unwind { uid: uid.clone(), failure });
                 } else {
                     self.permitted(now, service, uid, Phase::Receiving);
@@ -281,7 +281,7 @@ impl AgentCore {
                     && self.has_read_last_report(source, service.name())
                 {
                     if service.definition.driver.is_gated() {
-                        let failure = interrupted("its source failed before it had handed it over");
+                        let failure = interrupted("source node failed before the cutover");
                         service.go(Step::Unwind { uid: uid.clone(), failure });
                         self.changed = true;
                     } else {
@@ -342,7 +342,7 @@ impl AgentCore {
                     Some(uid),
                     Phase::Receiving,
                     Reason::Migrating,
-                    "it is ready to receive the service",
+                    "Ready to receive the service",
                 );
                 self.set_desired(service, report);
                 service.go(Step::Rest);

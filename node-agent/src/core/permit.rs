@@ -62,22 +62,22 @@ impl AgentCore {
     /// Returns the missing precondition of a permit; `None` if nothing is missing.
     pub(super) fn permit_waits_for(&self, now: &Now, exclusive: bool, phase: Phase) -> Option<&'static str> {
         if self.active().is_none() {
-            return Some("a heartbeat under an open epoch");
+            return Some("a committed heartbeat and a valid registration");
         }
         if self.is_to_verify() {
-            return Some("this node to answer for the resources that were created while it was unreachable");
+            return Some("the check of resources that were created while this node was unreachable");
         }
         if self.is_ending() && !self.awaits_moves() {
-            return Some("the agent's restart");
+            return Some("the restart of the agent");
         }
         if self.watchdog_test.is_under_way() {
-            return Some("the watchdog's test to reset this machine");
+            return Some("the watchdog test to reset this machine");
         }
         if self.is_disarmed() {
-            return Some("the cluster being armed");
+            return Some("the cluster to be armed");
         }
         if !self.before_margin(now) {
-            return Some("a heartbeat that commits in time");
+            return Some("a heartbeat that is committed in time");
         }
         if exclusive {
             if let Some(missing) = self.armed_waits_for() {
@@ -91,7 +91,7 @@ impl AgentCore {
                 return Some(missing);
             }
             if !self.watchdog.is_acknowledged() {
-                return Some("the watchdog daemon to acknowledge the deadline");
+                return Some("ha-watchdogd to acknowledge the deadline");
             }
         }
         None
@@ -102,18 +102,18 @@ impl AgentCore {
         let armed =
             self.node_report().is_some_and(|report| report.armed && report.instance == self.config.instance);
         if !armed {
-            return Some("the watchdog being armed and that being committed");
+            return Some("the watchdog to be armed and reported as armed");
         }
-        self.may_be_taking_armed_back().then_some("a heartbeat that says otherwise to be answered")
+        self.may_be_taking_armed_back().then_some("etcd to answer a heartbeat that reports the watchdog as not armed")
     }
 
     /// Returns the missing precondition until a watchdog that has refused pets counts as proof again (FENCING R4.19).
     fn pets_wait_for(&self) -> Option<&'static str> {
         let committed = self.node_report().is_some_and(|report| report.watchdog_failed);
         if !self.watchdog.takes_pets() {
-            return Some("the watchdog to take pets again");
+            return Some("the watchdog to accept pings again");
         }
-        committed.then_some("that the watchdog takes pets again being committed")
+        committed.then_some("a committed report that the watchdog accepts pings again")
     }
 
     /// Returns why the watchdog cannot be armed, for messages; `None` if that is not known.
@@ -212,7 +212,7 @@ impl AgentCore {
                 Some(uid),
                 phase,
                 Reason::Waiting,
-                "it prepares to receive the service",
+                "Preparing to receive the service",
             ),
             // R8.5: the permit to resume, after the source has handed the service over.
             Phase::Starting if matches!(role, Role::Target { .. }) => {

@@ -167,7 +167,7 @@ impl AgentCore {
             });
             if let Some(fence) = opened {
                 let epoch = fence.epoch;
-                self.log(Level::Info, format!("registered: epoch {epoch} is open for this agent"));
+                self.log(Level::Info, format!("registered this agent under epoch {epoch}"));
                 self.opened(now, epoch, request);
                 return;
             }
@@ -177,14 +177,14 @@ impl AgentCore {
             if stands && lapsed {
                 // The request was admitted and closed again before the first heartbeat. The leader needs a new request,
                 // made after another verification.
-                return self.lose_epoch(now, "this node's registration lapsed");
+                return self.lose_epoch(now, "registration of this node expired");
             }
             if stands {
                 return;
             }
             // Another process has written the report since and may have acted here, so the verification no longer
             // counts.
-            return self.lose_epoch(now, "this node's registration was overwritten");
+            return self.lose_epoch(now, "registration of this node was overwritten");
         }
         if requesting.request.is_none() && self.standing_request().is_some() {
             // A request with an unknown outcome has arrived late. Another request would cause an epoch to be closed
@@ -205,7 +205,7 @@ impl AgentCore {
                 requesting.retry_at = Some(now.raw + DUPLICATE_RETRY_MS);
             }
             if !warned {
-                self.log(Level::Error, format!("another machine is alive under the name {node}: give this one another name with --node"));
+                self.log(Level::Error, format!("another machine is registered as {node}: set another name for this machine with --node"));
             }
             self.read_own();
             return;
@@ -295,7 +295,7 @@ impl AgentCore {
                 if !service.definition.exclusive {
                     service.presence = Presence::Unprobed;
                 } else if not_stopped.contains(&name) {
-                    let message = format!("it could not be stopped before registering: {}", service.message);
+                    let message = format!("Service could not be stopped before the registration: {}", service.message);
                     core.report_not_stopped(now, service, &message);
                 } else {
                     core.journal.services.remove(&name);

@@ -107,12 +107,12 @@ impl AgentCore {
                     // An earlier process began it, or it was canceled before this process learned that the beginning
                     // was committed.
                     Some(ReplacementPhase::Begun) => {
-                        let text = "the agent ended while the secondary was being replaced";
+                        let text = "agent stopped while the secondary was being replaced";
                         let failed = answer(&asked.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
                         clear(service, asked.definition, failed, None);
                     }
                     None if asked.called_off => {
-                        let text = "it was called off before it began";
+                        let text = "replacement canceled before it started";
                         let failed = answer(&asked.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
                         self.answer_replacement(now, service, failed);
                     }
@@ -167,7 +167,7 @@ impl AgentCore {
             return;
         }
         let Some((_, created)) = self.active() else { return };
-        let text = format!("{} becomes its secondary", asked.node);
+        let text = format!("Replacing the secondary with {}", asked.node);
         let begun = answer(&asked.uid, ReplacementPhase::Begun, Reason::ReplacingSecondary, &text);
         let report = ServiceReport { replacement: Some(begun), at: now.timestamp(), ..report };
         let transaction = self.permit_transaction(&name, &report, &assignment, created, exclusive);
@@ -209,15 +209,15 @@ impl AgentCore {
 
     fn replacement_must_end(&self, now: &Now, service: &Service, wanted: bool) -> Option<&'static str> {
         if !wanted {
-            return Some("it was called off");
+            return Some("canceled by the leader");
         }
         if self.is_ending() {
-            return Some("the agent of the service's node ends");
+            return Some("the agent of the assigned node stops");
         }
         if !self.before_margin(now) {
-            return Some("the service's node could not prove its lease");
+            return Some("the assigned node could not commit heartbeats");
         }
-        (!self.runs_on(now, service)).then_some("the service did not go on running")
+        (!self.runs_on(now, service)).then_some("the service stopped running")
     }
 
     /// Ends the replacement in progress. It is answered once nothing of it is left.
@@ -261,7 +261,7 @@ impl AgentCore {
                         clear(service, definition, failed, None);
                     }
                     CommandResult::Cancelled => {
-                        let text = "it was cancelled";
+                        let text = "replacement canceled";
                         let failed = answer(&uid, ReplacementPhase::Failed, Reason::Interrupted, text);
                         clear(service, definition, failed, None);
                     }

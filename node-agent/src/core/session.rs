@@ -168,7 +168,7 @@ impl AgentCore {
                     self.log(
                         Level::Error,
                         format!(
-                            "the store went back from revision {} to {revision}: it was restored",
+                            "etcd revision decreased from {} to {revision}: etcd was restored",
                             reading.not_before
                         ),
                     );
@@ -196,7 +196,7 @@ impl AgentCore {
                 }
             }
             Err(message) => {
-                self.log(Level::Debug, format!("reading again failed: {message}"));
+                self.log(Level::Debug, format!("cannot read again: {message}"));
                 match reading.purpose {
                     ReadFor::Own => self.read_retry_at = Some(now.raw + RETRY_MS / 4),
                     ReadFor::Service(name) => {
@@ -238,7 +238,7 @@ impl AgentCore {
         if let Some(registered) = self.registered()
             && !self.fence_is_own(registered)
         {
-            self.lose_epoch(now, "the leader has closed this node's epoch");
+            self.lose_epoch(now, "the leader revoked the registration of this node");
         }
     }
 
@@ -247,7 +247,7 @@ impl AgentCore {
     fn taken_over(&mut self) {
         self.log(
             Level::Error,
-            "another agent process has taken over this node: ending without touching services".to_owned(),
+            "another agent process has taken over this node: stopping without changes to services".to_owned(),
         );
         self.end(Exit::TakenOver);
     }
@@ -266,7 +266,7 @@ impl AgentCore {
         if matches!(self.session, Session::Ended | Session::Clearing | Session::Waiting) {
             return;
         }
-        self.log(Level::Warning, format!("{why}: stopping every exclusive service, then registering anew"));
+        self.log(Level::Warning, format!("{why}: stopping all exclusive services, then registering again"));
         self.begin_clearing(now);
     }
 
@@ -278,7 +278,7 @@ impl AgentCore {
             // This process has read no other data.
             return;
         }
-        self.lose_epoch(now, "the store was restored from a backup");
+        self.lose_epoch(now, "etcd was restored from a backup");
         self.reads.clear();
         self.view = View::new(&self.config.keys, &self.config.node);
         self.own_is_read = false;
@@ -341,7 +341,7 @@ impl AgentCore {
                 let (reread, fence_known) =
                     (registered.reread, self.view.fences.get(&self.config.node).is_some());
                 if fence_known && !self.fence_is_own(registered) {
-                    return self.lose_epoch(now, "this node's epoch was closed");
+                    return self.lose_epoch(now, "the registration of this node was revoked");
                 }
                 if reread && self.read_retry_at.is_none() {
                     self.read_own();
@@ -369,12 +369,12 @@ impl AgentCore {
             if let Some(report) = self.node_report().filter(|report| report.boot_id == self.config.boot_id) {
                 self.in_force = report.timings;
             }
-            self.log(Level::Info, format!("taking over under epoch {epoch}: same boot, unchanged epoch"));
+            self.log(Level::Info, format!("continuing with epoch {epoch}: same boot, unchanged registration"));
             self.register(now, epoch, request);
         } else {
             self.log(
                 Level::Info,
-                "registering: first stopping what may run of an earlier incarnation".to_owned(),
+                "registering, after stopping services that an earlier agent may have left running".to_owned(),
             );
             self.begin_clearing(now);
         }

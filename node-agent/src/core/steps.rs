@@ -38,7 +38,7 @@ impl AgentCore {
             Step::Rest => self.rest(now, service),
             Step::CheckTarget { uid, sent: since, .. } => self.give_up_in_time(now, service, &uid, since),
             Step::Migrate { uid, until, .. } if service.task.is_none() && now.raw >= until => {
-                self.never_began(now, service, &uid, "the driver could not begin in time");
+                self.never_began(now, service, &uid, "the driver could not start in time");
             }
             Step::Permit { uid, phase } => self.permit_step(now, service, &uid, phase),
             Step::Journal { uid, write } => self.journal_step_of(now, service, &uid, write),
@@ -67,7 +67,7 @@ impl AgentCore {
         {
             self.log(
                 Level::Warning,
-                format!("{} must not run here (it is assigned elsewhere, or this node registered anew): killing it", service.name()),
+                format!("killing {}, which must not run here: it is assigned to another node, or this node registered again", service.name()),
             );
             self.kill(now, service, KillReason::NotHere);
             return;
@@ -95,7 +95,7 @@ impl AgentCore {
             Step::Permit { .. } if stopping_down => self.interrupt(service),
             Step::CheckTarget { uid, .. } if superseded || stopping_down => {
                 let uid = uid.clone();
-                self.never_began(now, service, &uid, "the migration was canceled before its driver began");
+                self.never_began(now, service, &uid, "migration canceled before the driver started it");
             }
             Step::Probe { .. } if superseded => self.interrupt(service),
             Step::Migrate { uid, .. } if superseded => {
@@ -104,7 +104,7 @@ impl AgentCore {
                 let failure = DriverFailure {
                     class: FailureClass::RetryHere,
                     reason: Reason::Interrupted,
-                    message: "the leader called the migration off".to_owned(),
+                    message: "the leader canceled the migration".to_owned(),
                 };
                 service.go(Step::EndMigration { uid, failure: Some(failure) });
             }
@@ -309,7 +309,7 @@ impl AgentCore {
         let failure = DriverFailure {
             class: FailureClass::TryElsewhere,
             reason: self.watchdog.problem_reason.unwrap_or(Reason::WatchdogFailed),
-            message: format!("the watchdog cannot be armed: {problem}"),
+            message: format!("cannot arm the watchdog: {problem}"),
         };
         service.go(Step::Unwind { uid: uid.to_owned(), failure });
         self.changed = true;
@@ -330,7 +330,7 @@ impl AgentCore {
             Presence::Stopped if service.recheck => {
                 service.recheck = false;
                 service.permit = None;
-                let text = "it was moved or stopped while the cluster was disarmed";
+                let text = "Service was moved or stopped while the cluster was disarmed";
                 let report =
                     self.report(now, service, Some(uid), Phase::Stopped, Reason::StoppedOutside, text);
                 self.set_desired(service, report);
@@ -353,7 +353,7 @@ impl AgentCore {
                     service,
                     true,
                     Reason::StartedOutside,
-                    "it was started outside hactl while it must not run here: stopping it",
+                    "Service was started outside hactl and must not run here: stopping it",
                 );
                 self.set_desired(
                     service,

@@ -212,10 +212,10 @@ impl AgentCore {
         };
         let left: Vec<&str> = self.services.values().filter(is_left).map(Service::name).collect();
         let message = if left.is_empty() {
-            format!("{cause}, and every exclusive service was stopped")
+            format!("{cause}, and all exclusive services were stopped")
         } else {
             format!(
-                "{cause}, and {} had not ended yet: the watchdog resets the machine by its deadline",
+                "{cause}, and {} had not stopped yet: the watchdog resets the machine at its deadline",
                 left.join(", ")
             )
         };
@@ -305,7 +305,7 @@ impl AgentCore {
             }
         };
         if tries == 3 {
-            let text = format!("it cannot be killed: {}", service.message);
+            let text = format!("Service cannot be killed: {}", service.message);
             self.event(now, service, true, Reason::StopFailed, &text);
         }
         service.not_before = (wait_ms > 0).then(|| now.raw + wait_ms);
@@ -334,15 +334,15 @@ impl AgentCore {
                 return;
             }
             KillReason::BeforeReset(ResetCause::LeaseLost) => {
-                (Reason::LeaseLost, "it was killed before the deadline, as no heartbeat committed in time")
+                (Reason::LeaseLost, "Killed before the watchdog deadline because no heartbeat was committed in time")
             }
             KillReason::BeforeReset(ResetCause::Unpetted) => (
                 Reason::WatchdogMissing,
-                "it was killed, as nobody pets the watchdog, which will reset this machine",
+                "Killed because the watchdog is not pinged and will reset this machine",
             ),
-            KillReason::NotHere => (Reason::StartedOutside, "it must not run here and was killed"),
-            KillReason::NotReceived => (Reason::MoveFailed, "its migration to this node did not take place"),
-            KillReason::HalfLeft => (Reason::MoveFailed, "what its broken migration left here was killed"),
+            KillReason::NotHere => (Reason::StartedOutside, "Killed because the service must not run on this node"),
+            KillReason::NotReceived => (Reason::MoveFailed, "Migration to this node did not take place"),
+            KillReason::HalfLeft => (Reason::MoveFailed, "Killed the processes that a failed migration left on this node"),
         };
         self.event(now, service, why != KillReason::NotReceived, reason, message);
         let Some(current) = self.current(service) else { return };

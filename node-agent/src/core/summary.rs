@@ -60,21 +60,21 @@ impl AgentCore {
     /// Returns the present summary.
     pub fn summary(&self, now: &Now) -> Summary {
         let (state, doing) = match &self.session {
-            Session::Waiting => (AgentState::WaitForLock, "waiting for the store".to_owned()),
+            Session::Waiting => (AgentState::WaitForLock, "waiting for etcd".to_owned()),
             Session::Clearing => {
-                (AgentState::LostLock, "stopping what may run of an earlier incarnation".to_owned())
+                (AgentState::LostLock, "stopping services that an earlier agent may have left running".to_owned())
             }
             Session::Requesting(_) => {
-                (AgentState::WaitForLock, "waiting for the leader to open an epoch".to_owned())
+                (AgentState::WaitForLock, "waiting for the leader to register this node".to_owned())
             }
             Session::Registered(registered) if registered.created.is_some() => {
                 let words = self.ending_in_words();
                 (
                     AgentState::Active,
-                    words.unwrap_or_else(|| format!("active under epoch {}", registered.epoch)),
+                    words.unwrap_or_else(|| format!("active (epoch {})", registered.epoch)),
                 )
             }
-            Session::Registered(_) => (AgentState::WaitForLock, "creating its heartbeat".to_owned()),
+            Session::Registered(_) => (AgentState::WaitForLock, "creating the heartbeat".to_owned()),
             Session::Ended => (AgentState::LostLock, "ending".to_owned()),
         };
         let may_run = |service: &&Service| match service.presence {
@@ -112,7 +112,7 @@ impl AgentCore {
                 None
             };
             let what = match waits {
-                Some(what) => format!("{}: waits for {what}", service.step.name()),
+                Some(what) => format!("{}: waiting for {what}", service.step.name()),
                 None => service.step.name().to_owned(),
             };
             (service.name().to_owned(), what)

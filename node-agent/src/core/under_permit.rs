@@ -108,7 +108,7 @@ impl AgentCore {
                     self.permitted(now, service, uid, phase.unwrap_or(Phase::Starting));
                 }
                 Some(Err(message)) if service.has_worker => {
-                    let text = format!("the journal cannot be written: {message}");
+                    let text = format!("cannot write the journal: {message}");
                     self.never_began(now, service, uid, &text);
                 }
                 Some(Err(message)) => {
@@ -116,7 +116,7 @@ impl AgentCore {
                         class: FailureClass::TryElsewhere,
                         reason: Reason::JournalFailed,
                         message: format!(
-                            "the journal cannot be written, so nothing is started here: {message}"
+                            "cannot write the journal, so no service is started on this node: {message}"
                         ),
                     };
                     service.go(Step::Unwind { uid: uid.to_owned(), failure });
@@ -156,7 +156,7 @@ impl AgentCore {
                     report.phase == Phase::Running && report.action_uid.as_deref() == Some(uid)
                 });
                 if !known {
-                    self.event(now, service, false, reason, "it runs");
+                    self.event(now, service, false, reason, "Service running");
                 }
                 self.set_desired(
                     service,
@@ -206,7 +206,7 @@ impl AgentCore {
     pub(super) fn crashed(&mut self, now: &Now, service: &mut Service, uid: &str) {
         let exit = service.exit.take();
         let by_hand = exit.as_ref().is_some_and(|exit| exit.by_hand);
-        let message = exit.map_or_else(|| "it was found not running".to_owned(), |exit| exit.message);
+        let message = exit.map_or_else(|| "service was found not running".to_owned(), |exit| exit.message);
         let stable = service
             .started_at
             .is_none_or(|started_at| now.raw.since(started_at) >= service.definition.timeouts.stable_ms());
@@ -222,11 +222,11 @@ impl AgentCore {
         service.message.clone_from(&message);
         let text = if by_hand {
             format!(
-                "it was stopped outside hactl ({message}) and is started again: use hactl stop {}",
+                "Service was stopped outside hactl ({message}) and is started again: to stop it, run hactl stop {}",
                 service.name()
             )
         } else {
-            format!("it ended by itself: {message}")
+            format!("Service exited: {message}")
         };
         self.event(now, service, true, reason, &text);
         if service.failures > service.definition.max_restart {
@@ -281,7 +281,7 @@ impl AgentCore {
             }
             CommandResult::Failed(stop) => {
                 let message =
-                    format!("{}; stopping what is left failed too: {}", failure.message, stop.message);
+                    format!("{}; stopping the remaining processes also failed: {}", failure.message, stop.message);
                 self.stop_failed(now, service, Some(uid), &message);
             }
             CommandResult::Cancelled => {

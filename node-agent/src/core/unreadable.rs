@@ -37,7 +37,7 @@ impl AgentCore {
                 .guard(keys.alive(&node), Guard::Created(created))
                 .guard(keys.fence(&node), self.fence_guard());
             let message = format!(
-                "the report of {name} was written by another version and cannot be read: deleting it"
+                "cannot read the report of {name}, written by another version: deleting it"
             );
             self.log(Level::Warning, message);
             self.commit(transaction, Lane::Ordinary, Purpose::Forget { name });

@@ -74,7 +74,7 @@ pub(super) fn settle(config: &Config, journal: &mut Journal) -> bool {
 pub(super) fn last_words(trial: &Trial) -> LastWords {
     LastWords {
         boot_id: trial.boot_id.clone(),
-        message: format!("hactl node test-watchdog let {} reset it", trial.identity),
+        message: format!("hactl node test-watchdog made {} reset this machine", trial.identity),
         at: trial.at.clone(),
     }
 }
@@ -98,12 +98,12 @@ impl AgentCore {
     pub(super) fn watchdog_test_step(&mut self, now: &Now) {
         match self.watchdog_test.stage {
             None => self.begin_test(now),
-            Some(_) if self.is_ending() => self.end_test("the agent was told to end"),
+            Some(_) if self.is_ending() => self.end_test("the agent was stopped"),
             Some(Stage::Journaling(write)) => match self.journal_result(write) {
                 None => {}
                 Some(Ok(())) if self.may_be_tested() => self.watchdog_test.stage = Some(Stage::Arming),
                 Some(Ok(())) => self.end_test("the node is not idle in maintenance any more"),
-                Some(Err(message)) => self.end_test(&format!("the journal cannot be written: {message}")),
+                Some(Err(message)) => self.end_test(&format!("cannot write the journal: {message}")),
             },
             Some(Stage::Arming) => match self.watchdog.daemon_status().state {
                 State::Armed { .. } | State::Expired { .. } => {
@@ -118,7 +118,7 @@ impl AgentCore {
                 }
                 State::Released | State::Staying if !self.watchdog.problem.is_empty() => {
                     let problem = self.watchdog.problem.clone();
-                    self.end_test(&format!("the watchdog cannot be armed: {problem}"));
+                    self.end_test(&format!("cannot arm the watchdog: {problem}"));
                 }
                 State::Released | State::Staying => {}
             },

@@ -229,16 +229,16 @@ impl AgentCore {
                     self.failed(now, service, &uid, &failure);
                 }
                 Observed::Running => {
-                    let message = format!("{}; it was stopped and still runs", failure.message);
+                    let message = format!("{}; the service was stopped, but still runs", failure.message);
                     self.stop_failed(now, service, Some(&uid), &message);
                 }
                 Observed::Remnant(text) => {
-                    let message = format!("{}; it was stopped, and yet {text}", failure.message);
+                    let message = format!("{}; the service was stopped, but {text}", failure.message);
                     self.stop_failed(now, service, Some(&uid), &message);
                 }
                 Observed::Unknown(text) => {
                     let message =
-                        format!("{}; whether anything is left cannot be told: {text}", failure.message);
+                        format!("{}; remaining processes cannot be checked: {text}", failure.message);
                     self.stop_failed(now, service, Some(&uid), &message);
                 }
             },
@@ -349,7 +349,7 @@ impl AgentCore {
             ProbeFor::Interrupted { uid } => match service.presence {
                 Presence::Running if service.permit.is_some() => self.adopt(service, uid),
                 Presence::Running | Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
-                    let failure = interrupted("the action was interrupted by a restart of the agent");
+                    let failure = interrupted("action interrupted by a restart of the agent");
                     service.go(Step::Unwind { uid, failure });
                 }
             },
@@ -359,7 +359,7 @@ impl AgentCore {
                     service.not_before = Some(now.raw + PROBE_RETRY_MS);
                 }
                 Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
-                    let failure = interrupted("the source handed it over, but it has not arrived here");
+                    let failure = interrupted("the cutover happened on the source node, but the service did not arrive on the target node");
                     service.go(Step::Unwind { uid, failure });
                 }
             },
@@ -420,8 +420,8 @@ impl AgentCore {
 fn observed(result: CommandResult) -> Observed {
     match result {
         CommandResult::Observed(seen) => seen,
-        CommandResult::Done => Observed::Unknown("the probe gave no answer".to_owned()),
+        CommandResult::Done => Observed::Unknown("the probe returned no result".to_owned()),
         CommandResult::Failed(failure) => Observed::Unknown(failure.message),
-        CommandResult::Cancelled => Observed::Unknown("the probe was cancelled".to_owned()),
+        CommandResult::Cancelled => Observed::Unknown("probe canceled".to_owned()),
     }
 }

@@ -229,7 +229,7 @@ fn announce(place: &Place, manager: &ServiceManager, core: &Core) {
             if status.device.is_none()
                 && let Some(refusal) = place.refusal()
             {
-                error!("the watchdog cannot be armed: {refusal}");
+                error!("cannot arm the watchdog: {refusal}");
             }
             info!(device = %device.display(), descriptor_retained = manager.retains(), state = ?status.state, "ready");
         }

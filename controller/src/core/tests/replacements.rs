@@ -66,7 +66,7 @@ impl Agent {
         let answer = match (said, asked.called_off, self.faults.replaces) {
             (Some(ReplacementPhase::Done | ReplacementPhase::Failed), _, _) => return false,
             (Some(ReplacementPhase::Begun), false, Replaces::Hangs) => return true,
-            (_, true, _) => (ReplacementPhase::Failed, Reason::Interrupted, "it was called off"),
+            (_, true, _) => (ReplacementPhase::Failed, Reason::Interrupted, "canceled by the leader"),
             (None, false, _) if report.phase != Phase::Running => return false,
             (None, false, _) => (ReplacementPhase::Begun, Reason::ReplacingSecondary, ""),
             (Some(ReplacementPhase::Begun), false, Replaces::Fails) => {
@@ -271,7 +271,7 @@ fn an_operation_that_is_deleted_a_service_that_is_ignored_or_deleted_call_it_off
         lab.run(2_000);
         assert_eq!(lab.places("web"), ["node1"], "the service goes on");
         let called_off =
-            lab.events.iter().any(|event| event.message.contains("it was called off; node2 still counts"));
+            lab.events.iter().any(|event| event.message.contains("canceled by the leader; node2 still counts"));
         assert!(called_off, "{ends}: its node has answered for it");
         let state = match ends {
             "operation" => Some(ServiceState::Started),

@@ -123,13 +123,13 @@ fn a_node_without_an_epoch_writes_nothing() {
 #[test]
 fn last_words_are_on_disk_before_the_deadline_and_told_by_the_next_boot() {
     let mut world = World::running();
-    world.copies.get_mut("web").expect("it runs").kill_fails = true;
+    world.copies.get_mut("web").expect("Service running").kill_fails = true;
     world.net = Net::Down;
     while !world.reset {
         world.advance(100);
     }
     let words = world.journal.last_words.clone().expect("written before the reset");
-    assert!(words.boot_id == "boot-1" && words.message.contains("web had not ended yet"), "{words:?}");
+    assert!(words.boot_id == "boot-1" && words.message.contains("web had not stopped yet"), "{words:?}");
     // The machine is on again; its disk is unchanged.
     world.copies.clear();
     world.net = Net::Up;
@@ -145,13 +145,13 @@ fn last_words_are_on_disk_before_the_deadline_and_told_by_the_next_boot() {
     let told = world.went_down();
     assert_eq!(told.len(), 1, "{:?}", world.events);
     assert!(
-        told[0].message.contains("web had not ended yet") && told[0].message.contains("watchdog says"),
+        told[0].message.contains("web had not stopped yet") && told[0].message.contains("watchdog reports"),
         "{told:?}"
     );
     world.examine(reset);
     let last_end = world.doctor().and_then(|found| found.last_end).expect("shown with the node");
     assert_eq!(last_end.boot_id, "boot-1");
-    assert!(last_end.message.contains("web had not ended yet"), "{last_end:?}");
+    assert!(last_end.message.contains("web had not stopped yet"), "{last_end:?}");
     assert_eq!(world.journal.last_words, None);
     // Another process of the same boot knows the last end only from etcd.
     world.restart_agent("boot-2");
@@ -167,7 +167,7 @@ fn words_are_taken_back_when_heartbeats_commit_again() {
     world.net = Net::Down;
     world.advance(4_000);
     let words = world.journal.last_words.clone().expect("the margin has come");
-    assert!(words.message.contains("every exclusive service was stopped"), "{words:?}");
+    assert!(words.message.contains("all exclusive services were stopped"), "{words:?}");
     world.net = Net::Up;
     world.advance(4_000);
     assert_eq!(world.journal.last_words, None);

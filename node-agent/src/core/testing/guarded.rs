@@ -130,7 +130,7 @@ fn a_deadline_that_comes_too_late_for_the_daemon_is_asked_for_once() {
     world.advance(2_000);
     world.net = Net::Down;
     let t = world.core.in_force;
-    let deadline = world.proven_ms.expect("a heartbeat") + t.heartbeat_valid_ms;
+    let deadline = world.proven_ms.expect("heartbeat") + t.heartbeat_valid_ms;
     world.advance(deadline - 500 - world.now_ms);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
     // When the node turns out not to be empty, less time is left than the device's smallest timeout.
@@ -165,7 +165,7 @@ fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
     assert!(wrote(&keys[0]) < wrote(&keys[1]));
     world.advance(3_000);
     assert!(world.reset, "nobody could release the device");
-    assert!(world.journal.last_words.is_some_and(|words| words.message.contains("ha-watchdogd was gone")));
+    assert!(world.journal.last_words.is_some_and(|words| words.message.contains("ha-watchdogd was not running")));
 }
 
 #[test]

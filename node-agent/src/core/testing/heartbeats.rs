@@ -26,7 +26,7 @@ fn the_deadline_counts_from_the_clock_read_before_the_commit() {
     let timings = world.core.in_force;
     let before = world.now_ms;
     world.advance(timings.heartbeat_interval_ms);
-    let proven = world.proven_ms.expect("a heartbeat");
+    let proven = world.proven_ms.expect("heartbeat");
     assert!(proven >= before);
     let deadline = world.core.deadline.expect("D");
     assert_eq!(deadline.monotonic_raw_ns / 1_000_000, proven + timings.heartbeat_valid_ms);
@@ -275,7 +275,7 @@ fn refused_timings_are_told_and_those_in_force_stay() {
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.advance(3_000);
     assert_eq!(world.report().timings, in_force);
-    let told: Vec<&String> = world.logs.iter().filter(|line| line.contains("timings are refused")).collect();
+    let told: Vec<&String> = world.logs.iter().filter(|line| line.contains("cannot use the timings")).collect();
     assert_eq!(told.len(), 1, "{:?}", world.logs);
     assert!(
         told[0].contains("spec.timing.heartbeatValidSeconds is 6") && told[0].contains("more than 1"),

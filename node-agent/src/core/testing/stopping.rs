@@ -15,7 +15,7 @@ fn from_the_margin_on_everything_exclusive_is_killed_and_then_the_node_stays() {
     let uid = world.service("web").action_uid;
     world.net = Net::Down;
     let t = world.core.in_force;
-    let proven = world.proven_ms.expect("a heartbeat");
+    let proven = world.proven_ms.expect("heartbeat");
     let margin = proven + t.heartbeat_valid_ms - t.stop_margin_ms;
     world.advance(margin - 1 - world.now_ms);
     assert!(world.copies["web"].running, "not a millisecond early");

@@ -378,7 +378,7 @@ fn absent() -> Seen {
 /// Returns the observed state as text for a message.
 fn said(observed: &Observed) -> String {
     match observed {
-        Observed::Running => "it runs".to_owned(),
+        Observed::Running => "Service running".to_owned(),
         Observed::NotRunning => "it does not run after its start".to_owned(),
         Observed::Remnant(message) | Observed::Unknown(message) => message.clone(),
     }
