@@ -13,48 +13,48 @@ const BLOCK_DAYS: u32 = 28;
 /// Number of days after which records are dropped.
 const KEPT_DAYS: u32 = 366;
 
-/// What a service was and is worth: only what went wrong is kept, so a service that runs has a record of three fields.
+/// Record of the time in which a service was requested Started, and of the time in which it ran.
 ///
-/// It adds up times of wall clocks, which no decision rests on: it is a figure for people. What is kept is bounded: a day or
-/// block in which nothing went wrong is not kept, and there are at most 59 days and 14 blocks of 28.
+/// The record adds up times of wall clocks; no decision depends on it. Its size is bounded: only days or
+/// blocks with a downtime or without a request are kept, at most 59 days and 14 blocks of 28 days.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Availability {
-    /// Nothing is known of before.
+    /// Start of the record.
     pub recorded_since: Timestamp,
-    /// How it is.
+    /// Current state.
     pub standing: Standing,
-    /// Since when it is so.
+    /// Start of the current state.
     pub since: Timestamp,
-    /// Where it was not wanted, or wanted and not running, before that; in order.
+    /// Days before that in which the service was not requested Started, or did not run; in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Span>,
 }
 
-/// Whether a service is wanted, and runs.
+/// Whether a service is requested Started, and runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Standing {
-    /// It is not wanted running.
+    /// Not requested Started.
     #[default]
     NotWanted,
-    /// It is wanted, and runs.
+    /// Requested Started, and running.
     Up,
-    /// It is wanted, and does not run.
+    /// Requested Started, and not running.
     Down,
 }
 
-/// A day, or a block of days, in which a service was not up all the time.
+/// A day, or a block of days, in which the service was not up all the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Span {
-    /// The first day, in days since 1970, UTC.
+    /// First day of the block, in days since 1970-01-01 UTC.
     pub day: u32,
-    /// So many days.
+    /// Number of days in the block.
     pub days: u32,
-    /// So many seconds of them it was wanted and did not run.
+    /// Seconds in which the service was requested Started and did not run.
     #[serde(skip_serializing_if = "is_zero")]
     pub down_seconds: u32,
-    /// So many seconds of them it was not wanted.
+    /// Seconds in which the service was not requested Started.
     #[serde(skip_serializing_if = "is_zero")]
     pub not_wanted_seconds: u32,
 }

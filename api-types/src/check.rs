@@ -3,31 +3,31 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a check came out; the later, the worse.
+/// Result of a check; later values are worse.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum Verdict {
-    /// As it should be.
+    /// Passed.
     #[default]
     Ok,
-    /// It works, but weaker, slower or less surely than it could.
+    /// Protection, speed or safety is reduced.
     Warn,
-    /// A promise does not hold: services are not recovered, or a machine is reset late or for nothing.
+    /// A guarantee does not hold: services are not recovered, or a machine is reset late or without need.
     Fail,
 }
 
-/// One check.
+/// A check of a machine or of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Check {
-    /// What was looked at, as `watchdog-owner`; stable, for scripts.
+    /// Stable name of the check, for scripts, such as `watchdog-owner`.
     pub name: String,
-    /// How it came out.
+    /// Result of the check.
     pub verdict: Verdict,
-    /// What was seen, in a sentence.
+    /// Observation, as a sentence.
     pub seen: String,
-    /// The line that mends it; empty when nothing is to be mended.
+    /// Suggested fix: a command or setting. Empty if no fix is needed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub help: String,
 }

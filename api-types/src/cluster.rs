@@ -27,30 +27,31 @@ impl Spec for ClusterSpec {
     const KIND: Kind = Kind::Cluster;
 }
 
-/// Settings that hold for all nodes and resources.
+/// Settings that apply to all nodes and resources.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterSpec {
-    /// Heartbeats, watchdog and leases.
+    /// Timing of heartbeats, watchdogs and leases.
     pub timing: TimingSpec,
-    /// When nodes are declared dead.
+    /// Limits of fencing, and requirements for watchdogs.
     pub fencing: FencingSpec,
-    /// What happens to services when their node shuts down.
+    /// Treatment of services when their node shuts down.
     pub shutdown_policy: ShutdownPolicy,
-    /// Placement and balancing.
+    /// Scheduling and rebalancing.
     pub scheduler: SchedulerSpec,
-    /// The check that services would find a place after a failure.
+    /// Failover capacity (N+1) check.
     pub reservation: ReservationSpec,
-    /// Workers at once per node.
+    /// Maximum number of driver commands that run at the same time on a node.
     #[schemars(range(min = 1, max = 64))]
     pub max_workers: u32,
-    /// Live moves at once per node, in either role.
+    /// Maximum number of live migrations at the same time per node, as source or target.
     #[schemars(range(min = 1, max = 64))]
     pub max_migrations: u32,
-    /// Who is told about fences and errors, for sites without Prometheus.
+    /// Targets of notifications about fencing and errors, for sites without Prometheus. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notifications: Option<NotificationsSpec>,
-    /// Set by `hactl disarm`: nobody is declared dead on silence and no watchdog is armed.
+    /// Set by `hactl disarm`: no node is fenced for missed heartbeats, and no watchdog is armed. Absent:
+    /// armed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disarmed: Option<Disarmed>,
 }
@@ -71,11 +72,11 @@ impl Default for ClusterSpec {
     }
 }
 
-/// A number of nodes, or a share of them as a percentage.
+/// Number of nodes, or a percentage of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CountOrPercent {
-    /// So many.
+    /// A number of nodes.
     Count(u32),
     /// A percentage such as `50%`.
     Percent(String),
@@ -94,19 +95,19 @@ impl CountOrPercent {
     }
 }
 
-/// Limits on declaring nodes dead, and what counts as a watchdog.
+/// Limits of fencing, and requirements for watchdogs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FencingSpec {
-    /// At most so many nodes are declared dead by silence within the window (at least one).
+    /// Maximum number of nodes that are fenced for missed heartbeats within `windowSeconds`. At least 1.
     pub max_fencing: CountOrPercent,
-    /// The window of `maxFencing`, in seconds.
+    /// Window of `maxFencing`, in seconds.
     pub window_seconds: u32,
-    /// A watchdog counts only after a passed `hactl node test-watchdog`.
+    /// Whether a watchdog counts only after a passed `hactl node test-watchdog`.
     pub require_tested: bool,
-    /// What agents do while the whole store is away; Hold unless it is said.
+    /// Behavior of agents while etcd is unreachable.
     pub on_store_loss: OnStoreLoss,
-    /// Accept stand-in watchdogs: for the sandbox and tests, never for machines.
+    /// Whether simulated watchdogs count. They do not protect real machines: for the sandbox and tests only.
     pub allow_stand_in: bool,
 }
 
@@ -122,71 +123,71 @@ impl Default for FencingSpec {
     }
 }
 
-/// What agents do while the whole store is away.
+/// Behavior of agents while etcd is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnStoreLoss {
-    /// Stop services, and start them again in place when the store returns.
+    /// Stop services, and start them again on the same node when etcd returns.
     #[default]
     Stop,
-    /// Keep them while every controller agrees to declare nobody dead.
+    /// Keep services running while every controller agrees not to fence the node (etcd-outage hold).
     Hold,
 }
 
-/// What happens to services when their node shuts down.
+/// Treatment of services when their node shuts down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ShutdownPolicy {
-    /// Power-off: recovered elsewhere. Reboot: frozen.
+    /// On power-off, services are recovered elsewhere. On reboot, they wait for the node.
     #[default]
     Conditional,
-    /// Frozen until the node returns.
+    /// Services wait for the node to return.
     Freeze,
-    /// Recovered elsewhere unless the node is back soon.
+    /// Services are recovered elsewhere unless the node returns within `timing.returnGraceSeconds`.
     Failover,
-    /// Moved away first, as in maintenance.
+    /// Services move away first, as in maintenance.
     Migrate,
 }
 
-/// How a disarmed cluster treats its services.
+/// Treatment of services while the cluster is disarmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Disarmed {
-    /// They keep running and are frozen.
+    /// Services keep running and are not managed.
     Freeze,
-    /// They may be moved by hand.
+    /// Services may be moved by hand.
     Ignore,
 }
 
-/// How nodes are scored.
+/// Score by which nodes are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SchedulerMode {
-    /// By the number of services.
+    /// Number of services.
     #[default]
     Basic,
-    /// By requests.
+    /// Resource requests.
     Static,
-    /// By measured usage.
+    /// Measured usage.
     Dynamic,
 }
 
-/// Placement and balancing.
+/// Scheduling and rebalancing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SchedulerSpec {
-    /// How nodes are scored.
+    /// Score by which nodes are chosen.
     pub mode: SchedulerMode,
-    /// Let memory and disk requests exceed capacity by this factor (1 is not at all).
+    /// Factor by which memory and disk requests may exceed capacity. 1: no overcommit.
     pub overcommit: f64,
-    /// Virtual to physical cpu, at most.
+    /// Maximum ratio of requested to physical cpus.
     pub max_cpu_ratio: f64,
-    /// Choose the best node whenever a service starts.
+    /// Whether the best node is chosen whenever a service starts.
     pub rebalance_on_start: bool,
-    /// Move running services to even the load.
+    /// Automatic rebalancing of running services.
     pub auto_rebalance: AutoRebalanceSpec,
-    /// Tag prefixes of which a node takes one service each.
+    /// Tag prefixes for exclusion: each node runs at most one service per tag with such a prefix.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclusion_tags: Vec<String>,
-    /// Services may leave their node group.
+    /// Whether services may leave their node group.
     pub inter_group_moves: bool,
-    /// A service may displace others of lower priority.
+    /// Whether a service may displace services of lower priority.
     pub preemption: bool,
 }
 
@@ -205,21 +206,21 @@ impl Default for SchedulerSpec {
     }
 }
 
-/// Balancing by itself.
+/// Automatic rebalancing of running services.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AutoRebalanceSpec {
-    /// On or off.
+    /// Whether running services are moved automatically to rebalance the load.
     pub enabled: bool,
-    /// How the move is chosen.
+    /// Method by which a move is chosen.
     pub method: RebalanceMethod,
-    /// Coefficient of variation of node load above which it acts.
+    /// Load imbalance (coefficient of variation of node load) above which services are moved.
     pub threshold: f64,
-    /// Least relative gain of a move.
+    /// Minimum relative gain of a move.
     pub margin: f64,
-    /// How long the imbalance must last, in seconds.
+    /// Seconds for which the imbalance must last before a service is moved.
     pub hold_seconds: u32,
-    /// Moves at a time.
+    /// Maximum number of moves at the same time.
     pub max_moves: u32,
 }
 
@@ -236,48 +237,50 @@ impl Default for AutoRebalanceSpec {
     }
 }
 
-/// How auto-rebalance chooses a move.
+/// Method by which automatic rebalancing chooses a move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RebalanceMethod {
     /// The move with the best resulting score.
     #[default]
     BestScore,
-    /// By TOPSIS over the candidates.
+    /// The best candidate by TOPSIS.
     Topsis,
 }
 
-/// What the reservation check counts.
+/// Amounts that the failover capacity check counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ReservationBasis {
-    /// Requests.
+    /// Resource requests.
     #[default]
     Requests,
     /// Measured usage.
     Measured,
-    /// The larger of both.
+    /// The larger of requests and measured usage.
     Max,
 }
 
-/// The check that every service would find a place after a node's failure.
+/// Check that every service could be scheduled after the failure of any node (N+1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservationSpec {
-    /// Weight, balancing and alert on.
+    /// Whether the number of services on a node counts in scheduling, and overloaded nodes give services
+    /// away.
     pub enabled: bool,
-    /// Refuse an apply or a move that would newly break it, instead of warning.
+    /// Whether the API rejects an apply or a move that would newly violate failover capacity, instead of
+    /// warning.
     pub enforce: bool,
-    /// Check at least so often, in seconds.
+    /// Maximum time between two checks, in seconds.
     #[schemars(range(min = 1, max = 86_400))]
     pub interval_seconds: u32,
-    /// A node is overloaded above this percentage of the even share.
+    /// Percentage of the even share of services above which a node is overloaded.
     #[schemars(range(min = 100, max = 399))]
     pub over_utilization: u32,
-    /// Divides the weight of services already on a node.
+    /// Divisor of the number of services on a node, before it is added to the node's load.
     #[schemars(range(min = 1, max = 100))]
     pub scale_down: u32,
-    /// What is counted.
+    /// Amounts that are counted.
     pub basis: ReservationBasis,
-    /// Stopped services count as if they ran.
+    /// Whether stopped services count as if they ran.
     pub count_stopped: bool,
 }
 
@@ -295,16 +298,16 @@ impl Default for ReservationSpec {
     }
 }
 
-/// What the leader reports about the cluster.
+/// Observed state of the cluster, written by the leader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterStatus {
-    /// The generation this was computed from.
+    /// Generation of the object from which this status was computed.
     pub observed_generation: i64,
-    /// The leader's identity.
+    /// Id of the leader. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
-    /// The leader's term: the create revision of its key.
+    /// Term of the leader: the create revision of its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<i64>,
     /// Lowest protocol version that every controller and every registered node reads. No process writes a newer word.
@@ -312,21 +315,22 @@ pub struct ClusterStatus {
     /// Active settings. They stay active while the spec cannot be read by the version that is leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<ClusterSpec>,
-    /// `Armed`, `Disarming`, `Disarmed` or `Arming`.
+    /// Whether the cluster is armed. One of `Armed`, `Disarming`, `Disarmed`, `Arming`.
     pub arming: String,
-    /// How agents may disarm now: nothing is being fenced, recovered or moved any more. They acknowledge only with it.
+    /// Mode in which agents may disarm now, because nothing is being fenced, recovered or moved any more.
+    /// Absent: agents must not disarm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disarm: Option<Disarmed>,
-    /// What the leader waits for, as sentences.
+    /// Events that the leader waits for, as sentences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<String>,
-    /// Ready, Reservation and others.
+    /// Conditions: Ready, Reservation and others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The last fences and their proofs, newest last.
+    /// Recent fencing operations and their confirmations, newest last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recent_fences: Vec<RecentFence>,
-    /// Capacity in use, by pool.
+    /// Allocated capacity, by pool.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub allocated: BTreeMap<String, Quantity>,
 }
@@ -338,21 +342,21 @@ impl ClusterStatus {
     }
 }
 
-/// One fence that happened.
+/// A fencing operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecentFence {
-    /// The node.
+    /// Fenced node.
     pub node: String,
-    /// Its epoch after it.
+    /// Registration number of the node after the fencing.
     pub epoch: u64,
-    /// When.
+    /// Time of the confirmation.
     pub at: Timestamp,
-    /// The proof, in a word.
+    /// CamelCase reason that confirmed the fencing.
     pub reason: Reason,
-    /// The proof, in a sentence.
+    /// Confirmation, as a sentence.
     pub message: String,
-    /// The kind of the proof, as in FENCING, section 5; empty where an earlier version wrote it.
+    /// Kind of the confirmation. Empty if written by an earlier version.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub proof: String,
 }

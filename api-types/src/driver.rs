@@ -25,9 +25,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A map with one key, the driver's name; none set is refused by validation.
+/// Driver of a service: a map with exactly one key, the name of the driver.
 ///
-/// A struct of options rather than an enum, so that "two drivers" and "no such driver" are told apart in errors.
+/// The type is a struct of options and not an enum, so that errors distinguish "two drivers" from "no such
+/// driver".
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
@@ -47,15 +48,15 @@ pub struct DriverSpec {
     /// A virtual machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub libvirt: Option<LibvirtDriver>,
-    /// A third party's driver.
+    /// A service of an external driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalDriver>,
-    /// A service that only pretends, for the simulator and tests.
+    /// A simulated service, for the simulator and tests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedDriver>,
 }
 
-/// The drivers by name.
+/// Name of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DriverKind {
@@ -69,9 +70,9 @@ pub enum DriverKind {
     Podman,
     /// A virtual machine.
     Libvirt,
-    /// A third party's.
+    /// A service of an external driver.
     External,
-    /// Pretended.
+    /// A simulated service.
     Simulated,
 }
 

@@ -6,49 +6,49 @@ use crate::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether an event wants attention.
+/// Severity of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum EventType {
-    /// As expected.
+    /// Expected.
     #[default]
     Normal,
-    /// Somebody should look.
+    /// Requires attention.
     Warning,
 }
 
-/// What happened, as its writer stores it under `event/<writer>/…`. The API serves it as a core/v1 Event.
+/// An event, as stored under `event/<writer>/…`. The API serves it as a core/v1 Event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// What kind of object it is about.
+    /// Kind of the object.
     pub kind: Kind,
-    /// The object's name.
+    /// Name of the object.
     pub name: String,
-    /// The object's uid, if known.
+    /// Uid of the object, if known.
     #[serde(default)]
     pub uid: String,
-    /// Normal or Warning.
+    /// Severity: Normal or Warning.
     #[serde(rename = "type")]
     pub event_type: EventType,
-    /// Why, in a word.
+    /// CamelCase reason.
     pub reason: Reason,
-    /// What happened, in a sentence.
+    /// Description, as a sentence.
     pub message: String,
-    /// Who wrote it: `controller/<id>` or `agent/<node>`.
+    /// Writer of the event: `controller/<id>` or `agent/<node>`.
     pub source: String,
-    /// The node concerned, if any.
+    /// Node concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The action concerned, if any.
+    /// Uid of the action concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_uid: Option<String>,
-    /// The operation that it serves, by name, if any.
+    /// Name of the Operation that requested the action, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// The epoch of the node under which that is, if any.
+    /// Registration of the node concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// When.
+    /// Time of the event (RFC 3339).
     pub at: Timestamp,
 }
 

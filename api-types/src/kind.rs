@@ -18,15 +18,15 @@ pub enum Kind {
     Resource,
     /// Nodes with priorities, by name.
     Group,
-    /// A rule about where resources may run, or run together.
+    /// A rule about the nodes of resources, or about resources that run together or apart.
     AffinityRule,
     /// A machine.
     Node,
-    /// Machines that share storage and load.
+    /// Nodes that share storage and load.
     NodeGroup,
-    /// Settings of the whole cluster; there is one, `default`.
+    /// Settings of the whole cluster. The only object is named `default`.
     Cluster,
-    /// An imperative request, recorded.
+    /// A recorded command.
     Operation,
 }
 

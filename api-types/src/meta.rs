@@ -6,37 +6,38 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Metadata of an object. Users write `name`, `labels`, `annotations` and `finalizers`; the API writes the rest.
+/// Metadata of an object. Users write `name`, `labels`, `annotations` and `finalizers`; the API writes the
+/// rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
-    /// Unique among the objects of one kind; for resources, over all types.
+    /// Name of the object, unique among the objects of its kind; for resources, unique across all types.
     pub name: String,
-    /// Key and value pairs to select objects by.
+    /// Key-value pairs for selecting objects.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Key and value pairs for tools; hactl attaches no meaning to them.
+    /// Key-value pairs for tools, not interpreted by hactl.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Tells this object from an earlier one of the same name.
+    /// Unique id of the object, different from that of an earlier object with the same name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Grows by one whenever the spec changes.
+    /// Number of the spec's version, which grows by one with each change of the spec.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: i64,
-    /// The etcd revision of the last change, of spec or status.
+    /// Etcd revision of the last change of spec or status.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// When the object was created.
+    /// Time of the creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Timestamp>,
-    /// When its deletion was asked for; it goes once no finalizer is left.
+    /// Time of the request to delete the object. The object is removed once no finalizer is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<Timestamp>,
-    /// What must still be done before the object may go.
+    /// Tasks that must be completed before the object is removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// Who set which field (server-side apply); kept as it came.
+    /// Managers of the fields (server-side apply), stored as received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_fields: Option<serde_json::Value>,
 }
@@ -46,38 +47,38 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// The value of a condition.
+/// Status of a condition.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not hold.
+    /// The condition does not hold.
     False,
-    /// It cannot be told.
+    /// The status of the condition cannot be determined.
     #[default]
     Unknown,
 }
 
-/// One observed fact about an object, in the form that kstatus and `kubectl wait` understand.
+/// One observed fact about an object, in the form that kstatus and `kubectl wait` read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What is stated, as `Ready`, `Reconciling`, `Stalled`.
+    /// Type of the condition, such as `Ready`, `Reconciling`, `Stalled`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds.
+    /// Whether the condition holds.
     pub status: ConditionStatus,
-    /// Why, from the closed vocabulary.
+    /// CamelCase reason.
     pub reason: Reason,
-    /// Why, in a sentence.
+    /// Explanation, as a sentence.
     #[serde(default)]
     pub message: String,
-    /// When `status` last changed.
+    /// Time when `status` last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
-    /// The generation that this was computed from.
+    /// Generation of the object from which this condition was computed.
     #[serde(default)]
     pub observed_generation: i64,
 }

@@ -14,9 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A node.
+/// An object of kind Node.
 pub type Node = Object<NodeSpec>;
-/// A group of nodes that share storage and load.
+/// An object of kind NodeGroup: nodes that share storage and load.
 pub type NodeGroup = Object<NodeGroupSpec>;
 
 impl Spec for NodeSpec {
@@ -29,29 +29,29 @@ impl Spec for NodeGroupSpec {
     const KIND: Kind = Kind::NodeGroup;
 }
 
-/// What the user wants of a node. The leader creates the object when the node's agent first registers.
+/// Desired configuration of a node. The leader creates the object when the node's agent first registers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
-    /// Its services move away, and nothing new comes.
+    /// Whether services move away and no new ones are scheduled.
     pub maintenance: bool,
-    /// False: nothing new comes.
+    /// Whether new services can be scheduled on the node.
     pub schedulable: bool,
-    /// Overrides what the agent reports.
+    /// Capacity of the node. Default: as reported by the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Amounts>,
-    /// The node group.
+    /// Name of the NodeGroup of the node. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_group: Option<String>,
-    /// Storage pools that it reaches.
+    /// Storage pools that the node reaches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub storage_pools: Vec<String>,
-    /// Use outside hactl.
+    /// Capacity that is used outside hactl, and is not available for services.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Amounts>,
-    /// Cpu capacity counts threads instead of cores.
+    /// Whether cpu capacity is the number of threads instead of cores.
     pub count_threads: bool,
-    /// Workers at once; default the cluster's.
+    /// Maximum number of driver commands that run at the same time. Default: that of the Cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub max_workers: Option<u32>,
@@ -75,14 +75,15 @@ impl Default for NodeSpec {
     }
 }
 
-/// How a node can be proven dead.
+/// Settings for fencing of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeFencingSpec {
-    /// Fence devices; a lower priority number is tried first.
+    /// Fence devices. A lower priority number is tried first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<FenceDevice>,
-    /// W counts as proof although the machine is virtual and could be paused with its clock.
+    /// Whether the fencing delay confirms fencing although the node is a virtual machine, which can be paused
+    /// together with its clock.
     pub allow_unfenced: bool,
 }
 
@@ -90,21 +91,21 @@ pub struct NodeFencingSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FenceDevice {
-    /// Its name, for messages.
+    /// Name of the device, used in messages.
     pub name: String,
-    /// Lower is tried first.
+    /// Order of the devices. A lower number is tried first.
     pub priority: i32,
-    /// Whether it cuts power or the fabric.
+    /// Connection that the device cuts: power, or network and storage.
     pub kind: FenceKind,
-    /// Whether power comes back after it is confirmed off.
+    /// Whether power is switched on again after power-off is confirmed.
     pub action: FenceAction,
-    /// A fabric device also cuts the storage.
+    /// Whether a device of kind Fabric also cuts the storage.
     pub covers_storage: bool,
-    /// How long one attempt may take.
+    /// Maximum duration of one attempt, in seconds.
     pub timeout_seconds: u32,
-    /// Further attempts.
+    /// Number of further attempts after the first one fails.
     pub retries: u32,
-    /// All parts must succeed (two power supplies).
+    /// Runs of fence agents, all of which must succeed, such as one for each of two power supplies.
     pub parts: Vec<FencePart>,
 }
 
@@ -135,23 +136,23 @@ impl Default for FenceDevice {
     }
 }
 
-/// What a fence device cuts.
+/// Connection that a fence device cuts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FenceKind {
-    /// Power.
+    /// Power supply.
     #[default]
     Power,
-    /// Network, and with `coversStorage` the storage.
+    /// Network, and storage with `coversStorage`.
     Fabric,
 }
 
-/// What happens to the power afterwards.
+/// Power state after fencing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FenceAction {
-    /// Off, confirmed off, release, on.
+    /// Switch off, confirm power-off, then switch on again.
     #[default]
     Reboot,
-    /// Off.
+    /// Switch off.
     Off,
 }
 
@@ -159,32 +160,32 @@ pub enum FenceAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FencePart {
-    /// The agent, as `fence_ipmilan`.
+    /// Name of the agent, such as `fence_ipmilan`.
     pub agent: String,
-    /// Attributes, given on standard input.
+    /// Attributes that the agent reads from standard input.
     pub attributes: BTreeMap<String, String>,
-    /// A file on the controllers with further attributes, for secrets.
+    /// File on the controllers with further attributes, for secrets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attributes_file: Option<String>,
 }
 
-/// The state of a node, as the leader sees it.
+/// State of a node, as seen by the leader.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum NodeState {
-    /// Its heartbeat is seen under the open epoch.
+    /// Heartbeats arrive under the current registration.
     Online,
-    /// It left cleanly.
+    /// The agent was shut down cleanly.
     Offline,
-    /// Its heartbeat is late, or it was never seen.
+    /// The heartbeat is late, or none has arrived yet.
     #[default]
     Unknown,
-    /// It is being fenced.
+    /// Fencing in progress.
     Fence,
     /// Online and in maintenance.
     Maintenance,
-    /// Its object is deleted.
+    /// The object was deleted.
     Gone,
 }
 
@@ -200,141 +201,145 @@ impl NodeState {
     ];
 }
 
-/// What the leader reports about a node.
+/// Observed state of a node, written by the leader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    /// The generation this was computed from.
+    /// Generation of the object from which this status was computed.
     pub observed_generation: i64,
-    /// Its state.
+    /// State of the node.
     pub state: NodeState,
-    /// Its epoch.
+    /// Number of the node's registration. It grows with each registration.
     pub epoch: u64,
-    /// `Open`, `Fencing`, `Fenced` or `Closed`.
+    /// State of the registration. One of `Open`, `Fencing`, `Fenced`, `Closed`.
     pub fence: String,
-    /// The agent's mode.
+    /// Mode of the agent.
     pub mode: String,
-    /// The agent's state: `WaitForLock`, `Active` or `LostLock`.
+    /// State of the agent. One of `WaitForLock`, `Active`, `LostLock`.
     pub agent: String,
-    /// `Armed`, `Disarming`, `Disarmed` or `Arming`: how far this node's agent is with that.
+    /// Progress of the node's agent in arming or disarming the cluster. One of `Armed`, `Disarming`,
+    /// `Disarmed`, `Arming`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub arming: String,
-    /// The agent's version.
+    /// Version of the agent.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Its boot id.
+    /// Boot id of the node.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
-    /// The watchdog.
+    /// Watchdog of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<WatchdogStatus>,
-    /// What keeps the machine awake: `NotNeeded`, `Masked`, `Inhibitor` or `None`. Empty where the agent does not say.
+    /// Protection against suspend. One of `NotNeeded`, `Masked`, `Inhibitor`, `None`. Empty if the agent does
+    /// not report it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sleep_protection: String,
-    /// W for this node: how long an observer waits after its last heartbeat, in milliseconds.
+    /// Fencing delay of the node, in milliseconds: time after the last heartbeat at which fencing by watchdog
+    /// is confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<Millis>,
-    /// The timings in force there, as its agent committed them.
+    /// Timings that are active on the node, as committed by its agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,
-    /// When a heartbeat was last seen, to a minute or so (it is not rewritten for each).
+    /// Time of the last heartbeat. Updated about once a minute, not with each heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
-    /// Drivers that it can serve.
+    /// Drivers that the node can serve.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
-    /// What it has.
+    /// Capacity of the node.
     pub capacity: Amounts,
-    /// What its services ask for.
+    /// Sum of the requests of the node's services.
     pub allocated: Amounts,
-    /// What was last measured on the whole machine, whatever used it; `None`: nothing is known.
+    /// Measured usage of the whole machine, including programs outside hactl. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Services assigned to it.
+    /// Number of services assigned to the node.
     pub services: u32,
-    /// What its agent found when it examined the machine: `hactl doctor NODE`.
+    /// Results of the agent's checks of the machine, as shown by `hactl doctor NODE`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
-    /// How the boot before this one ended, if it did not end in order.
+    /// Shutdown record of the previous boot, if that ended uncleanly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_end: Option<LastEnd>,
-    /// Why it was last fenced.
+    /// Reason that confirmed the last fencing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_proof: Option<Reason>,
-    /// Ready and others.
+    /// Conditions: Ready and others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// A node's watchdog, as shown.
+/// Watchdog of a node, for display.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogStatus {
-    /// `Kernel`, `StandIn` or `None`.
+    /// Kind of the watchdog. One of `Kernel`, `StandIn` (simulated), `None`.
     pub kind: String,
-    /// The driver's identity.
+    /// Identity reported by the driver.
     pub identity: String,
-    /// The device or socket.
+    /// Path of the device or socket.
     pub device: String,
-    /// Tw as read back, milliseconds.
+    /// Watchdog timeout reported by the driver, in milliseconds.
     pub timeout_ms: Millis,
-    /// Armed, as committed.
+    /// Whether the watchdog is committed as armed.
     pub armed: bool,
-    /// Whether the device refuses pets, as committed: exclusive services move away from the node.
+    /// Whether the device is committed as failed, because it rejects renewals. Exclusive services move away
+    /// from the node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
-    /// A pet can set a shorter timeout.
+    /// Whether a renewal can set a shorter timeout.
     pub sliding: bool,
-    /// The descriptor outlives its holder.
+    /// Whether the device stays open when the watchdog daemon dies.
     pub descriptor_retained: bool,
-    /// A test-watchdog was passed: on this machine, by this driver, with the timeout in force.
+    /// Whether a test-watchdog passed on this machine, with this driver and the active timeout.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tested: bool,
-    /// The latest test that was passed on this machine by this driver.
+    /// Latest test that passed on this machine with this driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_test: Option<WatchdogTest>,
-    /// What the daemon has seen of it.
+    /// Observations of the watchdog daemon about the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen: Option<WatchdogSeen>,
 }
 
-/// What the user says about a node group.
+/// Desired configuration of a node group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeGroupSpec {
-    /// Whether new services come here.
+    /// Whether new services are scheduled on the group's nodes.
     pub allocation_policy: AllocationPolicy,
     /// Labels for the scheduler.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// For people.
+    /// Free-form description, not interpreted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub comment: String,
 }
 
-/// Whether new services come to a node group.
+/// Whether new services are scheduled on the nodes of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum AllocationPolicy {
-    /// Yes.
+    /// New services are scheduled here.
     #[default]
     Preferred,
-    /// When no preferred group can take them.
+    /// New services are scheduled here only if no Preferred group has an eligible node.
     LastResort,
-    /// No.
+    /// No new services are scheduled here.
     Unallocable,
 }
 
-/// What the leader reports about a node group.
+/// Observed state of a node group, written by the leader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeGroupStatus {
-    /// The generation this was computed from.
+    /// Generation of the object from which this status was computed.
     pub observed_generation: i64,
-    /// Its nodes.
+    /// Nodes of the group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// Ready.
+    /// Condition: Ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

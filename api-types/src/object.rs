@@ -32,14 +32,14 @@ pub trait Spec: Clone + Default + Serialize + DeserializeOwned + JsonSchema + Se
 pub struct Object<S: Spec> {
     /// Always `hactl.io/v1`.
     pub api_version: String,
-    /// The kind.
+    /// Kind of the object.
     pub kind: String,
-    /// Name, labels and what the API adds.
+    /// Name and labels, and fields that the API adds.
     pub metadata: ObjectMeta,
-    /// What is wanted: users write this.
+    /// Desired state, written by users.
     #[serde(default)]
     pub spec: S,
-    /// What is observed: controllers write this.
+    /// Observed state, written by controllers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<S::Status>,
 }

@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A recorded request.
+/// An object of kind Operation: a recorded command.
 pub type Operation = Object<OperationSpec>;
 
 impl Spec for OperationSpec {
@@ -16,89 +16,91 @@ impl Spec for OperationSpec {
     const KIND: Kind = Kind::Operation;
 }
 
-/// What is asked for. The fields that an action does not use are refused by validation.
+/// A command with its arguments. Validation rejects fields that the action does not use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OperationSpec {
-    /// What to do.
+    /// Action to perform.
     pub action: OperationAction,
-    /// The resource it is about.
+    /// Resource that the action applies to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// The node: target of a move, or subject.
+    /// Node that the action applies to, or target of a move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Stop: hard after so many seconds (0: at once).
+    /// Stop: seconds before the service is killed. 0: immediately.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
-    /// ConfirmFenced: the epoch that the operator saw.
+    /// ConfirmFenced: registration of the node that the operator saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// ConfirmFenced, ShutdownContinue and TestWatchdog: the boot id that the operator saw.
+    /// ConfirmFenced, ShutdownContinue and TestWatchdog: boot id that the operator saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
-    /// Start: the resource is known not to run on this node.
+    /// Start: node on which the operator confirms that the resource does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_on: Option<String>,
-    /// UpdateInPlace: the generation of the resource that the operator confirmed.
+    /// UpdateInPlace: generation of the resource that the operator confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// Who asked.
+    /// User that requested the operation.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub requested_by: String,
 }
 
-/// The actions.
+/// Action of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OperationAction {
-    /// Move live if the driver can, else relocate.
+    /// Live-migrate if the driver can, else relocate.
     #[default]
     Migrate,
-    /// Stop, move, start.
+    /// Stop, move and start the service.
     Relocate,
-    /// Replace the secondary of a replicated service that runs, by `node`, through its driver.
+    /// Replace the secondary of a running replicated service by `node`.
     ReplaceSecondary,
-    /// Stop (sets the requested state), hard after the timeout.
+    /// Set the requested state to Stopped, and kill the service after the timeout.
     Stop,
-    /// Start (sets the requested state); with `notOn`, answers for a node that cannot.
+    /// Set the requested state to Started. With `notOn`, record that the service does not run on that node.
     Start,
-    /// Stop and start in place.
+    /// Stop the service and start it on the same node.
     Restart,
     /// Leave Error.
     ClearError,
-    /// Let the copy that runs follow the edited spec without a stop: the operator confirms that it can be stopped that way.
+    /// Apply the edited spec to the running copy without a stop. The operator confirms that the copy can be
+    /// stopped with the edited spec.
     UpdateInPlace,
-    /// The operator has made sure that the node is off.
+    /// Record that the operator confirmed the node powered off.
     ConfirmFenced,
     /// Fence the node with its devices.
     Fence,
-    /// Let a node that a fabric device has cut off in again: the operator has made sure that nothing of before runs there.
+    /// Reconnect a node that a fabric device disconnected. The operator confirms that no earlier service runs
+    /// there.
     Unfence,
-    /// A machine that shuts down waits no longer for its services to move away.
+    /// Continue the shutdown of a node without waiting for its services to move away.
     ShutdownContinue,
     /// Let a node follow the data in etcd although the node remembers other data.
     FollowStore,
-    /// Let a node's watchdog reset its machine, to see that it does.
+    /// Test the watchdog of a node: let it reset the machine.
     TestWatchdog,
-    /// Even the load.
+    /// Rebalance the load.
     Balance,
     /// Send a test to every target of `Cluster.spec.notifications`.
     TestNotifications,
 }
 
-/// How far an operation is.
+/// Progress of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum OperationPhase {
-    /// Not looked at yet.
+    /// Not processed yet.
     #[default]
     Pending,
-    /// Under way.
+    /// In progress.
     Running,
-    /// Done.
+    /// Completed.
     Succeeded,
-    /// Tried and failed.
+    /// Attempted and failed.
     Failed,
-    /// Not tried.
+    /// Rejected without an attempt.
     Refused,
 }
 
@@ -121,31 +123,31 @@ impl OperationPhase {
     }
 }
 
-/// What became of it.
+/// Progress and outcome of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OperationStatus {
-    /// The generation this was computed from.
+    /// Generation of the object from which this status was computed.
     pub observed_generation: i64,
-    /// How far it is.
+    /// Progress of the operation.
     pub phase: OperationPhase,
-    /// Why, in a word.
+    /// CamelCase reason.
     pub reason: Reason,
-    /// Why, in a sentence.
+    /// Explanation, as a sentence.
     pub message: String,
     /// Services that move along.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub together: Vec<String>,
-    /// Services that block it.
+    /// Services that block the operation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<String>,
-    /// When it began.
+    /// Time of the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it ended; it is removed a day later.
+    /// Time of the end. The object is deleted a day later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// Complete, for `kubectl wait`.
+    /// Condition: Complete, for `kubectl wait`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

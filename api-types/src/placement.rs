@@ -97,59 +97,59 @@ impl JsonSchema for NodePriorities {
     }
 }
 
-/// Where the resources of the group prefer to run.
+/// Nodes on which the resources of a group preferably run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupSpec {
-    /// The members, with priorities.
+    /// Member nodes with priorities.
     pub nodes: NodePriorities,
-    /// Members only.
+    /// Whether resources of the group run on member nodes only.
     pub restricted: bool,
-    /// Its resources stay where they are when a preferred node returns.
+    /// Whether resources stay on their node when a preferred node becomes available again.
     pub nofailback: bool,
-    /// For people.
+    /// Free-form description, not interpreted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub comment: String,
 }
 
-/// Exactly one of the two kinds of rule.
+/// A rule: exactly one of `nodeAffinity` and `resourceAffinity`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AffinityRuleSpec {
-    /// Resources and the nodes where they may or should run.
+    /// Resources, and the nodes on which they run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity: Option<NodeAffinity>,
-    /// Resources that stay together or apart.
+    /// Resources that run on one node, or on different nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_affinity: Option<ResourceAffinity>,
-    /// Not applied.
+    /// Whether the rule is ignored.
     pub disabled: bool,
-    /// For people.
+    /// Free-form description, not interpreted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub comment: String,
 }
 
-/// Resources and the nodes where they may or should run.
+/// Resources, and the nodes on which they run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAffinity {
-    /// The resources.
+    /// Names of the resources.
     pub resources: Vec<String>,
-    /// The nodes, with priorities.
+    /// Nodes with priorities.
     pub nodes: NodePriorities,
-    /// These nodes only.
+    /// Whether the resources run on these nodes only. If false, the nodes are preferred.
     pub strict: bool,
 }
 
-/// Resources that stay together or apart.
+/// Resources that run on one node, or on different nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceAffinity {
-    /// The resources.
+    /// Names of the resources.
     pub resources: Vec<String>,
-    /// Together or apart.
+    /// Whether the resources run on one node (affinity) or on different nodes (anti-affinity).
     pub affinity: Affinity,
-    /// Required; otherwise preferred.
+    /// Whether the rule is required. If false, the rule is preferred.
     pub strict: bool,
 }
 
@@ -159,26 +159,26 @@ impl Default for ResourceAffinity {
     }
 }
 
-/// Together or apart.
+/// Affinity or anti-affinity of resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("x-hactl-aliases" = ["positive", "negative"]))]
 pub enum Affinity {
-    /// On one node.
+    /// All on one node.
     #[default]
     #[serde(alias = "positive")]
     Positive,
-    /// On different nodes.
+    /// Each on a different node.
     #[serde(alias = "negative")]
     Negative,
 }
 
-/// What the leader reports about a group or rule.
+/// Observed state of a group or rule, written by the leader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleStatus {
-    /// The generation this was computed from.
+    /// Generation of the object from which this status was computed.
     pub observed_generation: i64,
-    /// Ready (applied), or why not.
+    /// Condition Ready: whether the group or rule is applied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -157,17 +157,17 @@ impl JsonSchema for Quantity {
     }
 }
 
-/// Amounts of what a service asks for or a node has.
+/// Amounts of cpu, memory and disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Amounts {
-    /// Cores (or threads, with `countThreads`).
+    /// Number of cores, or of threads with `countThreads`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Quantity>,
-    /// Bytes of memory.
+    /// Memory, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Quantity>,
-    /// Bytes of disk.
+    /// Disk space, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<Quantity>,
 }

@@ -11,7 +11,7 @@ use crate::time::{Millis, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A declared service.
+/// An object of kind Resource: a declared service.
 pub type Resource = Object<ResourceSpec>;
 
 impl Spec for ResourceSpec {
@@ -19,48 +19,51 @@ impl Spec for ResourceSpec {
     const KIND: Kind = Kind::Resource;
 }
 
-/// What the user wants of a service.
+/// Desired configuration of a service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceSpec {
-    /// How it is started, stopped and watched: a map with one key, the driver's name.
+    /// Driver that starts, stops and monitors the service: a map with one key, the name of the driver.
     pub driver: DriverSpec,
-    /// Whether it should run.
+    /// Requested state of the service.
     pub state: RequestedState,
-    /// The group of nodes where it prefers to run.
+    /// Name of the Group whose nodes are preferred. Default: none, any node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Further attempts to start it on a node.
+    /// Number of further attempts to start the service on a node after the first one fails.
     #[schemars(range(max = 100))]
     pub max_restart: u32,
-    /// Further nodes to try.
+    /// Number of further nodes on which the start is attempted.
     #[schemars(range(max = 100))]
     pub max_relocate: u32,
-    /// It goes back to a preferred node when that is available again.
+    /// Whether the service returns to a preferred node that becomes available again.
     pub failback: bool,
-    /// Higher is recovered first.
+    /// Priority in recovery. A higher number is recovered first.
     pub priority: i32,
-    /// What it needs.
+    /// Resource requests, used for scheduling.
     pub requests: Amounts,
-    /// Where its data is.
+    /// Storage that contains the data of the service. Default: none, every node can run the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageSpec>,
-    /// False: safe to run twice; it never arms a watchdog and is moved without waiting.
+    /// Whether at most one copy may run. If false, the service is safe to run twice: it is not protected by a
+    /// watchdog, and is recovered without fencing.
     pub exclusive: bool,
-    /// Permits live migration, by a driver that lets what arrives run without asking, to nodes without a fence device. If the
-    /// target is lost meanwhile, an operator may have to confirm it powered off. Default: such a service relocates.
+    /// Permits live migration to nodes without a fence device, with a driver that runs the arriving copy
+    /// immediately. If the target fails during such a migration, an operator may have to confirm that it is
+    /// powered off. If false, the service relocates instead.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_ungated: bool,
-    /// Resources that start before it and stop after it, on whatever node: it is started once they run, and stopped before
-    /// they are when somebody stops or moves them. While one of them is wanted Stopped it is stopped, too.
+    /// Resources that this one depends on, on any node. This service starts once they run, and stops before
+    /// they are stopped or moved by an operator. While one of them is requested Stopped, this service is
+    /// stopped, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
-    /// Labels for the scheduler, as exclusion tags.
+    /// Labels for the scheduler, such as exclusion tags.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// How long its commands may take.
+    /// Maximum durations of driver commands.
     pub timeouts: TimeoutsSpec,
-    /// For people.
+    /// Free-form description, not interpreted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub comment: String,
 }
@@ -87,23 +90,23 @@ impl Default for ResourceSpec {
     }
 }
 
-/// The requested state. `Enabled` is read as Started; lower case is accepted.
+/// Requested state. `Enabled` is read as Started; lower case is accepted.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[schemars(extend("x-hactl-aliases" = ["Enabled", "enabled", "started", "stopped", "disabled", "ignored"]))]
 pub enum RequestedState {
-    /// Keep it running; recover it when its node fails.
+    /// Keep the service running, and recover it when its node fails.
     #[default]
     #[serde(alias = "started", alias = "Enabled", alias = "enabled")]
     Started,
-    /// Keep it stopped; it gets a new home when its node fails.
+    /// Keep the service stopped. It is assigned to another node when its node fails.
     #[serde(alias = "stopped")]
     Stopped,
-    /// Keep it stopped where it is; the way out of Error and Recovery.
+    /// Keep the service stopped on its node. Ends Error and Recovery.
     #[serde(alias = "disabled")]
     Disabled,
-    /// Not managed: never touched.
+    /// Unmanaged: the service is neither started, stopped nor recovered.
     #[serde(alias = "ignored")]
     Ignored,
 }
@@ -114,47 +117,47 @@ impl RequestedState {
         [RequestedState::Started, RequestedState::Stopped, RequestedState::Disabled, RequestedState::Ignored];
 }
 
-/// Where a service's data is.
+/// Storage of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StorageSpec {
-    /// The pool; nodes name theirs in `storagePools`.
+    /// Name of the pool. Nodes list their pools in `storagePools`.
     pub pool: String,
-    /// How it is reached.
+    /// Nodes that reach the storage.
     pub mode: StorageMode,
-    /// The node with the second copy (Replicated). Which one is in use is in `status.replicas`: after a replacement that is
-    /// another one, until this field is changed.
+    /// Node with the second copy of the data (mode Replicated). The secondary in use is listed in
+    /// `status.replicas`: after a replacement it differs from this field, until this field is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secondary: Option<String>,
 }
 
-/// How storage is reached.
+/// Nodes that reach the storage of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StorageMode {
-    /// From every node that has the pool.
+    /// Every node that has the pool.
     #[default]
     Shared,
-    /// On a primary and a secondary node.
+    /// A primary and a secondary node.
     Replicated,
-    /// On one node only.
+    /// One node only.
     Local,
 }
 
-/// How long commands may take, in seconds.
+/// Maximum durations of driver commands, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TimeoutsSpec {
-    /// Start.
+    /// Maximum duration of a start, in seconds.
     pub start_seconds: f64,
-    /// Graceful stop; then it is killed.
+    /// Seconds to wait for a graceful stop before the service is killed.
     pub stop_seconds: f64,
-    /// Live migration.
+    /// Maximum duration of a live migration, in seconds.
     pub migrate_seconds: f64,
-    /// Replacing the secondary of a replicated service: a whole disk may be copied.
+    /// Maximum duration of a replacement of the secondary, in seconds. A replacement may copy a whole disk.
     pub replace_seconds: f64,
-    /// One run of the monitor command.
+    /// Maximum duration of one run of the monitor command, in seconds.
     pub monitor_seconds: f64,
-    /// A crash sooner than this after a start counts as a failed start.
+    /// Seconds after a start within which a crash counts as a failed start.
     pub stable_seconds: f64,
 }
 
@@ -171,43 +174,43 @@ impl Default for TimeoutsSpec {
     }
 }
 
-/// The state of a service, as the leader sees it.
+/// State of a service, as seen by the leader.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum ServiceState {
-    /// Not seen by the leader yet, or it is not known yet where it runs.
+    /// The leader has not processed the resource yet, or does not know yet where the service runs.
     #[default]
     Queued,
-    /// Should run; no node is chosen yet.
+    /// Start requested; no node is assigned yet.
     RequestStart,
-    /// A node was told to start it.
+    /// The assigned node is requested to start the service.
     Starting,
     /// Confirmed running.
     Started,
-    /// Should stop; its node was not told yet.
+    /// Stop requested; not sent to the node yet.
     RequestStop,
-    /// Its node was told to stop it.
+    /// The node is requested to stop the service.
     Stopping,
     /// Confirmed stopped.
     Stopped,
-    /// Moving live.
+    /// Live migration in progress.
     Migrate,
-    /// Moving by stop and start.
+    /// Move by stop and start in progress.
     Relocate,
-    /// Waits for its node to be fenced.
+    /// Waiting for the node to be fenced.
     Fence,
-    /// Waits for a new place.
+    /// Waiting for an eligible node.
     Recovery,
-    /// Its agent is away; nobody touches it.
+    /// Unmonitored: the agent of the node is down, and the service is left as it is.
     Freeze,
-    /// Policies are exhausted, or it cannot be stopped.
+    /// All attempts of the start failure policy failed, or the service cannot be stopped.
     Error,
-    /// Confirmed stopped, disabled.
+    /// Confirmed stopped, and requested Disabled.
     Disabled,
-    /// Not managed.
+    /// Unmanaged.
     Ignored,
-    /// Being deleted.
+    /// The resource is being deleted.
     Deleting,
 }
 
@@ -233,107 +236,110 @@ impl ServiceState {
     ];
 }
 
-/// What the leader reports about a service, and what it must remember about it across its own restarts.
+/// Observed state of a service, written by the leader, which also reads it after a restart or a change of
+/// leader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceStatus {
-    /// The generation this was computed from.
+    /// Generation of the object from which this status was computed.
     pub observed_generation: i64,
-    /// The uid of the object that this is about.
+    /// Uid of the object that this status belongs to.
     pub uid: String,
-    /// The service's state.
+    /// State of the service.
     pub state: ServiceState,
-    /// The node where it is, or is to be.
+    /// Node on which the service runs or is being started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Where it is moving.
+    /// Target node of a move in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The epoch of its node under which it is assigned.
+    /// Registration of the node under which the service is assigned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// The uid of the action under way or last done.
+    /// Uid of the action in progress, or of the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action_uid: Option<String>,
-    /// Whether it runs, as the agent reports.
+    /// Whether the service runs, as reported by the agent.
     pub running: bool,
-    /// Nodes where it failed to start; they are tried last.
+    /// Nodes on which a start failed. They are tried last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_nodes: Vec<String>,
-    /// Nodes that said that they can never run it; they are not tried again until the spec changes, it is Disabled, its
-    /// error is cleared, or an operator moves it there.
+    /// Nodes that reported that they can never run the service. They are not tried again until the spec
+    /// changes, the service is Disabled, its error is cleared, or an operator moves it there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub never_nodes: Vec<String>,
-    /// How often it was relocated since it last started well.
+    /// Number of relocations since the last successful start.
     pub relocations: u32,
-    /// The node that it left for maintenance.
+    /// Node that the service left for maintenance, and returns to afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maintenance_node: Option<String>,
-    /// In Error: whether it is confirmed stopped. If not, it counts as running.
+    /// In Error: whether the service is confirmed stopped. If not, it counts as running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_confirmed: Option<bool>,
-    /// The generation from which on probes count (7: a service that was Ignored is looked for anew).
+    /// Generation of the object from which probe results are valid, after the service was Ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_generation: Option<i64>,
-    /// The cluster's generation from which on probes count (after disarm ignore, places are read anew).
+    /// Generation of the Cluster object from which probe results are valid, after `disarm ignore`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_arming: Option<i64>,
-    /// The identity of what nodes are, or were last, asked for.
+    /// Identity of the unit, domain or container that nodes are asked for, or were last.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub asked_identity: Option<Identity>,
-    /// The generation from which on probes answer for that identity.
+    /// Generation of the object from which probes report that identity.
     #[serde(skip_serializing_if = "is_zero_generation")]
     pub asked_generation: i64,
-    /// Unreachable nodes that did not answer whether the service runs there and were counted as empty. Each node answers before
-    /// anything is started there again.
+    /// Unreachable nodes that have not reported whether the service runs there, and count as empty. Each must
+    /// report before anything is started there again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counted_empty: Vec<String>,
-    /// Failed moves in a row that the controller wanted; the back-off grows with it.
+    /// Number of consecutive failures of moves that the controller started. The back-off grows with it.
     #[serde(skip_serializing_if = "is_zero")]
     pub move_failures: u32,
-    /// The service of higher priority that it makes room for, until it runs again.
+    /// Resource of higher priority that preempted this one, until this one runs again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub displaced_by: Option<String>,
-    /// The nodes with its data (Replicated), by name: where it is, and its secondary.
+    /// Nodes with a copy of the data (mode Replicated), by name: the node of the service and its secondary.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<String>,
-    /// `spec.storage.secondary` when `replicas` was determined: they hold until another one is declared.
+    /// `spec.storage.secondary` at the time when `replicas` was determined. `replicas` stays valid until
+    /// another secondary is declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared_secondary: Option<String>,
-    /// The replacement of its secondary that is under way.
+    /// Replacement of the secondary in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<ReplacementStatus>,
-    /// Places where a copy was permitted or received, and is not yet confirmed stopped or proven gone.
+    /// Copies of the service that may run: authorized or received, and not yet confirmed stopped or fenced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<ServiceCopy>,
-    /// What the last move or restart was for.
+    /// Name of the Operation that requested the last move or restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// How much of the time in which it was wanted it ran.
+    /// Record of the time in which the service was requested Started, and of the time in which it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub availability: Option<Availability>,
-    /// When it last came to run.
+    /// Time when the service last started to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_since: Option<Timestamp>,
-    /// Ready, Reconciling, Stalled, Placed.
+    /// Conditions: Ready, Reconciling, Stalled, Placed, Probed and others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// A place where a copy of a service was permitted or received, and may still run (FENCING, R6.3).
+/// A copy of a service that was authorized or received, and may still run (FENCING, R6.3).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceCopy {
-    /// The node.
+    /// Node of the copy.
     pub node: String,
-    /// The node's epoch under which the copy was permitted.
+    /// Registration of the node under which the copy was authorized.
     pub epoch: u64,
-    /// The node's boot at that time.
+    /// Boot id of the node at that time.
     pub boot_id: String,
-    /// The definition under which the copy was permitted, and under which it is stopped.
+    /// Definition with which the copy was started, and with which it is stopped.
     pub definition: ServiceDefinition,
-    /// The resource was Ignored, deleted, or possibly moved by hand since: the node no longer guards the copy.
+    /// Whether the node no longer guards the copy: the resource was Ignored or deleted, or may have been
+    /// moved by hand, since the start.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub let_go: bool,
 }
@@ -346,13 +352,13 @@ impl ServiceCopy {
     }
 }
 
-/// The replacement of a service's secondary that is under way.
+/// Replacement of a secondary in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplacementStatus {
-    /// Tells it from every other.
+    /// Unique id of the replacement.
     pub uid: String,
-    /// The node that becomes the secondary.
+    /// Node that becomes the secondary.
     pub node: String,
 }
 
@@ -377,26 +383,27 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// All that an agent needs to know of a service to run, stop and watch it: a copy travels in every assignment, so that
-/// a service is stopped as it was started even when its spec has changed or gone.
+/// Everything that an agent needs to run, stop and monitor a service. Every assignment contains a copy, so
+/// that a service is stopped with the definition with which it was started, even if its spec has changed or
+/// was deleted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceDefinition {
-    /// The resource's name.
+    /// Name of the resource.
     pub name: String,
-    /// The resource's uid.
+    /// Uid of the resource.
     pub uid: String,
-    /// How to run it.
+    /// Driver that runs the service.
     pub driver: DriverSpec,
-    /// How long its commands may take.
+    /// Maximum durations of driver commands.
     pub timeouts: TimeoutsSpec,
-    /// Further attempts to start it on the node.
+    /// Number of further attempts to start the service on the node.
     pub max_restart: u32,
-    /// Higher goes first in the worker queue.
+    /// Priority in the worker queue. A higher number is processed first.
     pub priority: i32,
-    /// Whether promise 1 covers it; one that does not say is covered.
+    /// Whether at most one copy may run. Default: true.
     pub exclusive: bool,
-    /// Names, without type, of resources that stop after it.
+    /// Names, without type, of resources that stop after this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
 }

@@ -37,7 +37,7 @@ impl Sub<Millis> for Mono {
     }
 }
 
-/// The wall clock in RFC 3339, UTC: what operators read. Never compared by a core.
+/// A time of the wall clock in RFC 3339, UTC, for operators. No decision depends on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Timestamp(pub String);

@@ -26,12 +26,12 @@ use serde::{Deserialize, Serialize};
 /// A named set of timings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Profile {
-    /// Failover in about 13 s; for ordinary machines and networks.
+    /// Failover within about 13 s, for most machines and networks.
     #[default]
     Default,
-    /// Failover in about 7 s; for quiet machines on a fast network.
+    /// Failover within about 7 s, for lightly loaded machines on a fast network.
     Fast,
-    /// Failover in about 39 s; for loaded machines, slow stores, emulation.
+    /// Failover within about 39 s, for heavily loaded machines, slow etcd or emulation.
     Conservative,
 }
 
@@ -39,45 +39,47 @@ pub enum Profile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TimingSpec {
-    /// The set of values to start from.
+    /// Profile that provides the values which are not set.
     pub profile: Profile,
-    /// Ki: heartbeat interval, and the deadline of one attempt.
+    /// Heartbeat interval (Ki), in seconds; also the deadline of one attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_interval_seconds: Option<f64>,
-    /// Th: how long one committed heartbeat is good for.
+    /// Heartbeat lifetime (Th), in seconds: time for which one committed heartbeat is valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_valid_seconds: Option<f64>,
-    /// Ts: how long before the deadline services are killed.
+    /// Self-fence margin (Ts), in seconds: time before the end of the heartbeat lifetime at which services
+    /// are killed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_margin_seconds: Option<f64>,
-    /// Tw: the watchdog's timeout.
+    /// Watchdog timeout (Tw), in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog_timeout_seconds: Option<f64>,
-    /// ρw: the watchdog's rate error, in percent.
+    /// Maximum rate error of the watchdog (ρw), in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog_rate_error_percent: Option<f64>,
-    /// δw: the watchdog's lateness.
+    /// Maximum delay of a watchdog renewal or reset (δw), in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog_lateness_seconds: Option<f64>,
-    /// ρ: rate error between two machines' clocks, in percent.
+    /// Maximum difference between the clock rates of two machines (ρ), in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_rate_error_percent: Option<f64>,
-    /// δio: longest time in which writes of a dead machine may still reach shared storage.
+    /// Maximum time in which writes of a failed machine may still reach shared storage (δio), in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io_drain_seconds: Option<f64>,
-    /// Time to live of the leader's lease.
+    /// Time to live of the leader's lease, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader_lease_seconds: Option<f64>,
-    /// How long services of a node that shut down wait for it under `Failover`.
+    /// Seconds for which services of a node that shut down wait for its return (shutdown policy Failover).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_grace_seconds: Option<f64>,
-    /// After how long a frozen node is reported.
+    /// Seconds after which a node with a stopped agent is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze_timeout_seconds: Option<f64>,
-    /// How long a shutdown under `Migrate` waits; 0: for ever.
+    /// Seconds for which a shutdown waits for services to move away (shutdown policy Migrate). 0:
+    /// indefinitely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shutdown_timeout_seconds: Option<f64>,
-    /// Time after which the leader deletes the key of a controller that does not refresh it.
+    /// Seconds after which the leader deletes the key of a controller that does not refresh it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidate_retention_seconds: Option<f64>,
 }
@@ -92,33 +94,35 @@ impl TimingSpec {
 /// Default of `candidateRetentionSeconds`: one day.
 const CANDIDATE_RETENTION_MS: Millis = 86_400_000;
 
-/// Timings resolved to numbers: what an agent commits as "in force" and everybody computes with.
+/// Resolved timings, as committed by an agent and used in all calculations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Timings {
-    /// Ki, milliseconds.
+    /// Heartbeat interval (Ki), in milliseconds.
     pub heartbeat_interval_ms: Millis,
-    /// Th, milliseconds.
+    /// Heartbeat lifetime (Th), in milliseconds.
     pub heartbeat_valid_ms: Millis,
-    /// Ts, milliseconds.
+    /// Self-fence margin (Ts), in milliseconds.
     pub stop_margin_ms: Millis,
-    /// Tw asked for, milliseconds; what the driver read back is in the node's report.
+    /// Requested watchdog timeout (Tw), in milliseconds. The node's report contains the timeout reported by
+    /// the driver.
     pub watchdog_timeout_ms: Millis,
-    /// ρw, parts per million.
+    /// Maximum rate error of the watchdog (ρw), in parts per million.
     pub watchdog_rate_error_ppm: u64,
-    /// δw, milliseconds.
+    /// Maximum delay of a watchdog renewal or reset (δw), in milliseconds.
     pub watchdog_lateness_ms: Millis,
-    /// ρ, parts per million.
+    /// Maximum difference between the clock rates of two machines (ρ), in parts per million.
     pub clock_rate_error_ppm: u64,
-    /// δio, milliseconds.
+    /// Maximum time in which writes of a failed machine may still reach shared storage (δio), in
+    /// milliseconds.
     pub io_drain_ms: Millis,
-    /// Leader lease, milliseconds.
+    /// Time to live of the leader's lease, in milliseconds.
     pub leader_lease_ms: Millis,
-    /// `returnGraceSeconds`, milliseconds.
+    /// `returnGraceSeconds`, in milliseconds.
     pub return_grace_ms: Millis,
-    /// `freezeTimeoutSeconds`, milliseconds.
+    /// `freezeTimeoutSeconds`, in milliseconds.
     pub freeze_timeout_ms: Millis,
-    /// `shutdownTimeoutSeconds`, milliseconds.
+    /// `shutdownTimeoutSeconds`, in milliseconds.
     pub shutdown_timeout_ms: Millis,
 }
 
@@ -186,13 +190,13 @@ fn seconds_to_ms(seconds: f64) -> Millis {
     (seconds * 1000.0).round().clamp(0.0, 1e12) as Millis
 }
 
-/// What bounds the time from a node's deadline to its reset, as its agent reported it.
+/// Properties that bound the time from a node's deadline to its reset, as reported by its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WatchdogBounds {
-    /// Tw as read back from the driver, milliseconds.
+    /// Watchdog timeout (Tw) reported by the driver, in milliseconds.
     pub timeout_ms: Millis,
-    /// Whether a pet can set a shorter timeout, so that the device never outlasts D.
+    /// Whether a renewal can set a shorter timeout, so that the device does not outlast the deadline D.
     pub sliding: bool,
     /// Whether the service manager keeps the descriptor when its holder dies.
     pub descriptor_retained: bool,

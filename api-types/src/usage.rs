@@ -4,20 +4,20 @@ use crate::quantity::{Amounts, Quantity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Measured use, as means of about the last minute. What could not be measured is left out, never guessed.
+/// Measured usage, averaged over about a minute. Amounts that cannot be measured are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
-    /// Cores.
+    /// Number of cores in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Quantity>,
-    /// Memory in bytes; caches that can be given up are left out.
+    /// Memory in use, in bytes, without reclaimable caches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Quantity>,
-    /// Bytes a second read from disks and written to them.
+    /// Disk reads and writes, in bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_rate: Option<Quantity>,
-    /// Bytes a second received and sent.
+    /// Network traffic in both directions, in bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_rate: Option<Quantity>,
 }

@@ -4,80 +4,86 @@ use crate::notification::NotificationKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Where the leader sends word of fences, errors and the reservation. Secrets are files on the controllers, never in the object.
+/// Targets of notifications about fencing, errors and failover capacity. Secrets are read from files on the
+/// controllers, and are never part of the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NotificationsSpec {
-    /// What is told; all of it when this is left out.
+    /// Kinds of notifications to send. Default: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<NotificationKind>,
-    /// What gets a JSON document by POST: URLs, or URLs with settings.
+    /// Webhooks that receive a JSON document by POST: URLs, or URLs with settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<Webhook>,
-    /// Who gets a mail, and through which server.
+    /// Mail server, sender and recipients. Default: no mail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smtp: Option<SmtpSpec>,
 }
 
-/// A URL that gets a JSON document by POST.
+/// Webhook that receives a JSON document by POST.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Webhook {
-    /// The URL alone.
+    /// The URL only.
     Url(String),
-    /// With settings.
+    /// A URL with settings.
     Settings(WebhookSpec),
 }
 
-/// A webhook and how it knows who calls.
+/// A webhook with authentication.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WebhookSpec {
-    /// Where to: http or https.
+    /// URL of the webhook, with scheme http or https.
     pub url: String,
-    /// A file on the controllers with a token for `Authorization: Bearer`; only with https.
+    /// File on the controllers with a token for `Authorization: Bearer`. Requires https.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer_token_file: Option<String>,
-    /// A file on the controllers with a key: the header `X-Hactl-Signature` becomes `sha256=` and the HMAC of the body.
+    /// File on the controllers with a key: the header `X-Hactl-Signature` becomes `sha256=` and the HMAC of
+    /// the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hmac_key_file: Option<String>,
-    /// A file on the controllers with the authority of the server's certificate (PEM), instead of the machine's.
+    /// File on the controllers with the CA of the server's certificate (PEM). Default: the CAs of the
+    /// machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
 }
 
-/// Mail: the server, and from whom to whom.
+/// Mail server, sender and recipients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SmtpSpec {
-    /// `host` or `host:port`; the port is 587 with StartTls, 465 with Tls, 25 with None.
+    /// Address of the server: `host` or `host:port`. The default port is 587 with StartTls, 465 with Tls, 25
+    /// with None.
     pub server: String,
-    /// How the connection is encrypted.
+    /// Encryption of the connection.
     pub tls: SmtpTls,
-    /// The sender's address.
+    /// Address of the sender.
     pub from: String,
-    /// The addresses of who gets it.
+    /// Addresses of the recipients.
     pub to: Recipients,
-    /// Who logs in, if the server asks for it.
+    /// User name for login. Default: no login.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// A file on the controllers with the password.
+    /// File on the controllers with the password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<String>,
-    /// A file on the controllers with the authority of the server's certificate (PEM), instead of the machine's.
+    /// File on the controllers with the CA of the server's certificate (PEM). Default: the CAs of the
+    /// machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
 }
 
-/// How the connection to the mail server is encrypted. There is no "if it can": somebody in between would answer that it cannot.
+/// Encryption of the connection to the mail server. No value means "if supported", because an attacker on the
+/// network could then disable encryption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum SmtpTls {
-    /// Begun in the clear, then STARTTLS.
+    /// Unencrypted first, then STARTTLS.
     #[default]
     StartTls,
-    /// From the first byte.
+    /// Encrypted from the first byte.
     Tls,
-    /// Not at all: for a server on the same machine.
+    /// Unencrypted, for a server on the same machine.
     None,
 }
 
@@ -97,9 +103,9 @@ impl<'de> Deserialize<'de> for SmtpTls {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Recipients {
-    /// One.
+    /// One address.
     One(String),
-    /// Several.
+    /// Several addresses.
     Several(Vec<String>),
 }
 

@@ -4,40 +4,43 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Programs: `command` is a supervised foreground process; or `start`, `stop`, `monitor` and perhaps `migrate`.
+/// Programs: either `command`, a supervised foreground process, or `start`, `stop`, `monitor` and optionally
+/// `migrate`.
 ///
-/// The programs see `HA_RESOURCE`, `HA_NODE` and, for migrate, `HA_TARGET`. `monitor` exits 0 running, 7 not running,
-/// anything else: cannot be told.
+/// The programs run with the variables `HA_RESOURCE`, `HA_NODE` and, for migrate, `HA_TARGET`. Exit status of
+/// `monitor`: 0 means running, 7 not running, any other unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExecDriver {
-    /// The foreground process: program and arguments.
+    /// Foreground process: program and arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Starts the service and exits 0 once it runs.
+    /// Program that starts the service and exits 0 once the service runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub start: Vec<String>,
-    /// Stops it and exits 0 once nothing is left.
+    /// Program that stops the service and exits 0 once all of its processes have ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// Tells whether it runs. With `command` it is optional: exit 0 means ready.
+    /// Program that reports whether the service runs. Optional with `command`, where exit 0 means ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub monitor: Vec<String>,
-    /// Moves it live to `HA_TARGET`; exit 0: runs there and not here.
+    /// Program that live-migrates the service to `HA_TARGET` and exits 0 once the service runs there and no
+    /// longer here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub migrate: Vec<String>,
-    /// Replaces the secondary of a replicated service that runs here: `HA_SECONDARY` (empty: it has none) by
-    /// `HA_NEW_SECONDARY`. Exit 0: the new one is complete and in use, the old one let go; anything else: the old one is still
-    /// in use. Repeated after an interruption. For either kind.
+    /// Program that replaces the secondary of a replicated service that runs here: `HA_SECONDARY` (empty if
+    /// there is none) by `HA_NEW_SECONDARY`. Exit 0: the new secondary is complete and in use, and the old
+    /// one is released. Any other status: the old one is still in use. Run again after an interruption.
+    /// Available with and without `command`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replace_secondary: Vec<String>,
-    /// Environment variables.
+    /// Environment variables of the programs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Where the programs run; default `/`.
+    /// Working directory of the programs. Default: `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// The user that they run as; default the agent's.
+    /// User that runs the programs. Default: the user of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }

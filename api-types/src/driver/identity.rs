@@ -8,10 +8,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The identity of a definition, as `systemd:redis-server.service` (FENCING, R6.2).
+/// Identity of what a definition runs, such as `systemd:redis-server.service` (FENCING, R6.2).
 ///
-/// Two definitions with one identity run the same thing on a node, however they are written; with different identities,
-/// they run different things. Programs, timeouts, limits and the like are not part of the identity.
+/// Two definitions with the same identity run the same unit, domain or container on a node, even if they are
+/// written differently; two with different identities do not. Programs, timeouts, limits and similar settings
+/// are not part of the identity.
 ///
 /// `Display` leaves out parameter values, which may be secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

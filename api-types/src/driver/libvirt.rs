@@ -19,24 +19,24 @@ const DEFAULT_MIGRATION_URI: &str = "qemu+tls://{node}/system";
 
 /// A virtual machine.
 ///
-/// `xml`: the definition itself. `domain` and `definition`: a name, and a file with the definition of that name. `domain` alone:
-/// one that is defined in every node's libvirt.
+/// The definition is one of: `xml`, the definition itself; `domain` and `definition`, a name and a file with
+/// the definition of that name; `domain` only, a domain that is defined in libvirt on every node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LibvirtDriver {
-    /// The domain's name; with xml default the one in it.
+    /// Name of the domain. Default with `xml`: the name in the definition.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub domain: String,
-    /// A file with its definition (domain XML), on storage that all nodes reach.
+    /// File with the definition (domain XML), on storage that all nodes reach.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub definition: String,
-    /// The definition itself (domain XML), in place of a file.
+    /// The definition (domain XML), instead of a file.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub xml: String,
-    /// Which libvirt of the node; default `qemu:///system`.
+    /// Libvirt URI on the node. Default: `qemu:///system`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
-    /// How it moves live.
+    /// Settings for live migration.
     pub migration: LibvirtMigration,
     /// What `xml` asks for, worked out once.
     #[serde(skip)]
@@ -44,25 +44,27 @@ pub struct LibvirtDriver {
     asked: Memo<Amounts>,
 }
 
-/// How a virtual machine moves live.
+/// Settings for live migration of a virtual machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LibvirtMigration {
-    /// The target's libvirt as the source reaches it, `{node}` being the target's name; default `qemu+tls://{node}/system`.
+    /// Libvirt URI of the target as seen from the source, where `{node}` is the name of the target. Default:
+    /// `qemu+tls://{node}/system`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
-    /// Where the memory goes, `{node}` being the target's name, as `tcp://{node}`; default libvirt's own choice.
+    /// URI to which the memory is sent, such as `tcp://{node}`, where `{node}` is the name of the target.
+    /// Default: chosen by libvirt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_uri: Option<String>,
-    /// The most that is sent, in MiB a second; default no limit.
+    /// Maximum bandwidth, in MiB per second. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth_mebibytes: Option<u64>,
-    /// The longest pause that is allowed for the last of the memory, in milliseconds; default libvirt's own. The hand-over from node
-    /// to node comes on top.
+    /// Maximum pause for the last part of the memory, in milliseconds. Default: that of libvirt. The cutover
+    /// between the nodes adds to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub downtime_milliseconds: Option<u64>,
-    /// Changes to post-copy after so many seconds; default never. From then on neither side alone has the whole guest:
-    /// when either is lost, the guest is, and is started afresh.
+    /// Seconds after which the migration changes to post-copy. Default: never. From then on, the loss of
+    /// either node stops the guest, which is then started again from its disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub post_copy_after_seconds: Option<u64>,
 }

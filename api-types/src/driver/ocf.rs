@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OcfDriver {
-    /// `provider:agent`, as `heartbeat:IPaddr2`.
+    /// Agent as `provider:agent`, such as `heartbeat:IPaddr2`.
     pub agent: String,
-    /// The agent's parameters.
+    /// Parameters of the agent.
     pub parameters: BTreeMap<String, String>,
-    /// How often a running service is asked; default what the agent's meta-data advises for monitor, else 10.
+    /// Seconds between two monitor runs. Default: the interval in the agent's meta-data, else 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monitor_interval_seconds: Option<f64>,
-    /// How closely it is looked at then (`OCF_CHECK_LEVEL`); default 0.
+    /// Depth of the monitor run (`OCF_CHECK_LEVEL`). Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_level: Option<u32>,
-    /// Moves live with the agent's `migrate_to` and `migrate_from`.
+    /// Whether the service live-migrates with the agent's `migrate_to` and `migrate_from`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_migrate: bool,
-    /// Nothing that arrives in a live migration runs on the target before the agent's `migrate_from` is called there, also not in
-    /// a later boot of the target.
+    /// Whether the agent guarantees that nothing that arrives in a live migration runs on the target before
+    /// `migrate_from` is called there, even in a later boot of the target.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gated: bool,
 }

@@ -5,44 +5,47 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A container: an existing one by its name, or one that is made of an image for as long as it runs.
+/// A container: an existing one by its name, or one that is created from an image on start and removed on
+/// stop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodmanDriver {
-    /// The container's name. With `image` it may be left out: `hactl-RESOURCE`.
+    /// Name of the container. Default with `image`: `hactl-RESOURCE`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub container: String,
-    /// The image to make it of; it is pulled when the node does not have it.
+    /// Image from which the container is created. The node pulls the image if it is missing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub image: String,
-    /// The program and its arguments, in place of the image's entrypoint and command.
+    /// Program and arguments, instead of the image's entrypoint and command.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Environment variables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Folders of the node that it sees.
+    /// Directories and files of the node inside the container.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,
-    /// Ports of the node that lead to it.
+    /// Ports of the node that are forwarded to the container.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<Port>,
-    /// `host`, `none`, `bridge` or a network's name; default podman's own choice.
+    /// Network: `host`, `none`, `bridge` or the name of a network. Default: chosen by podman.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// The user that the program runs as, or user and group, as `name` or `uid:gid`; default the image's.
+    /// User, or user and group, that runs the program, such as `name` or `uid:gid`. Default: that of the
+    /// image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Where the program runs; default the image's.
+    /// Working directory of the program. Default: that of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// What it may use at most.
+    /// Resource limits of the container.
     #[serde(skip_serializing_if = "Limits::is_empty")]
     pub limits: Limits,
-    /// Resource limits of its processes, `soft:hard` by name, as `nofile: "1024:1024"`, or one number for both.
+    /// Limits of processes by name: `soft:hard`, such as `nofile: "1024:1024"`, or one number for both.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ulimits: BTreeMap<String, String>,
-    /// Asked now and then: it runs once this succeeds, and unhealthy counts as a crash. Without `image` the container's own check.
+    /// Health check. The service counts as running once the check succeeds, and unhealthy counts as a crash.
+    /// Default without `image`: the check of the existing container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
 }
@@ -54,36 +57,36 @@ impl PodmanDriver {
     }
 }
 
-/// A folder or file of the node inside a container.
+/// A directory or file of the node inside a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Mount {
-    /// On the node.
+    /// Path on the node.
     pub source: String,
-    /// In the container.
+    /// Path in the container.
     pub target: String,
-    /// Whether the container cannot write to it.
+    /// Whether the container can only read.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
 }
 
-/// A port of the node that leads to a container.
+/// A port of the node that is forwarded to a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Port {
-    /// On the node.
+    /// Port on the node.
     pub host: u16,
-    /// In the container; default the same.
+    /// Port in the container. Default: the same as on the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<u16>,
-    /// The node's address to listen on; default all.
+    /// Address of the node to listen on. Default: all addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Tcp or Udp.
+    /// Transport protocol.
     pub protocol: Protocol,
 }
 
-/// A transport protocol.
+/// Transport protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("x-hactl-aliases" = ["tcp", "TCP", "udp", "UDP"]))]
 pub enum Protocol {
@@ -96,20 +99,20 @@ pub enum Protocol {
     Udp,
 }
 
-/// A command inside a container that tells whether its service is well: exit 0. How often it is asked, and what that means.
+/// Command inside a container that exits 0 if the service is healthy, with its interval and limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HealthCheck {
-    /// The program and its arguments. An existing container has its own.
+    /// Program and arguments. Not for an existing container, which has its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// How often it is asked.
+    /// Seconds between two checks.
     pub interval_seconds: f64,
-    /// How long it may take.
+    /// Maximum duration of a check, in seconds.
     pub timeout_seconds: f64,
-    /// How often in a row it must fail.
+    /// Number of consecutive failures after which the container is unhealthy.
     pub retries: u32,
-    /// Failures so soon after the start do not count.
+    /// Seconds after the start within which failures do not count.
     pub start_period_seconds: f64,
 }
 

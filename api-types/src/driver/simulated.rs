@@ -3,47 +3,47 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A service that only pretends.
+/// A simulated service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fault or an ability of its own")]
 pub struct SimulatedDriver {
-    /// Shown as `type:name`.
+    /// Type of the resource, shown as `type:name`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Names the thing that the resource runs. Default: the resource's name.
+    /// Identity of what the resource runs. Default: the name of the resource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub identity: String,
-    /// Can migrate live.
+    /// Whether the service can live-migrate.
     pub live: bool,
-    /// What arrives in a live migration waits, paused, until the target lets it run; `false`: what arrives runs, also in a later
-    /// boot of the target.
+    /// Whether the arriving copy of a live migration stays paused until the target resumes it. If false, the
+    /// copy runs on arrival, even in a later boot of the target.
     pub gated: bool,
-    /// How long a start takes.
+    /// Duration of a start, in seconds.
     pub start_seconds: u32,
-    /// How long a stop takes.
+    /// Duration of a stop, in seconds.
     pub stop_seconds: u32,
-    /// How long a live migration takes.
+    /// Duration of a live migration, in seconds.
     pub migrate_seconds: u32,
-    /// Can replace its secondary while it runs.
+    /// Whether the service can replace its secondary while it runs.
     pub replaces_secondary: bool,
-    /// How long that takes.
+    /// Duration of a replacement of the secondary, in seconds.
     pub replace_seconds: u32,
-    /// How many starts fail first, over the cluster; a success resets it.
+    /// Number of starts in the cluster that fail before one succeeds. A success resets the count.
     pub start_failures: u32,
-    /// How many migrations fail first.
+    /// Number of migrations that fail before one succeeds.
     pub migrate_failures: u32,
-    /// How many replacements of its secondary fail first.
+    /// Number of replacements of the secondary that fail before one succeeds.
     pub replace_failures: u32,
-    /// Stops fail.
+    /// Whether stops fail.
     pub stop_fails: bool,
-    /// Its configuration is wrong: it starts nowhere.
+    /// Whether the configuration is invalid, so that the service starts on no node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bad_configuration: bool,
-    /// Failures happen only on these nodes; empty: everywhere.
+    /// Nodes on which failures happen. Empty: all nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fail_on: Vec<String>,
-    /// Nodes where it is not installed.
+    /// Nodes on which the service is not installed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }

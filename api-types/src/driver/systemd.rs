@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A unit that the node's systemd knows, or a transient one that is made of a command line.
+/// A unit of the node's systemd, or a transient unit that is created from a command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SystemdDriver {
-    /// The unit's name, as `postgresql@15-main.service`; a name without a type is that of a `.service`, as systemctl has it. With
-    /// `command` it may be left out: `hactl-RESOURCE.service`.
+    /// Name of the unit, such as `postgresql@15-main.service`. A name without a type means `.service`, as
+    /// with systemctl. Default with `command`: `hactl-RESOURCE.service`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// Takes the unit, and what starts it on demand, out of the boot of every node (as `systemctl disable` does); otherwise a unit that
-    /// is enabled is refused, since it would start twice.
+    /// Whether every node disables the unit, and units that activate it, at boot (as with `systemctl
+    /// disable`). If false, an enabled unit is rejected, because it would run twice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disable_at_boot: bool,
-    /// A transient unit's program, by its whole path, and arguments.
+    /// Program of a transient unit, as an absolute path, and arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Environment variables of the transient unit.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Where the transient unit runs; default `/`.
+    /// Working directory of the transient unit. Default: `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// The user that the transient unit runs as; default root.
+    /// User that runs the transient unit. Default: root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What the transient unit may use at most.
+    /// Resource limits of the transient unit.
     #[serde(skip_serializing_if = "Limits::is_empty")]
     pub limits: Limits,
 }
@@ -101,17 +101,17 @@ fn escaped(text: &str) -> String {
     name
 }
 
-/// The most that a service may use, enforced by the kernel.
+/// Maximum resource usage of a service, enforced by the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Limits {
-    /// Cores.
+    /// Maximum number of cores. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Quantity>,
-    /// Bytes of memory.
+    /// Maximum memory, in bytes. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Quantity>,
-    /// Processes and threads.
+    /// Maximum number of processes and threads. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
 }

@@ -6,15 +6,15 @@ use crate::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the store and the way to it add to the waiting times, milliseconds.
+/// Delays of etcd and of the network to it, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StoreTimes {
-    /// From sending a commit until everybody who watches has seen it.
+    /// Maximum time from sending a commit until every watcher has seen it.
     pub commit_ms: Millis,
-    /// How much later than after its time to live the store ends a lease.
+    /// Maximum delay of etcd in ending a lease after its time to live.
     pub expiry_ms: Millis,
-    /// How long answers are waited for in vain on the way, in all: see [`UNANSWERED_MS`].
+    /// Total time lost with unanswered requests: see [`UNANSWERED_MS`].
     pub unanswered_ms: Millis,
 }
 
@@ -28,22 +28,24 @@ pub const ATTEMPTS: u32 = 3;
 /// message costs a failover at most this time, or one attempt if the second attempt is answered.
 pub const UNANSWERED_MS: Millis = ATTEMPT_MS * ATTEMPTS as Millis;
 
-/// What the bound of a failover is made of, milliseconds each; with W they add up to it.
+/// Parts of the failover bound, in milliseconds. With W they add up to the bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FailoverParts {
-    /// W, part by part.
+    /// Parts of W.
     pub wait: WaitParts,
-    /// c: the last heartbeat was seen so much later than it was applied.
+    /// c: delay from the application of the last heartbeat until it is seen.
     pub observed_ms: Millis,
-    /// What the candidates' check adds: each commits every Ki, and one that is not answered restarts its observation, so that the
-    /// declaration may come only `Ki + Th` after the last heartbeat. 0 while W is longer.
+    /// Delay by the candidates' check. Each candidate commits every Ki, and one that is not answered restarts
+    /// its observation, so that the declaration may come only `Ki + Th` after the last heartbeat. 0 while W
+    /// is longer.
     pub candidate_check_ms: Millis,
-    /// What the next leader adds when the old one died with the node: its lease must end first. 0 while W is longer.
+    /// Delay by the election of the next leader if the old one died with the node: its lease must end first.
+    /// 0 while W is longer.
     pub next_leader_ms: Millis,
-    /// `3 c`: the proof, the assignment and the permit are committed.
+    /// `3 c`: commits of the fencing confirmation, the assignment and the start authorization.
     pub commits_ms: Millis,
-    /// u: time lost with messages to which no answer came.
+    /// u: time lost with unanswered messages.
     pub unanswered_ms: Millis,
 }
 

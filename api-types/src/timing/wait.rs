@@ -5,26 +5,26 @@ use crate::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What W is made of, milliseconds each: they add up to W, so that whoever wants it shorter sees what to change.
+/// Parts of W, in milliseconds, which add up to W. They show which settings shorten it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WaitParts {
-    /// Th: one committed heartbeat is good for so long.
+    /// Th: heartbeat lifetime.
     pub heartbeat_valid_ms: Millis,
     /// `Th ρ`: the node's clock may be slower than the observer's.
     pub heartbeat_rate_ms: Millis,
-    /// Tw: the watchdog's timeout as read back.
+    /// Tw: watchdog timeout reported by the driver.
     pub watchdog_timeout_ms: Millis,
-    /// `Tw ρw`: the watchdog's rate error.
+    /// `Tw ρw`: rate error of the watchdog.
     pub watchdog_rate_ms: Millis,
-    /// δw: the watchdog's lateness. With the two above it makes Tw'.
+    /// δw: delay of the watchdog. With the two parts above it makes Tw'.
     pub watchdog_lateness_ms: Millis,
-    /// What a pet that was checked before D and made after it can add: δw with sliding timeouts, one more Tw' with a fixed one,
-    /// two more where nobody keeps the descriptor.
+    /// Delay by a renewal that was checked before D and made after it: δw with sliding timeouts, Tw' with a
+    /// fixed one, 2 Tw' if the descriptor is not retained.
     pub late_pet_ms: Millis,
-    /// δio: writes of the dead machine that are still on their way.
+    /// δio: writes of the failed machine that are still in transit.
     pub io_drain_ms: Millis,
-    /// The observer's own clock may be faster (`1 − ρ`); with the rounding up to a tenth of a second.
+    /// Rate error of the observer's clock (`1 − ρ`), and the rounding up to a tenth of a second.
     pub observer_ms: Millis,
 }
 
