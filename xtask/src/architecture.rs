@@ -35,7 +35,7 @@ pub(crate) fn check() -> Result<()> {
     }
 }
 
-fn workspace_root() -> Result<PathBuf> {
+pub(crate) fn workspace_root() -> Result<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     folder.parent().map(PathBuf::from).context("xtask has no parent folder")
 }

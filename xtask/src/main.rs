@@ -2,6 +2,7 @@
 
 mod architecture;
 mod generated;
+mod language;
 mod metrics;
 mod reference;
 mod scenarios;
@@ -22,6 +23,8 @@ struct Arguments {
 enum Chore {
     /// Check that crates depend only on what ARCHITECTURE.md allows, and that source files keep the house rules
     Architecture,
+    /// Check that texts keep the rules of docs/contributing/language.md
+    Language,
     /// Write the reference of every metric to docs/metrics.md
     Metrics {
         /// Only compare, and fail when it is out of date
@@ -51,6 +54,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().chore {
         Chore::Architecture => architecture::check(),
+        Chore::Language => language::check(),
         Chore::Metrics { check } => metrics::write(check),
         Chore::Reference { check } => reference::write(check),
         Chore::Scenarios { check } => scenarios::write(check),

@@ -1,0 +1,244 @@
+//! The texts of a file: prose of Markdown pages, comments, and the messages in string literals of programs.
+
+use std::iter::Peekable;
+use std::str::CharIndices;
+
+/// Kind of a text, which decides the rules that hold for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A line of a Markdown page outside code fences, without inline code and link targets.
+    Prose,
+    /// A line of a Markdown page as it is in the file.
+    Line,
+    /// The opening line of a code fence, from the three backticks on.
+    Fence,
+    /// A line of a comment.
+    Comment,
+    /// The first line of a function's doc comment.
+    FunctionDoc,
+    /// A string literal of at least three words in code that is not a test.
+    Message,
+    /// The message of a log macro.
+    Log,
+    /// The summary of an alert.
+    AlertSummary,
+}
+
+/// One text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Text {
+    pub(super) kind: Kind,
+    /// Line in the file, from 1.
+    pub(super) line: usize,
+    pub(super) words: String,
+}
+
+/// Returns the texts of a file; none for files that hold no text of the project.
+pub(super) fn of(path: &str, source: &str) -> Vec<Text> {
+    let extension = path.rsplit('.').next().unwrap_or_default();
+    match extension {
+        "md" => of_markdown(source),
+        "rs" => of_rust(source, is_test(path)),
+        "yaml" | "yml" if path.starts_with("manifests/prometheus/") => {
+            [of_hashes(source), of_alerts(source)].concat()
+        }
+        "sh" | "py" | "yaml" | "yml" | "service" | "toml" => of_hashes(source),
+        _ if source.starts_with("#!") => of_hashes(source),
+        _ => Vec::new(),
+    }
+}
+
+fn is_test(path: &str) -> bool {
+    ["e2e/", "simulator/", "xtask/"].iter().any(|crate_of_tests| path.starts_with(crate_of_tests))
+        || ["/tests/", "/tests.rs", "/testing", "/benches/", "/examples/"]
+            .iter()
+            .any(|part| path.contains(part))
+}
+
+fn of_markdown(source: &str) -> Vec<Text> {
+    let mut texts = Vec::new();
+    let mut is_code = false;
+    for (line, words) in (1..).zip(source.lines()) {
+        let trimmed = words.trim_start();
+        if trimmed.starts_with("```") {
+            is_code = !is_code;
+            if is_code {
+                texts.push(Text { kind: Kind::Fence, line, words: trimmed.to_owned() });
+            }
+        } else if !is_code {
+            texts.push(Text { kind: Kind::Line, line, words: words.to_owned() });
+            texts.push(Text { kind: Kind::Prose, line, words: without_targets(&without_code(words)) });
+        }
+    }
+    texts
+}
+
+/// Returns a line without inline code.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect::<Vec<_>>().join("")
+}
+
+/// Returns a line without the targets of links.
+fn without_targets(line: &str) -> String {
+    let mut parts = line.split("](");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        kept.push(']');
+        kept.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
+    }
+    kept
+}
+
+fn of_hashes(source: &str) -> Vec<Text> {
+    let comment = |(line, words): (usize, &str)| {
+        let words = words.trim_start().strip_prefix('#')?;
+        let is_prose = words.starts_with(' ');
+        is_prose.then(|| Text { kind: Kind::Comment, line, words: without_code(words.trim()) })
+    };
+    (1..).zip(source.lines()).filter_map(comment).collect()
+}
+
+fn of_alerts(source: &str) -> Vec<Text> {
+    let summary = |(line, words): (usize, &str)| {
+        let words = words.trim_start().strip_prefix("summary:")?.trim().trim_matches(['\'', '"']);
+        Some(Text { kind: Kind::AlertSummary, line, words: words.to_owned() })
+    };
+    (1..).zip(source.lines()).filter_map(summary).collect()
+}
+
+/// Comments of Rust, and string literals with the macro that they are in.
+fn of_rust(source: &str, is_test: bool) -> Vec<Text> {
+    let tests_begin = source.find("#[cfg(test)]").unwrap_or(source.len());
+    let mut texts = Vec::new();
+    let mut characters = source.char_indices().peekable();
+    let (mut line, mut counted) = (1, 0);
+    while let Some((at, character)) = characters.next() {
+        let rest = &source[at..];
+        if rest.starts_with("//") {
+            let end = rest.find('\n').unwrap_or(rest.len());
+            line += source[counted..at].matches('\n').count();
+            counted = at;
+            let words = rest[..end].trim_start_matches(['/', '!']).trim();
+            let kind = if is_function_doc(source, at) { Kind::FunctionDoc } else { Kind::Comment };
+            texts.push(Text { kind, line, words: without_code(words) });
+            skip_to(&mut characters, at + end);
+        } else if character == '\'' {
+            // A character literal; everything else is a lifetime.
+            let literal = rest.strip_prefix("'\\").map_or_else(
+                || rest.char_indices().nth(2).filter(|(_, end)| *end == '\'').map(|(end, _)| end + 1),
+                |escaped| {
+                    escaped.char_indices().skip(1).find(|(_, end)| *end == '\'').map(|(end, _)| end + 3)
+                },
+            );
+            skip_to(&mut characters, at + literal.unwrap_or(1));
+        } else if let Some((words, length)) = literal(rest) {
+            line += source[counted..at].matches('\n').count();
+            counted = at;
+            if !is_test && at < tests_begin {
+                let kind = if is_logged(&source[..at]) { Kind::Log } else { Kind::Message };
+                if kind == Kind::Log || words.split_whitespace().count() > 2 {
+                    texts.push(Text { kind, line, words });
+                }
+            }
+            skip_to(&mut characters, at + length);
+        } else if character.is_alphanumeric() || character == '_' {
+            // The rest of a word: its last letter opens no raw string.
+            let end = rest.find(|other: char| !other.is_alphanumeric() && other != '_').unwrap_or(rest.len());
+            skip_to(&mut characters, at + end);
+        }
+    }
+    texts
+}
+
+/// Returns `true` if the comment at this offset is the first line of a doc comment, and the item after it is a function.
+fn is_function_doc(source: &str, at: usize) -> bool {
+    let is_doc = |line: &str| line.trim_start().starts_with("///");
+    let before = source[..at].trim_end_matches([' ', '\t']);
+    let is_first = !before.lines().next_back().is_some_and(is_doc);
+    let item = source[at..].lines().find(|line| !is_doc(line) && !line.trim_start().starts_with("#["));
+    is_doc(&source[at..]) && is_first && item.is_some_and(|item| item.contains("fn "))
+}
+
+fn skip_to(characters: &mut Peekable<CharIndices<'_>>, end: usize) {
+    while characters.peek().is_some_and(|(at, _)| *at < end) {
+        characters.next();
+    }
+}
+
+/// Returns the text of a string literal at the start of `rest`, with lines joined as the compiler joins them, and its length.
+fn literal(rest: &str) -> Option<(String, usize)> {
+    let prefix = rest.len() - rest.trim_start_matches(['b', 'r', 'c']).len();
+    let hashes = rest[prefix..].len() - rest[prefix..].trim_start_matches('#').len();
+    let is_raw = rest[..prefix].contains('r');
+    let begin = prefix + hashes;
+    if prefix > 2 || (hashes > 0 && !is_raw) || !rest[begin..].starts_with('"') {
+        return None;
+    }
+    let inside = &rest[begin + 1..];
+    let close = format!("\"{}", "#".repeat(hashes));
+    let mut end = 0;
+    while !inside[end..].starts_with(&close) {
+        let step = inside[end..].chars().next()?;
+        end += step.len_utf8();
+        if step == '\\' && !is_raw {
+            end += inside[end..].chars().next()?.len_utf8();
+        }
+    }
+    let mut words = String::new();
+    for (number, part) in inside[..end].split("\\\n").enumerate() {
+        words.push_str(if number == 0 { part } else { part.trim_start() });
+    }
+    Some((words, begin + 1 + end + close.len()))
+}
+
+/// Returns `true` if the source before a literal ends in the arguments of a log macro, and the literal is no field's value.
+fn is_logged(before: &str) -> bool {
+    let Some(at) = before.rfind("tracing::") else { return false };
+    let call = &before[at..];
+    let is_log = ["error!(", "warn!(", "info!(", "debug!("].iter().any(|name| call[9..].starts_with(name));
+    is_log && !call.contains(';') && call.trim_end().ends_with(['(', ','])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, source: &str, expected: &[(Kind, usize, &str)]) {
+        let texts = of(path, source);
+        let found: Vec<_> = texts.iter().map(|text| (text.kind, text.line, text.words.as_str())).collect();
+        assert_eq!(found, expected, "{source}");
+    }
+
+    #[test]
+    fn prose_leaves_out_code_and_link_targets() {
+        let page = "See `the code` and [a page](folder/page.md).\n```sh\nwho\n```\n";
+        let line = "See `the code` and [a page](folder/page.md).";
+        let prose = (Kind::Prose, 1, "See  and [a page].");
+        check("a.md", page, &[(Kind::Line, 1, line), prose, (Kind::Fence, 2, "```sh")]);
+    }
+
+    #[test]
+    fn rust_has_comments_messages_and_logs() {
+        let source = "//! Opens.\n/// Whether.\n/// More.\n#[must_use]\nfn f<'a>(c: char) {\n    g('\"', '\\'', \"one two\"); // why\n    \
+                      tracing::warn!(error = %e, \"etcd failed\");\n    h(r#\"three \"or\" four\"#, \"joined \\\n  \
+                      line here\");\n}\n#[cfg(test)]\nfn t() { g(\"a text of tests\"); }\n";
+        let expected = [
+            (Kind::Comment, 1, "Opens."),
+            (Kind::FunctionDoc, 2, "Whether."),
+            (Kind::Comment, 3, "More."),
+            (Kind::Comment, 6, "why"),
+            (Kind::Log, 7, "etcd failed"),
+            (Kind::Message, 8, "three \"or\" four"),
+            (Kind::Message, 8, "joined line here"),
+        ];
+        check("hactl/src/a.rs", source, &expected);
+        check("e2e/src/a.rs", "// why\nfn f() { g(\"a text of tests\") }", &[(Kind::Comment, 1, "why")]);
+    }
+
+    #[test]
+    fn scripts_have_comments_and_rules_have_summaries() {
+        check("dev/a", "#!/bin/sh\n# Why\nx=1 # not this\n#no\n", &[(Kind::Comment, 2, "Why")]);
+        let rule = "    summary: No leader\n";
+        check("manifests/prometheus/rules.yaml", rule, &[(Kind::AlertSummary, 1, "No leader")]);
+    }
+}
