@@ -40,21 +40,28 @@ macro_rules! error_reasons {
 
 error_reasons! {
     BadRequest = 400, "The request or its body cannot be read.", "correct what the message and the causes name";
-    Forbidden = 403, "The client's certificate does not allow it.", "use the right certificate";
-    NotFound = 404, "There is no such object or path.", "look at the name and the kind: `hactl get`";
-    MethodNotAllowed = 405, "The object takes no such request.", "use the commands of hactl, or those of [the API](../api.md)";
-    NotAcceptable = 406, "The client accepts no form that the API can give.", "accept `application/json`";
-    AlreadyExists = 409, "An object of this name is there.", "change it instead (`hactl apply`), or take another name";
+    Forbidden = 403, "The client's certificate does not permit the request.", "use a client certificate with the \
+     required permissions";
+    NotFound = 404, "Object or path not found.", "check the kind and the name: `hactl get`";
+    MethodNotAllowed = 405, "The object does not support this method.", "use a command of hactl, or a request of \
+     [the API](../api.md)";
+    NotAcceptable = 406, "The API cannot respond in a format that the client accepts.", "accept `application/json`";
+    AlreadyExists = 409, "An object with this name already exists.", "change the object (`hactl apply`), or use \
+     another name";
     Conflict = 409, "The object has changed since it was read, another manager owns the field, or its state does not allow the change.",
-        "read it again and repeat; what the causes name must be resolved first";
-    Expired = 410, "The revision to watch or list from is compacted.", "list again";
-    RequestEntityTooLarge = 413, "The body is too large.", "split it";
-    UnsupportedMediaType = 415, "The body has an unknown form.", "send one of those that the message names";
-    Invalid = 422, "Fields have values that are not allowed.", "correct the fields that the causes name";
-    TooManyRequests = 429, "Too many watches are open.", "wait as `Retry-After` says";
-    InternalError = 500, "A bug of the controller.", "look into the controller's journal, and tell us";
-    ServiceUnavailable = 503, "The controller cannot answer now: its store is away, or it is not ready.", "ask another controller, or wait as `Retry-After` says";
-    Timeout = 504, "The store did not answer: the change may or may not have been made.", "look, and repeat it if it was not";
+        "resolve the listed causes, read the object again and retry";
+    Expired = 410, "The revision to watch or list from has been compacted.", "list again";
+    RequestEntityTooLarge = 413, "The request body is too large.", "split the request into smaller ones";
+    UnsupportedMediaType = 415, "The request body has an unsupported format.", "send one of the formats that the \
+     message lists";
+    Invalid = 422, "Fields have invalid values.", "correct the fields that the causes name";
+    TooManyRequests = 429, "Too many watches are open.", "wait for the time in `Retry-After`";
+    InternalError = 500, "Internal error of the controller (a bug).", "check the journal of the controller and \
+     report the bug";
+    ServiceUnavailable = 503, "The controller is not ready, or etcd is unreachable.", "use another controller, or \
+     wait for the time in `Retry-After`";
+    Timeout = 504, "etcd did not respond: the change may or may not have been made.", "check the object, and retry \
+     if it was not changed";
 }
 
 impl fmt::Display for ErrorReason {

@@ -20,9 +20,11 @@ macro_rules! reasons {
                 match self { $( $( Reason::$name => stringify!($name), )+ )+ Reason::Unknown => "Unknown" }
             }
 
-            /// Returns the cause as a sentence without names: lower case, no full stop.
+            /// Returns the cause as a sentence without names and without a full stop. It starts with an upper-case \
+             letter, except for the reasons of [`Subject::Place`] that follow the name of a node in a list.
             pub fn sentence(self) -> &'static str {
-                match self { $( $( Reason::$name => $sentence, )+ )+ Reason::Unknown => "a reason this version does not know" }
+                match self { $( $( Reason::$name => $sentence, )+ )+ Reason::Unknown => "Reason is unknown to this \
+                 version" }
             }
 
             /// Returns the subject of the reason.
@@ -32,7 +34,8 @@ macro_rules! reasons {
 
             /// Returns the suggested action: lower case, no full stop. Empty if there is none.
             pub fn help(self) -> &'static str {
-                match self { $( $( Reason::$name => $help, )+ )+ Reason::Unknown => "install the same version everywhere" }
+                match self { $( $( Reason::$name => $help, )+ )+ Reason::Unknown => "run the same version on all \
+                 controllers, nodes and clients" }
             }
         }
 
@@ -86,15 +89,15 @@ impl Subject {
     pub fn described(self) -> (&'static str, &'static str) {
         match self {
             Subject::Service => (
-                "Services: where one is, and in which state",
+                "Services: node and state",
                 "`Resource`: conditions Ready, Reconciling and Stalled, events, `hactl why`, `hactl get resources`.",
             ),
             Subject::Failure => (
-                "Services: what failed",
-                "`Resource`: the same, and the outcome of an `Operation` that asked for it.",
+                "Services: failures",
+                "`Resource`: the same, and the outcome of the `Operation` that requested the action.",
             ),
             Subject::Place => (
-                "Nodes as places for a service",
+                "Eligibility of nodes for a service",
                 "The verdict on each node in `hactl why` and `hactl check n+1`, the message of NoFeasibleNode, the metric `hactl_resource_unplaced`.",
             ),
             Subject::Node => (

@@ -50,7 +50,7 @@ pub(crate) fn words(asked: &Asked<'_>, node_name: &str, node: &NodeFacts) -> Vec
             } else if let Some(known) = found.iter_mut().find(same) {
                 known.drives = true;
             } else {
-                let message = format!("{}, which must be with it: {message}", member.name);
+                let message = format!("{} (strict affinity): {message}", member.name);
                 found.push(Refusal { reason, message, remedy, drives });
             }
         });
@@ -58,11 +58,11 @@ pub(crate) fn words(asked: &Asked<'_>, node_name: &str, node: &NodeFacts) -> Vec
     capacity_lacks(asked, node, asked.others(node_name), &mut |lack| {
         let Lack { reason, what, wanted, free, capacity } = lack;
         let free = Quantity::from_milli(free.max(0));
-        let who = if asked.members.len() > 1 { "all that stay together ask" } else { "asks" };
+        let who = if asked.members.len() > 1 { "requested with strict affinity" } else { "requested" };
         found.push(Refusal {
             reason,
-            message: format!("not enough {what}: {who} for {wanted}, {free} of {capacity} is free"),
-            remedy: format!("free {what} on {node_name} or lower the request"),
+            message: format!("not enough {what}: {wanted} {who}, {free} of {capacity} free"),
+            remedy: format!("free {what} on {node_name}, or lower the request"),
             drives: !all_there,
         });
     });
@@ -100,19 +100,19 @@ fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tel
     let Member { name, facts: service, .. } = member;
     if let Err(reason) = node.online {
         refuse(Reason::NodeNotOnline, &|| {
-            (format!("the node is not online: {}", reason.sentence()), format!("bring {node_name} back"))
+            (format!("node is not online: {}", reason.sentence()), format!("start {node_name} or its agent"))
         });
     }
     if node.maintenance {
         refuse(Reason::NodeInMaintenance, &|| {
-            ("the node is in maintenance".to_owned(), format!("hactl node maintenance disable {node_name}"))
+            ("node is in maintenance".to_owned(), format!("hactl node maintenance disable {node_name}"))
         });
     }
     if !node.schedulable {
         refuse(Reason::NodeUnschedulable, &|| {
             (
-                "the node is marked unschedulable".to_owned(),
-                format!("set spec.schedulable of node {node_name} to true"),
+                "node is unschedulable".to_owned(),
+                format!("hactl set node/{node_name} schedulable=true"),
             )
         });
     }
@@ -129,15 +129,15 @@ fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tel
     match &service.driver {
         None => refuse(Reason::BadConfiguration, &|| {
             (
-                "the resource names no driver, or more than one".to_owned(),
+                "resource does not name exactly one driver".to_owned(),
                 "set exactly one key under spec.driver".to_owned(),
             )
         }),
         Some(driver) if !node.drivers.is_empty() && !node.drivers.contains(driver) => {
             refuse(Reason::DriverMissing, &|| {
                 (
-                    format!("the node's agent cannot serve driver {driver}"),
-                    format!("install what driver {driver} needs on {node_name}"),
+                    format!("driver {driver} is not available on the node"),
+                    format!("install what driver {driver} requires on {node_name}"),
                 )
             });
         }
@@ -146,8 +146,8 @@ fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tel
     if service.never_nodes.contains(node_name) {
         refuse(Reason::NotInstalled, &|| {
             (
-                "the service can never run there: its program or configuration is missing".to_owned(),
-                format!("install it on {node_name}, then hactl clear-error {name}"),
+                "program or configuration of the service is missing on the node".to_owned(),
+                format!("install the program on {node_name}, then run hactl clear-error {name}"),
             )
         });
     }
@@ -164,8 +164,8 @@ fn by_nodes(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
     {
         refuse(Reason::NotInGroup, &|| {
             (
-                format!("the node is not a member of the restricted group {group_name}"),
-                format!("add {node_name} to group {group_name}, or set its restricted to false"),
+                format!("node is not a member of the restricted group {group_name}"),
+                format!("add {node_name} to group {group_name}, or set restricted of the group to false"),
             )
         });
     }
@@ -175,8 +175,8 @@ fn by_nodes(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
     {
         refuse(Reason::NodeAffinity, &|| {
             (
-                format!("rule {} does not allow the node", rule.name),
-                format!("add {node_name} to rule {}, or set its strict to false", rule.name),
+                format!("node is excluded by rule {}", rule.name),
+                format!("add {node_name} to rule {}, or set strict of the rule to false", rule.name),
             )
         });
     }
@@ -189,7 +189,7 @@ fn by_others(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
         refuse(Reason::NegativePartner, &|| {
             let (use_it, there, rule) = (with_verb(there, "uses", "use"), there.join(", "), &rule.name);
             (
-                format!("{use_it} the node and rule {rule} keeps them apart"),
+                format!("{use_it} the node (anti-affinity rule {rule})"),
                 format!("move or stop {there}, or set strict of rule {rule} to false"),
             )
         });
@@ -205,15 +205,15 @@ fn by_others(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
             let (are, elsewhere, rule) =
                 (with_verb(&elsewhere, "is", "are"), elsewhere.join(", "), &rule.name);
             (
-                format!("{are} elsewhere, cannot be moved now, and rule {rule} keeps them together"),
-                format!("wait until {elsewhere} can be moved; they move together"),
+                format!("{are} on another node and cannot move now (affinity rule {rule})"),
+                format!("wait until {elsewhere} can move; all services of the rule move together"),
             )
         });
     }
     for Clash { tag, on } in &member.tags {
         let Some(other) = on.get(node_name) else { continue };
         refuse(Reason::ExclusionTag, &|| {
-            (format!("{other} with the same exclusion tag {tag} is there"), format!("move {other} away"))
+            (format!("{other} with the same exclusion tag {tag} uses the node"), format!("move {other} away"))
         });
     }
 }
@@ -224,8 +224,8 @@ fn storage_refusals(name: &str, service: &ServiceFacts, node_name: &str, node: &
     {
         refuse(Reason::StorageUnreachable, &|| {
             (
-                format!("the node does not reach storage pool {pool}"),
-                format!("add {pool} to spec.storagePools of node {node_name} once it is connected"),
+                format!("storage pool {pool} is not connected to the node"),
+                format!("connect {pool} to {node_name}, then add {pool} to spec.storagePools of the node"),
             )
         });
     }
@@ -236,9 +236,9 @@ fn storage_refusals(name: &str, service: &ServiceFacts, node_name: &str, node: &
             let remedy = if service.replaces_secondary {
                 format!("hactl replace-secondary {name} {node_name}")
             } else {
-                "replicate the data there first".to_owned()
+                format!("replicate the data to {node_name} first")
             };
-            ("the node has no copy of its data".to_owned(), remedy)
+            ("node has no copy of the data".to_owned(), remedy)
         });
     }
 }
@@ -262,7 +262,7 @@ fn capacity_lacks(asked: &Asked<'_>, node: &NodeFacts, others: Others<'_>, tell:
         let free = limit.saturating_sub(others.requested(at));
         if wanted.milli() > free {
             let (reason, what) = match kind {
-                Amount::Cpu => (Reason::NotEnoughCpu, "cpu"),
+                Amount::Cpu => (Reason::NotEnoughCpu, "CPU"),
                 Amount::Memory => (Reason::NotEnoughMemory, "memory"),
                 Amount::Disk => (Reason::NotEnoughDisk, "disk"),
             };

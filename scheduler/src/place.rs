@@ -177,7 +177,7 @@ fn node_group_refusal(asked: &Asked<'_>, name: &str, node: &NodeFacts) -> Option
     Some(Refusal {
         reason: Reason::OtherNodeGroup,
         message: Reason::OtherNodeGroup.sentence().to_owned(),
-        remedy: "set scheduler.interGroupMoves of the cluster to true".to_owned(),
+        remedy: "hactl set cluster/default scheduler.interGroupMoves=true".to_owned(),
         drives: false,
     })
 }
@@ -230,21 +230,21 @@ pub fn class_name(class: Class) -> String {
 /// Returns the text for the terms of a score in explanations.
 pub fn score_terms(score: &Score) -> String {
     let score::Score { failed_before, class, partners_class, node_group, preferences_missed, load } = score;
-    let mut terms = vec![format!("class {}", class_name(class.0)), format!("load {load}")];
+    let mut terms = vec![format!("tier {}", class_name(class.0)), format!("load {load}")];
     if *failed_before {
-        terms.push("failed to start there before".to_owned());
+        terms.push("start failed before".to_owned());
     }
     if *partners_class > 0 {
-        terms.push("a lower class for those that stay with it".to_owned());
+        terms.push("lower tier for services with affinity".to_owned());
     }
     match node_group {
         NodeGroupRank::Own => {}
         NodeGroupRank::Preferred => terms.push("another node group".to_owned()),
-        NodeGroupRank::LastResort => terms.push("a node group of last resort".to_owned()),
-        NodeGroupRank::Unallocable => terms.push("a node group that takes nothing new".to_owned()),
+        NodeGroupRank::LastResort => terms.push("node group of last resort".to_owned()),
+        NodeGroupRank::Unallocable => terms.push("node group closed to new services".to_owned()),
     }
     if *preferences_missed > 0 {
-        terms.push(format!("{preferences_missed} preferences missed"));
+        terms.push(format!("{preferences_missed} preferred rules violated"));
     }
     terms.join(", ")
 }

@@ -218,9 +218,9 @@ fn takes_part(node: &NodeFacts) -> bool {
 /// Returns the reason for which a service is never moved for balance, as text; `None` if it may be moved.
 pub fn stays(view: &View, name: &str, facts: &ServiceFacts) -> Option<&'static str> {
     if !facts.moves_live {
-        return Some("its driver cannot move it live");
+        return Some("driver does not support live migration");
     }
-    (!view.rules.companions(name).is_empty()).then_some("a rule keeps it with other services")
+    (!view.rules.companions(name).is_empty()).then_some("service has strict affinity with other services")
 }
 
 #[cfg(test)]

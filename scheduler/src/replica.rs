@@ -56,10 +56,10 @@ fn disk_lack(
     (wanted.milli() > free).then(|| Refusal {
         reason: Reason::NotEnoughDisk,
         message: format!(
-            "not enough disk: asks for {wanted}, {} of {capacity} is free",
+            "not enough disk: {wanted} requested, {} of {capacity} free",
             Quantity::from_milli(free)
         ),
-        remedy: format!("free disk on {node_name} or lower the request"),
+        remedy: format!("free disk on {node_name}, or lower the request"),
         drives: false,
     })
 }

@@ -158,7 +158,7 @@ pub fn carried(view: &View, unit: &Unit<'_>, candidate: &str) -> Option<String> 
     let load = |services: &[(&str, &ServiceFacts)]| sum(services.iter().map(|(_, facts)| facts.load(mode)));
     let all = sum([load(&measured), load(&asked), node.reserved].into_iter());
     let mut parts = Vec::new();
-    for (services, how) in [(&measured, "measured"), (&asked, "by requests")] {
+    for (services, how) in [(&measured, "measured"), (&asked, "requested")] {
         if let [(name, _), more @ ..] = services.as_slice() {
             let and = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
             parts.push(format!("{how} {name}{and}: {}", amounts_of(&load(services))));
@@ -177,8 +177,8 @@ pub fn carried(view: &View, unit: &Unit<'_>, candidate: &str) -> Option<String> 
             .into_iter()
             .flatten()
             .collect();
-    let shares = if shares.is_empty() { "its capacity is not known".to_owned() } else { shares.join(", ") };
-    Some(format!("with it there {shares}; {}", parts.join("; ")))
+    let shares = if shares.is_empty() { "capacity of the node is unknown".to_owned() } else { shares.join(", ") };
+    Some(format!("load with the service: {shares}; {}", parts.join("; ")))
 }
 
 fn amounts_of(amounts: &Amounts) -> String {

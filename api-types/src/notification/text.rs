@@ -17,29 +17,29 @@ impl Notification {
             (NotificationKind::NodeFenced, _) => {
                 format!("{count} nodes were fenced: {}", listed(&names, count))
             }
-            (NotificationKind::FenceUnconfirmed, 1) => format!("node {name} cannot be proven dead"),
+            (NotificationKind::FenceUnconfirmed, 1) => format!("fencing of node {name} cannot be confirmed"),
             (NotificationKind::FenceUnconfirmed, _) => {
-                format!("{count} nodes cannot be proven dead: {}", listed(&names, count))
+                format!("fencing of {count} nodes cannot be confirmed: {}", listed(&names, count))
             }
-            (NotificationKind::NodeReturned, 1) => format!("node {name} is heard again"),
+            (NotificationKind::NodeReturned, 1) => format!("node {name} is reachable again"),
             (NotificationKind::NodeReturned, _) => {
-                format!("{count} nodes are heard again: {}", listed(&names, count))
+                format!("{count} nodes are reachable again: {}", listed(&names, count))
             }
             (NotificationKind::ResourceError, 1) => format!("resource {name} is in Error"),
             (NotificationKind::ResourceError, _) => {
                 format!("{count} resources are in Error: {}", listed(&names, count))
             }
-            (NotificationKind::ResourceRecovered, 1) => format!("resource {name} is out of Error"),
+            (NotificationKind::ResourceRecovered, 1) => format!("resource {name} is no longer in Error"),
             (NotificationKind::ResourceRecovered, _) => {
-                format!("{count} resources are out of Error: {}", listed(&names, count))
+                format!("{count} resources are no longer in Error: {}", listed(&names, count))
             }
             (NotificationKind::ReservationFailed, _) => {
-                "services would not find a place after a failover".to_owned()
+                "some services could not be restarted after a node failure".to_owned()
             }
             (NotificationKind::ReservationRecovered, _) => {
-                "every service would find a place after a failover again".to_owned()
+                "failover capacity is sufficient again for the failure of any one node".to_owned()
             }
-            (NotificationKind::Test, _) => "a test of hactl's notifications".to_owned(),
+            (NotificationKind::Test, _) => "test notification of hactl".to_owned(),
         }
     }
 

@@ -6,347 +6,363 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 reasons! {
     Service {
-        /// Not seen by the leader yet.
-        NotSeenYet => "the leader has not looked at it yet",
-            "wait a second; if it stays, no controller leads: hactl status",
-        /// A node has not yet said whether the service runs there.
-        NotProbed => "a node has not yet answered whether it runs there",
-            "see to the node that is named: its agent must answer, or be proven gone",
-        /// Another resource, or what a deleted resource left running, is the same thing on the machines.
-        IdentityTaken => "another resource names the same unit, domain or container",
+        /// The leader has not processed the resource yet.
+        NotSeenYet => "Waiting for the leader to process the resource",
+            "wait a few seconds; if this persists, check that a controller is leader: hactl status",
+        /// A node has not yet reported whether the service runs there.
+        NotProbed => "Waiting for a node to report whether the service runs there",
+            "check the node that the message names: start its agent, or fence the node",
+        /// Another resource, or a service that a deleted resource left running, has the same identity on the nodes.
+        IdentityTaken => "Another resource names the same unit, domain or container",
             "delete one of the resources, or give one of them another unit, domain or container",
-        /// A copy was permitted on a node that has not confirmed its end.
-        CopyRemains => "a node may still run a copy of the service",
-            "wait until the node is reachable again, or confirm that it is powered off: `hactl node confirm-fenced NODE`",
-        /// A copy runs under a definition of another identity, or another `exclusive`, than the spec.
-        DefinitionDiffers => "the running copy is another service than the spec names",
-            "stop the resource and start it again: `hactl stop R`, then `hactl start R`",
-        /// Being started on its node.
-        Starting => "it is being started", "",
-        /// Runs as wanted.
-        Running => "it runs as wanted", "",
-        /// Being stopped.
-        Stopping => "it is being stopped", "",
-        /// Stopped as wanted.
-        StoppedAsWanted => "it is stopped as wanted", "",
-        /// Disabled as wanted.
-        DisabledAsWanted => "it is disabled as wanted", "",
-        /// Not managed.
-        IgnoredAsWanted => "it is not managed, as wanted", "",
-        /// Found running where it is allowed, and taken over.
-        Adopted => "it already ran there and was taken over", "",
-        /// Its node was chosen by score.
-        Placed => "a node was chosen", "",
-        /// Its node failed.
-        NodeFailed => "its node failed", "see to the node; the service is recovered by itself",
-        /// Its node is being fenced.
-        Fencing => "its node is being fenced",
-            "wait for the proof (hactl timing says how long); if the node stays in Fence, hactl node confirm-fenced",
-        /// Its node was fenced; a place is looked for.
-        Recovering => "its node was fenced and a place is looked for", "",
-        /// Runs elsewhere after its node failed.
-        Recovered => "it is recovered, its node being proven gone",
-            "see to the node that failed: hactl events --for node/NODE",
-        /// It fits nowhere as things are, and services of lower priority make room for it.
-        Preempting => "services of lower priority make room for it", "",
-        /// It made room for a service of higher priority.
-        Preempted => "it makes room for a service of higher priority",
-            "give the cluster more room, or the service a higher priority",
-        /// Somebody that it comes after does not run yet.
-        StartOrder => "a service that it comes after does not run",
-            "see to the service that is named: hactl why",
-        /// Who comes after it stops first, or it stops since whom it comes after does.
-        StopOrder => "services stop in the reverse of their start order", "",
-        /// No node can take it.
-        NoFeasibleNode => "no node can take it",
-            "hactl why RESOURCE: each node with what speaks against it, and what would help",
-        /// Moved because a preferred node is back.
-        Failback => "a preferred node is available again", "",
-        /// Moved because a rule between services that is not strict is kept better there.
-        Preferred => "rules that are not strict prefer another node", "",
-        /// Moved, or held, so that other services can come to where rules want them.
-        MakesRoom => "services that must stay apart move one after another", "",
-        /// Moved because nodes were loaded unevenly for too long.
-        Rebalanced => "it evens the load of nodes", "",
-        /// Moved because it is no longer allowed where it was.
-        PlacementChanged => "it is no longer allowed where it was", "",
+        /// A copy of the service was authorized to start on a node that has not confirmed that the copy has stopped.
+        CopyRemains => "A node may still run a copy of the service",
+            "wait until the node is reachable again, or power it off and run hactl node confirm-fenced NODE",
+        /// A copy runs under a definition with another identity, or another `exclusive`, than the spec.
+        DefinitionDiffers => "The running copy differs from the service that the spec names",
+            "stop the resource and start it again: hactl stop RESOURCE, then hactl start RESOURCE",
+        /// The service is being started on its assigned node.
+        Starting => "Service is starting", "",
+        /// The service runs.
+        Running => "Service is running", "",
+        /// The service is being stopped.
+        Stopping => "Service is stopping", "",
+        /// The service is stopped because the spec says so.
+        StoppedAsWanted => "Service is stopped as requested", "",
+        /// The service is disabled because the spec says so.
+        DisabledAsWanted => "Service is disabled as requested", "",
+        /// The service is not managed because the spec says so.
+        IgnoredAsWanted => "Service is not managed, as requested", "",
+        /// The service was found running on an eligible node and is now managed.
+        Adopted => "Service was already running and is now managed", "",
+        /// The node was selected by score.
+        Placed => "Node selected by score", "",
+        /// The assigned node failed.
+        NodeFailed => "Assigned node failed", "check the node; the service is recovered automatically",
+        /// The assigned node is being fenced.
+        Fencing => "Assigned node is being fenced",
+            "wait for the fencing to complete (hactl timing shows the bound); if the node stays in Fence, \
+                power the node off, then run hactl node confirm-fenced NODE",
+        /// The assigned node was fenced, and the service is being scheduled.
+        Recovering => "Assigned node was fenced, scheduling the service on another node", "",
+        /// The service runs on another node after its assigned node failed.
+        Recovered => "Recovered on another node after a node failure",
+            "check the node that failed: hactl events --for node/NODE",
+        /// No node has enough capacity; services of lower priority are moved or stopped.
+        Preempting => "Preempting services of lower priority to free capacity", "",
+        /// The service frees capacity for a service of higher priority.
+        Preempted => "Preempted by a service of higher priority",
+            "add capacity, or raise the priority of the service",
+        /// A dependency does not run yet.
+        StartOrder => "Waiting for a dependency to start",
+            "check the dependency that the message names: hactl why RESOURCE",
+        /// Dependents stop first, or the service stops because a dependency stops.
+        StopOrder => "Services stop in the reverse of their start order", "",
+        /// No node is eligible.
+        NoFeasibleNode => "No node is eligible",
+            "run hactl why RESOURCE for the blocking reasons of each node and the suggested actions",
+        /// Moved because a preferred node is available again.
+        Failback => "A preferred node is available again", "",
+        /// Moved because a preferred rule between services favors the other node.
+        Preferred => "A preferred rule favors another node", "",
+        /// Moved, or held, so that other services can move to the nodes that rules require.
+        MakesRoom => "Services with anti-affinity move one at a time", "",
+        /// Moved because the load of the nodes was unequal for too long.
+        Rebalanced => "Load of the nodes is being rebalanced", "",
+        /// Moved because the node is no longer eligible.
+        PlacementChanged => "Assigned node is no longer eligible", "",
         /// Moved because its node is in maintenance.
-        MaintenanceMove => "its node is in maintenance", "",
-        /// Moved back to the node that it left for maintenance.
-        MaintenanceReturn => "the node that it left for maintenance takes services again", "",
-        /// An operator asked for it.
-        OperatorRequest => "an operator asked for it", "",
+        MaintenanceMove => "Assigned node is in maintenance", "",
+        /// Moved back to the node that the service left for maintenance.
+        MaintenanceReturn => "Maintenance of the previous node has ended", "",
+        /// Requested by an operator.
+        OperatorRequest => "Requested by an operator", "",
         /// Live migration in progress.
-        Migrating => "it is being migrated", "",
-        /// Stop, move, start in progress.
-        Relocating => "it is being relocated", "",
-        /// A move ended well.
-        Moved => "it was moved", "",
-        /// A move failed; the service stays.
-        MoveFailed => "the move failed and it stays where it is",
-            "read the message; it is tried again by itself where a rule or maintenance asks for it, else hactl migrate again",
-        /// Its secondary is being replaced.
-        ReplacingSecondary => "its secondary is being replaced", "",
-        /// Its secondary was replaced.
-        SecondaryReplaced => "its secondary was replaced", "",
-        /// Its secondary could not be replaced.
-        ReplaceFailed => "its secondary could not be replaced, and the old one is still in use",
-            "read the message, see to the hook, and ask again: hactl replace-secondary",
-        /// Its agent is away for a restart.
-        Frozen => "its agent is away and nobody touches it", "start the agent: systemctl start ha-node-agent",
-        /// Deleted; the service itself is left as it is.
-        Deleted => "it is no longer managed", "",
+        Migrating => "Live migration is in progress", "",
+        /// Relocation (stop and start) in progress.
+        Relocating => "Relocation is in progress", "",
+        /// A move succeeded.
+        Moved => "Service was moved", "",
+        /// A move failed; the service stays on its node.
+        MoveFailed => "Move failed, the service stays on its node",
+            "read the message; a move that a rule or maintenance requires is retried automatically, otherwise run \
+                hactl migrate again",
+        /// The secondary is being replaced.
+        ReplacingSecondary => "Secondary is being replaced", "",
+        /// The secondary was replaced.
+        SecondaryReplaced => "Secondary was replaced", "",
+        /// The secondary could not be replaced.
+        ReplaceFailed => "Secondary could not be replaced, the old one is still in use",
+            "read the message, fix the hook, then run hactl replace-secondary again",
+        /// The agent is down for a restart.
+        Frozen => "Agent is down, the service is unmonitored",
+            "start the agent: systemctl start ha-node-agent",
+        /// Deleted; the service itself is left unchanged.
+        Deleted => "Resource was deleted, the service is no longer managed", "",
         /// Waits for another action.
-        Waiting => "it waits for another action to end", "wait for what is named",
+        Waiting => "Waiting for another action to finish", "wait for the action that the message names",
     }
 
     Failure {
         /// The start failed.
-        StartFailed => "the start failed",
-            "read the message and the service's own log; after maxRestart and maxRelocate it is in Error: hactl clear-error",
-        /// The stop failed: it may still run.
-        StopFailed => "the stop failed, so it may still run",
-            "stop it by hand on its node, or correct its stop program with hactl set RESOURCE … --in-place; then hactl clear-error: \
-                nothing starts it elsewhere as long as it may run",
-        /// The service ended by itself.
-        Crashed => "it ended by itself", "read the service's own log: journalctl HACTL_RESOURCE=NAME",
+        StartFailed => "Start failed",
+            "read the message and the log of the service; after maxRestart and maxRelocate the state is Error: \
+                hactl clear-error RESOURCE",
+        /// The stop failed; the service may still run.
+        StopFailed => "Stop failed, the service may still run",
+            "stop the service manually on its node, or correct its stop program with hactl set RESOURCE … --in-place, \
+                then run hactl clear-error RESOURCE; the service starts on no other node while it may still run",
+        /// The service exited unexpectedly.
+        Crashed => "Service exited unexpectedly",
+            "read the log of the service: journalctl HACTL_RESOURCE=NAME",
         /// Restarted in place after a crash.
-        Restarted => "it was restarted after a crash", "if it happens often, read the service's own log",
+        Restarted => "Service was restarted after a crash",
+            "if this happens often, read the log of the service: journalctl HACTL_RESOURCE=NAME",
         /// All attempts that the policy allows have failed.
-        PoliciesExhausted => "all attempts that the policy allows have failed",
-            "see to the cause that the message names, then hactl clear-error",
+        PoliciesExhausted => "All attempts that the policy allows have failed",
+            "fix the cause that the message names, then run hactl clear-error RESOURCE",
         /// Two copies run.
-        RunsTwice => "it runs on two nodes",
-            "look at both nodes that are named; hactl clear-error stops both and starts one",
+        RunsTwice => "Service runs on two nodes",
+            "check both nodes that the message names; hactl clear-error RESOURCE stops both copies and starts one",
         /// A command timed out.
-        TimedOut => "a command did not end in time",
-            "if the service is slow by nature, a longer time in spec.timeouts",
-        /// The agent restarted while the action was under way.
-        Interrupted => "the action was interrupted by a restart of the agent",
-            "nothing for a start or stop, which is done again; an operation is asked for again",
+        TimedOut => "Command timed out",
+            "if the service needs longer, increase spec.timeouts",
+        /// The agent restarted while the action was in progress.
+        Interrupted => "Action was interrupted by a restart of the agent",
+            "none for a start or stop, which is retried automatically; repeat an operation",
         /// The program or its configuration cannot work on this node.
-        NotInstalled => "the program is not installed on this node",
-            "install it on that node, or keep the service away with a group or rule",
-        /// The configuration of the resource is wrong.
-        BadConfiguration => "the configuration of the resource is wrong",
+        NotInstalled => "Program is not installed on the node",
+            "install the program on the node, or exclude the node with a group or rule",
+        /// The configuration of the resource is invalid.
+        BadConfiguration => "Configuration of the resource is invalid",
             "correct the spec as the message says",
         /// The driver is not available on the node.
-        DriverMissing => "the node has no such driver",
-            "install what the driver needs (hactl get nodes -o wide shows the drivers), or keep the service to other nodes",
-        /// The agent's journal cannot be written.
-        JournalFailed => "the agent cannot write its journal",
-            "see to the disk of /var/lib/hactl/agent: full, or read-only?",
-        /// Killed because the lease could not be proven.
-        LeaseLost => "it was stopped because the node could not prove its lease",
-            "see to the node's network and to the store; the service is recovered by itself",
-        /// Stopped with its own tool.
-        StoppedOutside => "it was stopped outside hactl", "it is started again; to stop it, hactl stop",
-        /// Started with its own tool.
-        StartedOutside => "it was started outside hactl",
-            "stop it with its own tool, or want it: hactl start",
-        /// The permit was refused by the store.
-        PermitRefused => "the start permit was refused",
-            "nothing: something had changed meanwhile, and it is decided anew",
-        /// The store was restored from a backup.
-        StoreRestored => "the store was restored from a backup",
-            "start the agents of the nodes that are named, or confirm those off: hactl node confirm-fenced NODE",
+        DriverMissing => "Driver is not available on the node",
+            "install what the driver requires (hactl get nodes -o wide shows the drivers), or restrict the service to \
+                other nodes",
+        /// The agent cannot write its journal.
+        JournalFailed => "Agent cannot write its journal",
+            "check that the filesystem of /var/lib/hactl/agent is writable and not full",
+        /// Killed because the node could not renew its lease.
+        LeaseLost => "Service was stopped because the node could not renew its lease",
+            "check the network of the node and etcd; the service is recovered automatically",
+        /// Stopped with a tool other than hactl.
+        StoppedOutside => "Service was stopped outside hactl",
+            "none: the service is started again; to stop it, run hactl stop RESOURCE",
+        /// Started with a tool other than hactl.
+        StartedOutside => "Service was started outside hactl",
+            "stop the service with the tool that started it, or run hactl start RESOURCE",
+        /// The start authorization was refused by etcd.
+        PermitRefused => "Start authorization was refused",
+            "none: the state has changed, and the controller retries",
+        /// etcd was restored from a backup.
+        StoreRestored => "etcd was restored from a backup",
+            "start the agents of the nodes that the message names; for a node that is powered off, run \
+                hactl node confirm-fenced NODE",
     }
 
     Place {
-        /// Allowed, feasible.
-        Allowed => "allowed", "",
+        /// Eligible.
+        Allowed => "eligible", "",
         /// The node is not online.
-        NodeNotOnline => "the node is not online", "start the node, or its agent",
+        NodeNotOnline => "node is not online", "start the node or its agent",
         /// The node is in maintenance.
-        NodeInMaintenance => "the node is in maintenance", "hactl node maintenance disable NODE",
+        NodeInMaintenance => "node is in maintenance", "hactl node maintenance disable NODE",
         /// The node is marked unschedulable.
-        NodeUnschedulable => "the node is not schedulable", "hactl set node/NODE schedulable=true",
-        /// Not a member of the restricted group or strict rule.
-        NotInGroup => "the node is not a member of the restricted group",
-            "add the node to the group, or restricted: false",
-        /// Not allowed by a strict node-affinity rule.
-        NodeAffinity => "a strict node-affinity rule does not allow the node",
-            "change the rule that is named, or strict: false",
-        /// A negative partner uses the node.
-        NegativePartner => "a service that must stay apart uses the node",
-            "move the other service away, or change the rule that is named",
-        /// A positive partner is elsewhere.
-        PositivePartner => "the services that must stay together are elsewhere",
-            "see why the others are where they are: hactl why",
+        NodeUnschedulable => "node is unschedulable", "hactl set node/NODE schedulable=true",
+        /// Not a member of the restricted group.
+        NotInGroup => "node is not a member of the restricted group",
+            "add the node to the group, or set restricted: false",
+        /// Excluded by a strict node-affinity rule.
+        NodeAffinity => "node is excluded by a strict node-affinity rule",
+            "change the rule that the message names, or set strict: false",
+        /// A service with strict anti-affinity uses the node.
+        NegativePartner => "a service with strict anti-affinity uses the node",
+            "move the other service away, or change the rule that the message names",
+        /// A service with strict affinity is on another node.
+        PositivePartner => "services with strict affinity are on another node",
+            "run hactl why for the other services",
         /// Not enough memory.
         NotEnoughMemory => "not enough memory",
-            "free some: move services away (hactl balance), or lower requests",
+            "move services away (hactl balance), or lower requests",
         /// Not enough disk.
         NotEnoughDisk => "not enough disk",
-            "free some: move services away (hactl balance), or lower requests",
-        /// Not enough cpu.
-        NotEnoughCpu => "not enough cpu",
-            "free some: move services away (hactl balance), lower requests, or raise the limit that is named",
-        /// The storage pool is not reachable from the node.
-        StorageUnreachable => "the storage pool is not reachable from the node",
-            "give the node the storage, or take the service's requirement away",
-        /// The service failed to start on this node; it is tried last.
-        FailedHere => "it failed to start there and is tried there last",
-            "nothing as long as others can take it; mend what the message of the failure names",
+            "move services away (hactl balance), or lower requests",
+        /// Not enough CPU.
+        NotEnoughCpu => "not enough CPU",
+            "move services away (hactl balance), lower requests, or raise scheduler.maxCpuRatio",
+        /// The storage pool is not connected to the node.
+        StorageUnreachable => "storage pool is not connected to the node",
+            "connect the node to the storage pool, or remove the requirement from the resource",
+        /// The service failed to start on this node, which is tried last.
+        FailedHere => "start failed on this node, which is tried last",
+            "none while other nodes are eligible; fix the cause that the failure message names",
         /// The node cannot fence itself and has no fence device.
-        WatchdogMissing => "the node has no watchdog that the cluster accepts", "hactl doctor NODE",
-        /// The node was unreachable when resources were created, and has not yet answered for each of them.
-        NodeUnverified => "the node has not answered for each resource that was created while the node was unreachable",
-            "check the resources that are named; if a driver cannot tell: hactl node not-here NODE",
-        /// A lower priority class than the one chosen from.
-        LowerPriorityClass => "a node of a higher priority class can take it",
-            "nothing: it is used when no node of a higher class is left",
-        /// Already there.
-        AlreadyThere => "it is already there", "",
-        /// Another exclusion tag.
-        ExclusionTag => "a service with the same exclusion tag is there",
+        WatchdogMissing => "Node has no watchdog that the cluster accepts", "hactl doctor NODE",
+        /// The node was unreachable when resources were created, and has not yet reported on each of them.
+        NodeUnverified => "Node has not reported on each resource that was created while the node was unreachable",
+            "check the resources that the message names; if a driver cannot check, run hactl node not-here NODE",
+        /// The node has a lower priority tier than the selected node.
+        LowerPriorityClass => "a node of a higher priority tier is eligible",
+            "none: the node is used when no node of a higher tier is eligible",
+        /// The service already runs on the node.
+        AlreadyThere => "service is already on this node", "",
+        /// A service with the same exclusion tag uses the node.
+        ExclusionTag => "a service with the same exclusion tag uses the node",
             "move the other service away, or change the tags",
-        /// The node group takes nothing new.
-        NodeGroupUnallocable => "its node group takes no services",
+        /// The node group is closed to new services.
+        NodeGroupUnallocable => "node group is closed to new services",
             "hactl set nodegroup/NAME allocationPolicy=Preferred",
         /// Services do not leave their node group.
         OtherNodeGroup => "services stay in their node group",
-            "allow it: hactl set cluster/default scheduler.interGroupMoves=true",
+            "allow moves between node groups: hactl set cluster/default scheduler.interGroupMoves=true",
     }
 
     Node {
-        /// The node heartbeats.
-        HeartbeatSeen => "its heartbeat is seen", "",
-        /// The node's heartbeat is late.
-        HeartbeatLate => "its heartbeat is late",
-            "if it stays late, the node is declared dead by itself; see to its load, network and the store",
-        /// Registering.
-        Registering => "it is registering", "wait: the former boot's heartbeat must be silent first",
-        /// The node left cleanly.
-        LeftCleanly => "it left cleanly", "start the machine or its agent when it is wanted again",
-        /// The machine shuts down in order.
-        ShuttingDown => "its machine shuts down", "",
-        /// The agent left for a restart and did not come back in time.
-        AgentAway => "its agent has been away for longer than freezeTimeoutSeconds",
-            "systemctl start ha-node-agent on that machine: its services run unguarded",
-        /// The node was declared dead.
-        DeclaredDead => "it was declared dead",
-            "see to the machine; its services are recovered by themselves",
+        /// Heartbeats are received.
+        HeartbeatSeen => "Heartbeat received", "",
+        /// Heartbeats are missing.
+        HeartbeatLate => "Heartbeats are missing",
+            "check the load and network of the node, and etcd; a node that stays unreachable is fenced automatically",
+        /// The agent is registering.
+        Registering => "Node is registering", "wait until the previous registration expires",
+        /// The agent left after an orderly shutdown.
+        LeftCleanly => "Node shut down cleanly", "start the machine or its agent when it is needed again",
+        /// An orderly shutdown of the machine is in progress.
+        ShuttingDown => "Node is shutting down", "",
+        /// The agent left for a restart and did not return in time.
+        AgentAway => "Agent has been down for longer than freezeTimeoutSeconds",
+            "run systemctl start ha-node-agent on the node: its services are unmonitored",
+        /// The leader revoked the node's registration because heartbeats were missing.
+        DeclaredDead => "Node failed and its registration was revoked",
+            "check the machine; its services are recovered automatically",
         /// The node was fenced.
-        Fenced => "it was fenced", "see to the machine; it comes back when it boots",
-        /// Its epoch was closed with nothing active.
-        ClosedIdle => "its epoch was closed while it had nothing active",
-            "see to the machine: nothing ran there",
-        /// Silent, but no proof can follow.
-        NoProofPossible => "it is silent, but neither its watchdog nor a fence device can prove it dead",
-            "make certain that the machine is off, then hactl node confirm-fenced; for the next time give it a watchdog or a fence device",
-        /// More nodes are silent than may be fenced at once.
-        MaxFencingReached => "more nodes are silent than may be declared dead in the window",
-            "mend the network or power that the silent nodes share; those that are certainly off: hactl node confirm-fenced",
-        /// The leader's own commits had a gap, so its observation starts again.
-        ObserverGap => "the leader could not commit without a gap, so it observes anew",
-            "nothing: it observes anew; if it happens often, see to the store's latency",
-        /// Silent, but under Hold, and the leader is none of the controllers that the node asks.
-        JoinedLater => "the node may continue to run with the agreement of older controllers, and the leader joined later",
-            "start the controllers that the message names, or power the node off and run hactl node confirm-fenced NODE",
-        /// Another machine uses this name.
-        DuplicateNode => "another machine registers under this name",
-            "give one of the two machines another --node",
+        Fenced => "Node was fenced", "check the machine; the node returns when it boots",
+        /// The registration was revoked while no service was active.
+        ClosedIdle => "Registration was revoked while the node ran no services",
+            "check the machine; no service ran there",
+        /// Unreachable, and fencing cannot be confirmed.
+        NoProofPossible => "Node is unreachable and cannot be fenced (no armed watchdog, no usable fence device)",
+            "power the node off, then run hactl node confirm-fenced NODE; configure a watchdog or a fence device",
+        /// More nodes are unreachable than fencing.maxFencing allows to fence.
+        MaxFencingReached => "More nodes are unreachable than fencing.maxFencing allows to fence in its window",
+            "fix the network or power that the unreachable nodes share; for each node that is powered off, run \
+                hactl node confirm-fenced NODE",
+        /// The leader could not commit to etcd without a gap, so failure detection restarted.
+        ObserverGap => "Failure detection restarted after the leader lost contact with etcd",
+            "none; if this happens often, check the latency of etcd",
+        /// Unreachable under an etcd-outage hold, and the leader is none of the controllers that the node asks.
+        JoinedLater => "Node may continue to run with the agreement of controllers that joined before this leader",
+            "start the controllers that the message names, or power the node off and run \
+                hactl node confirm-fenced NODE",
+        /// Another machine uses this node name.
+        DuplicateNode => "Another machine registers under this node name",
+            "start one of the two agents with another --node",
         /// A stored value was written by a newer version of hactl.
-        Unreadable => "a stored value cannot be read by this version",
-            "finish the upgrade or the rollback; hactl status names the key, its writer and the writer's version",
+        Unreadable => "Stored value cannot be read by this version",
+            "finish the upgrade or the rollback; hactl status shows the key, its writer and the writer's version",
         /// The watchdog is armed.
-        WatchdogArmed => "its watchdog is armed", "",
-        /// The watchdog is not armed, as nothing is active.
-        WatchdogIdle => "nothing is active, so its watchdog is not armed", "",
-        /// A stand-in watchdog: not armed for real.
-        WatchdogStandIn => "its watchdog is a stand-in and does not protect a real machine",
+        WatchdogArmed => "Watchdog is armed", "",
+        /// The watchdog is not armed because no service is active.
+        WatchdogIdle => "Watchdog is not armed because the node runs no services", "",
+        /// A simulated watchdog, which does not reset a machine.
+        WatchdogStandIn => "Watchdog is simulated and does not protect a real machine",
             "none in a sandbox; on a real machine, start ha-watchdogd without --stand-in",
-        /// The watchdog cannot be armed, or refuses pets.
-        WatchdogFailed => "its watchdog cannot be armed, or refuses pets",
+        /// The watchdog cannot be armed, or cannot be renewed.
+        WatchdogFailed => "Watchdog cannot be armed or cannot be renewed",
             "hactl doctor NODE, and journalctl -u ha-watchdogd",
-        /// The machine can sleep, and nothing keeps it awake.
-        SleepUnprotected => "the machine can sleep, and nothing keeps it awake, so its silence proves nothing",
-            "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target suspend-then-hibernate.target on the node, or give the node a fence device",
-        /// The watchdog was never seen to reset the machine, and `fencing.requireTested` asks for it.
-        WatchdogUntested => "its watchdog was never tested, which fencing.requireTested asks for: hactl node test-watchdog",
-            "in maintenance: hactl node test-watchdog NODE",
-        /// The node's timings break the inequality.
-        TimingRefused => "its timing settings cannot keep services from running twice",
-            "hactl timing NODE shows which setting is too tight: correct Cluster.spec.timing",
-        /// A fence device confirmed it off.
-        FenceDeviceConfirmed => "a fence device confirmed it off", "",
+        /// The machine can sleep, and nothing prevents that.
+        SleepUnprotected => "Machine can sleep, so missed heartbeats do not confirm fencing",
+            "run systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target suspend-then-hibernate.target \
+                on the node, or configure a fence device",
+        /// The watchdog has not passed a test, which `fencing.requireTested` requires.
+        WatchdogUntested => "Watchdog has not passed a test, which fencing.requireTested requires",
+            "hactl node test-watchdog NODE, while the node is in maintenance",
+        /// The timing settings of the node violate the inequality of the fencing protocol.
+        TimingRefused => "Timing settings of the node do not ensure at most one instance of a service",
+            "correct Cluster.spec.timing; hactl timing NODE shows which setting is too tight",
+        /// A fence device confirmed that the node is powered off.
+        FenceDeviceConfirmed => "Fence device confirmed that the node is off", "",
         /// A fence device failed.
-        FenceDeviceFailed => "a fence device failed",
-            "correct the device in the node's spec.fencing.devices: address, user or password; hactl doctor NODE",
-        /// A fence device is at work.
-        FenceDeviceStarted => "a fence device was started", "",
-        /// A fabric device keeps a closed node off network and storage until it has booted anew or an operator lets it in.
-        FencedOff => "a fence device keeps it cut off", "once the machine is well: hactl node unfence NODE",
-        /// An operator confirmed it dead.
-        ConfirmedByOperator => "an operator confirmed it off", "",
-        /// The machine is back after a reset, a power failure or a panic.
-        WentDown => "its machine went down out of order",
-            "look at the machine's own log, for why it reset or lost power",
-        /// The node has been declared dead by mistake: it is alive.
-        NodeAlive => "the node is alive",
-            "nothing if it is well; to get rid of its services, maintenance or hactl node fence",
-        /// The request is about a state that has passed.
-        Outdated => "the request is about a state that has passed",
-            "look again (hactl status) and ask again if it still applies",
+        FenceDeviceFailed => "Fence device failed",
+            "correct the device in spec.fencing.devices of the node (address, user or password), then run \
+                hactl doctor NODE",
+        /// A fence device is running.
+        FenceDeviceStarted => "Fence device was started", "",
+        /// A fabric device isolates the node from network and storage until the node reboots or an operator reconnects it.
+        FencedOff => "Node is disconnected by a fence device",
+            "when the machine is repaired: hactl node unfence NODE",
+        /// An operator confirmed that the node is powered off.
+        ConfirmedByOperator => "Operator confirmed that the node is powered off", "",
+        /// The machine is up again after a reset, a power loss or a panic.
+        WentDown => "Unclean shutdown of the machine",
+            "check the log of the machine for the cause of the reset or power loss",
+        /// The node runs although fencing was requested or confirmed.
+        NodeAlive => "Node is running",
+            "none if the node is healthy; to move its services away, use maintenance or hactl node fence NODE",
+        /// The request refers to a state that has changed.
+        Outdated => "Request is stale because the state of the node has changed",
+            "check hactl status, and repeat the request if it still applies",
         /// A check of `hactl doctor` fails.
-        DoctorFound => "hactl doctor finds something that fails", "hactl doctor: the line that mends it",
+        DoctorFound => "Health check of the node failed", "hactl doctor NODE shows the suggested fix",
         /// In maintenance.
-        Maintenance => "it is in maintenance", "hactl node maintenance disable NODE when the work is done",
-        /// The store is a version with known defects.
-        StoreTooOld => "the store's version has known defects",
-            "upgrade etcd to 3.5.30, 3.6.11 or newer, one member after the other",
+        Maintenance => "Node is in maintenance", "hactl node maintenance disable NODE when the work is done",
+        /// etcd runs a version with known defects.
+        StoreTooOld => "etcd version has known defects",
+            "upgrade etcd to 3.5.30, 3.6.11 or newer, one member at a time",
     }
 
     Object {
-        /// Valid and in force.
-        Accepted => "it is valid and in force", "",
+        /// Valid and active.
+        Accepted => "Object is valid and active", "",
         /// The object could not be read.
-        Invalid => "it is not valid", "correct what the message names",
+        Invalid => "Object is not valid", "correct what the message names",
         /// The rule conflicts with others and is not applied.
-        RuleConflict => "it conflicts with other rules and is not applied",
-            "change or delete one of the rules that are named",
-        /// It names something that does not exist.
-        NotFound => "it names something that does not exist", "create what is named, or correct the name",
+        RuleConflict => "Rule conflicts with other rules and is not applied",
+            "change or delete one of the rules that the message names",
+        /// The object refers to an object that does not exist.
+        NotFound => "Referenced object not found", "create the object that the message names, or correct the name",
         /// The cluster is disarmed.
-        Disarmed => "the cluster is disarmed",
-            "hactl arm when the work is done: nothing is recovered until then",
+        Disarmed => "Cluster is disarmed",
+            "hactl arm when the work is done; no service is recovered until then",
     }
 
     Operation {
-        /// Waits to be carried out.
-        Pending => "it waits to be carried out", "",
-        /// Being carried out.
-        InProgress => "it is being carried out", "",
-        /// Done.
-        Completed => "it is done", "",
+        /// Not started yet.
+        Pending => "Operation is pending", "",
+        /// In progress.
+        InProgress => "Operation is in progress", "",
+        /// Completed.
+        Completed => "Operation is completed", "",
         /// Refused.
-        Refused => "it was refused", "read the message: what speaks against it, and what to do",
+        Refused => "Operation was refused", "read the message for the blocking reason and the suggested action",
     }
 
     Cluster {
         /// Became leader.
-        BecameLeader => "a controller became leader", "",
+        BecameLeader => "Controller became leader", "",
         /// Lost leadership.
-        LostLeadership => "a controller lost leadership",
-            "nothing: another leads; if it happens often, see to the store's latency and the controllers' load",
+        LostLeadership => "Controller lost leadership",
+            "none: another controller becomes leader; if this happens often, check the latency of etcd and the load of the \
+                controllers",
         /// The leader gave up leadership for a controller that joined earlier.
-        YieldedLeadership => "a controller yielded leadership to one that joined earlier",
-            "nothing: only the older controller may fence a node that is unreachable",
-        /// Another process has this controller's id.
-        DuplicateController => "another process refreshes the key of this controller",
+        YieldedLeadership => "Controller yielded leadership to a controller that joined earlier",
+            "none: only the older controller may fence a node that is unreachable",
+        /// Another process has the id of this controller.
+        DuplicateController => "Another process refreshes the key of this controller",
             "give each controller its own --id; if the other process was stopped, wait a few seconds",
         /// The keys of a controller were deleted.
-        ControllerDeleted => "the key of a controller that is gone was deleted", "",
-        /// The reservation check failed.
-        ReservationFailed => "services would not find a place after a failover",
-            "hactl check n+1 -v: which services, and what they lack; add room or lower requests",
-        /// The reservation check holds.
-        ReservationHolds => "every service would find a place after a failover", "",
-        /// A notification was given up.
-        NotificationFailed => "a notification could not be delivered", "see to the server that the message names, or correct Cluster.spec.notifications",
-        /// The reservation check came to no end.
-        ReservationUndecided => "it could not be decided whether every service would find a place after a failover",
-            "hactl check n+1 -v: what is known; more room makes it certain",
+        ControllerDeleted => "Key of a removed controller was deleted", "",
+        /// The failover capacity (N+1) check failed.
+        ReservationFailed => "Some services could not be restarted after a node failure",
+            "run hactl check n+1 -v for the services and their unmet requirements; add capacity or lower requests",
+        /// The failover capacity (N+1) check passed.
+        ReservationHolds => "Every service can be restarted after the failure of any one node", "",
+        /// A notification was discarded.
+        NotificationFailed => "Notification could not be delivered",
+            "check the server that the message names, or correct Cluster.spec.notifications",
+        /// The failover capacity (N+1) check is inconclusive.
+        ReservationUndecided => "Failover capacity check is inconclusive for some node failures",
+            "run hactl check n+1 -v for the known results; more capacity makes the check conclusive",
     }
 }

@@ -154,22 +154,22 @@ impl Proof {
         }
     }
 
-    /// Returns the proof as a sentence.
+    /// Returns the proof as a phrase for the end of a sentence: lower case, no full stop.
     pub fn sentence(&self) -> String {
         match self {
             Proof::Silence { waited_ms } => format!(
-                "no heartbeat for {:.1} s: by then it has stopped what it ran, or its armed watchdog has reset it",
+                "no heartbeat for {:.1} s, services were stopped or the watchdog reset the node",
                 *waited_ms as f64 / 1000.0
             ),
-            Proof::Device { name } => format!("fence device {name} confirmed it off"),
-            Proof::NewBoot { boot_id } => format!("the machine runs another boot ({boot_id})"),
+            Proof::Device { name } => format!("fence device {name} confirmed that the node is off"),
+            Proof::NewBoot { boot_id } => format!("machine was rebooted (boot {boot_id})"),
             Proof::CleanLeave { leave: Leave::Poweroff } => {
-                "it stopped everything and powered off".to_owned()
+                "all services were stopped, then the node powered off".to_owned()
             }
-            Proof::CleanLeave { leave: Leave::Reboot } => "it stopped everything and rebooted".to_owned(),
-            Proof::Operator { operation, by } => format!("{by} confirmed it off ({operation})"),
-            Proof::Reregistered => "it stopped everything and registers anew".to_owned(),
-            Proof::NothingActive => "nothing was active on it".to_owned(),
+            Proof::CleanLeave { leave: Leave::Reboot } => "all services were stopped, then the node rebooted".to_owned(),
+            Proof::Operator { operation, by } => format!("{by} confirmed that the node is powered off ({operation})"),
+            Proof::Reregistered => "all services were stopped, and the node registers again".to_owned(),
+            Proof::NothingActive => "node ran no services".to_owned(),
         }
     }
 }

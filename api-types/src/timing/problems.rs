@@ -57,7 +57,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
         found.push((
             "watchdogTimeoutSeconds",
             format!(
-                "is {}, must be a whole number, as kernel watchdogs count seconds: set it to {}",
+                "is {}, must be an integer because kernel watchdogs count seconds: set it to {}",
                 shown(t.watchdog_timeout_ms),
                 shown(t.watchdog_timeout_ms.div_ceil(1000) * 1000)
             ),
@@ -132,7 +132,7 @@ mod tests {
             Timings { watchdog_timeout_ms: 5_500, ..base },
             &[(
                 "watchdogTimeoutSeconds",
-                "is 5.5, must be a whole number, as kernel watchdogs count seconds: set it to 6",
+                "is 5.5, must be an integer because kernel watchdogs count seconds: set it to 6",
             )],
         );
         check(

@@ -54,9 +54,9 @@ impl<'a> Counts<'a> {
         let count = self.count(node)?;
         let share = self.total as f64 / self.nodes.len() as f64;
         let limit = share * self.percent as f64 / 100.0;
-        let verdict = if self.is_too_many(count) { "too many" } else { "not too many" };
+        let verdict = if self.is_too_many(count) { "above" } else { "within" };
         Some(format!(
-            "{node} has {count} services, {verdict}: the limit is {limit:.1}, {} % of the even share {share:.1}",
+            "{node} has {count} services, {verdict} the limit of {limit:.1} ({} % of the even share {share:.1})",
             self.percent
         ))
     }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The kinds of amounts, with their reasons and their names in messages.
 pub(super) const KINDS: [(Reason, &str); 3] =
-    [(Reason::NotEnoughCpu, "cpu"), (Reason::NotEnoughMemory, "memory"), (Reason::NotEnoughDisk, "disk")];
+    [(Reason::NotEnoughCpu, "CPU"), (Reason::NotEnoughMemory, "memory"), (Reason::NotEnoughDisk, "disk")];
 
 /// Returns the units that fit on no node, even if nothing else is to be placed and all services that may make room are
 /// gone.
@@ -69,7 +69,7 @@ pub(super) fn short_of_room(
                 .sum();
             if let Some(free) = free.filter(|free| wanted > *free) {
                 let message = format!(
-                    "they ask for {} of {what} in all, and {} is free on the {} nodes that they may use",
+                    "{} of {what} requested in total, {} free on {} eligible nodes",
                     Model::amount(wanted),
                     Model::amount(free),
                     area.count()
@@ -114,7 +114,7 @@ pub(super) fn too_few_to_be_apart(
         if !can_all_differ(&allowed.iter().collect::<Vec<_>>()) {
             let nodes: BTreeSet<&usize> = allowed.iter().flatten().collect();
             let message = format!(
-                "{} services that {} keeps apart would need a node each, and {} nodes can take one of them",
+                "{} services with anti-affinity ({}) require one node each, {} nodes are eligible",
                 units.len(),
                 model.apart_names[set as usize],
                 nodes.len()

@@ -48,9 +48,9 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
             continue;
         };
         if asks > free {
-            let who = if unit.members.len() > 1 { "all that stay together ask" } else { "asks" };
+            let who = if unit.members.len() > 1 { "requested with strict affinity" } else { "requested" };
             let message = format!(
-                "not enough {what}: {who} for {}, {} of {} would be free",
+                "not enough {what}: {} {who}, {} of {} would be free",
                 Model::amount(asks),
                 Model::amount(free),
                 Model::amount(limit)
@@ -62,10 +62,10 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
     let (reason, message) = if set < model.first_tag {
         (
             Reason::NegativePartner,
-            format!("{} keeps it apart from what would be there", model.apart_names[set as usize]),
+            format!("a service with anti-affinity ({}) would be on the node", model.apart_names[set as usize]),
         )
     } else {
-        (Reason::ExclusionTag, format!("a service with {} would be there", model.apart_names[set as usize]))
+        (Reason::ExclusionTag, format!("a service with {} would be on the node", model.apart_names[set as usize]))
     };
     Some((false, lack(reason, message)))
 }
@@ -88,7 +88,7 @@ fn never(model: &Model, unit: &Unit, node: u32) -> (Reason, String) {
         if let Some(reason) = reason {
             let who = if unit.members.len() > 1 { format!("{}: ", service.name) } else { String::new() };
             let sentence = if elsewhere && reason == Reason::StorageUnreachable {
-                "the node has no copy of its data"
+                "node has no copy of the data"
             } else {
                 reason.sentence()
             };

@@ -127,7 +127,7 @@ impl Check<'_> {
         let names: BTreeSet<String> = node_rules.keys().map(|name| (*name).clone()).collect();
         if names.len() > 1 {
             let message = format!(
-                "its services{joined} must stay together, but are in several node-affinity rules: {}",
+                "Services of the rule{joined} have strict affinity, but are in several node-affinity rules: {}",
                 listed(&names)
             );
             return Err(conflict(message, &names | &with, false));
@@ -136,14 +136,14 @@ impl Check<'_> {
             |priorities: &BTreeMap<String, i64>| priorities.values().collect::<BTreeSet<_>>().len() > 1;
         if let Some(rule) = node_rules.values().find(|rule| several(&rule.nodes.0)) {
             let message = format!(
-                "its services{joined} must stay together, but node-affinity rule {} has several priorities",
+                "Services of the rule{joined} have strict affinity, but node-affinity rule {} has several priorities",
                 rule.name
             );
             return Err(conflict(message, &names | &with, false));
         }
         if self.counts_nodes(&new.name) && self.allowed_to_all(&merged.resources).is_empty() {
             let message =
-                format!("its services{joined} must stay together, but no node is allowed to all of them");
+                format!("Services of the rule{joined} have strict affinity, but no node is eligible for all of them");
             return Err(conflict(message, &names | &with, true));
         }
         sets.push(merged);
@@ -174,7 +174,7 @@ impl Check<'_> {
                 .map(|(node, _)| (*node).clone())
                 .collect();
             let message = format!(
-                "its {} services cannot all be on different nodes among those that they may use ({})",
+                "The {} services of the rule cannot all run on different nodes (eligible nodes: {})",
                 units.len(),
                 if usable.is_empty() { "none".to_owned() } else { listed(&usable) }
             );

@@ -48,7 +48,7 @@ pub(super) fn add(
         let first = shared.first().cloned().unwrap_or_default();
         let more = if shared.len() > 1 { format!(" (and {} more)", shared.len() - 1) } else { String::new() };
         let message = format!(
-            "resource {first}{more} is in more than one node-affinity rule: {name} and {}; none of them is applied",
+            "Resource {first}{more} is in several node-affinity rules ({name} and {}), none of which is applied",
             listed(&with)
         );
         let rule = name.clone();

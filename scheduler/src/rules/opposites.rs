@@ -24,7 +24,8 @@ pub(super) fn remove(
             let both: BTreeSet<String> = set.resources.intersection(&rule.resources).cloned().collect();
             let [first, second, ..] = both.iter().collect::<Vec<_>>()[..] else { continue };
             let message = format!(
-                "{first} and {second} must stay together by rule {} and apart by rule {}: none of these is applied",
+                "Resources {first} and {second} have affinity by rule {} and anti-affinity by rule {}, none of which \
+                 is applied",
                 listed(&set.rules),
                 rule.name
             );

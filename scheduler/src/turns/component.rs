@@ -88,7 +88,7 @@ impl Component {
         if !self.moving.is_empty() {
             let moving: Vec<&str> = self.moving.iter().map(String::as_str).collect();
             let have = with_verb(&moving, "has", "have");
-            let message = format!("it waits until {have} moved, one after another");
+            let message = format!("Waiting until {have} moved, one service at a time");
             return members().map(|name| (name.clone(), Turn::Hold { message: message.clone() })).collect();
         }
         let mut own = view.clone();
@@ -129,8 +129,8 @@ fn go(
     let makes_room_for = if own { BTreeSet::new() } else { better };
     let have = with_verb(&mover.members, "has", "have");
     let message = match mover.place {
-        Some(_) => format!("it waits until {have} moved to {node}"),
-        None => format!("it waits until {have} started on {node}"),
+        Some(_) => format!("Waiting until {have} moved to {node}"),
+        None => format!("Waiting until {have} started on {node}"),
     };
     let mut turns: BTreeMap<String, Turn> = order
         .iter()
@@ -235,18 +235,18 @@ fn blocked(
             .filter(|(other, (_, there))| *other != at && there.place.as_ref() == Some(to))
             .map(|(other, (_, there))| {
                 let rule = keeps_apart(view, unit, there)
-                    .map_or_else(|| "no room beside it".to_owned(), |rule| format!("rule {rule}"));
-                let waits = if there.members.len() == 1 { "itself waits" } else { "themselves wait" };
+                    .map_or_else(|| "not enough capacity".to_owned(), |rule| format!("rule {rule}"));
+                let waits = if there.members.len() == 1 { "waits" } else { "wait" };
                 let then = aim(other)
                     .filter(|next| *next != to)
                     .map_or_else(String::new, |next| format!(" and {waits} for {next}"));
-                format!("{} there ({rule}){then}", with_verb(&there.members, "is", "are"))
+                format!("{} on {to} ({rule}){then}", with_verb(&there.members, "is", "are"))
             })
             .collect();
         let message = format!(
-            "it waits to go to {to}: {}. No order of moves leads there, as no node is free to pass through; another node \
-             that one of them may use, or stopping one of them for a moment, would help",
-            if in_the_way.is_empty() { "others are in the way".to_owned() } else { in_the_way.join(", ") }
+            "Waiting to move to {to}: {}. No order of moves is possible because no node is free as an intermediate \
+             step. Allow one of these services on another node, or stop one of them temporarily",
+            if in_the_way.is_empty() { "other services are in the way".to_owned() } else { in_the_way.join(", ") }
         );
         for name in &unit.members {
             turns.insert(name.clone(), Turn::Blocked { message: message.clone() });

@@ -29,10 +29,10 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Obstacle::Barrier(barrier) => write!(formatter, "{barrier}"),
-            Obstacle::Unhealthy => formatter.write_str("the group is not healthy"),
+            Obstacle::Unhealthy => formatter.write_str("group is not healthy"),
             Obstacle::Lack(lack) => write!(formatter, "{lack}"),
-            Obstacle::NoWay => formatter.write_str("no way there keeps the limits at every step"),
-            Obstacle::TooFewNodes => formatter.write_str("too few nodes that work"),
+            Obstacle::NoWay => formatter.write_str("no sequence of moves keeps the limits at every step"),
+            Obstacle::TooFewNodes => formatter.write_str("too few working nodes"),
         }
     }
 }
@@ -47,14 +47,14 @@ pub struct NoPlace {
 }
 
 impl NoPlace {
-    /// Formats the obstacles, such as `g1: too little memory; g2: the group is unallocable`.
+    /// Formats the obstacles, such as `g1: too little memory; g2: group is unallocable`.
     pub fn reasons(&self, span: &Span<'_>) -> String {
         let each = self
             .obstacles
             .iter()
             .map(|(group, obstacle)| format!("{}: {obstacle}", span.cluster.groups[*group].name));
         let all: Vec<String> = each.collect();
-        if all.is_empty() { "there is no other group".to_owned() } else { all.join("; ") }
+        if all.is_empty() { "no other group".to_owned() } else { all.join("; ") }
     }
 }
 

@@ -51,7 +51,7 @@ impl fmt::Display for Refused {
         match self {
             Refused::Barrier(barrier) => write!(formatter, "{barrier}"),
             Refused::Size { what, asked, least, most } => {
-                write!(formatter, "the group's policy wants {what} from {least} to {most}, not {asked}")
+                write!(formatter, "policy of the group requires {what} from {least} to {most}, got {asked}")
             }
         }
     }

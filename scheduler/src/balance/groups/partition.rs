@@ -43,16 +43,16 @@ pub enum Barrier {
 impl fmt::Display for Barrier {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Barrier::Local => formatter.write_str("its disk is on one node only"),
-            Barrier::Template(template) => write!(formatter, "the group's policy does not permit {template}"),
+            Barrier::Local => formatter.write_str("disk is on one node only"),
+            Barrier::Template(template) => write!(formatter, "policy of the group does not permit {template}"),
             Barrier::Networks(networks) => {
-                write!(formatter, "the group is not connected to {}", networks.join(", "))
+                write!(formatter, "group is not connected to {}", networks.join(", "))
             }
-            Barrier::Unallocable => formatter.write_str("the group is unallocable"),
+            Barrier::Unallocable => formatter.write_str("group is unallocable"),
             Barrier::Stays(why) => formatter.write_str(why),
-            Barrier::Copies => formatter.write_str("its disk is not copied by a move"),
-            Barrier::Nodes => formatter.write_str("storage or a rule keeps it from every node there"),
-            Barrier::InterGroupMoves => formatter.write_str("moves between groups are switched off"),
+            Barrier::Copies => formatter.write_str("disk is not copied by a move"),
+            Barrier::Nodes => formatter.write_str("storage or a rule excludes every node of the group"),
+            Barrier::InterGroupMoves => formatter.write_str("moves between groups are disabled"),
         }
     }
 }

@@ -30,7 +30,7 @@ impl std::fmt::Display for Stays {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Stays::Alone => "alone in its partition",
-            Stays::InterGroupMoves => "moves between groups are switched off",
+            Stays::InterGroupMoves => "moves between groups are disabled",
         })
     }
 }

@@ -68,19 +68,19 @@ pub fn apart_tags(view: &View, tags: &[String]) -> Vec<String> {
 fn stays(view: &View, facts: &ServiceFacts) -> Option<&'static str> {
     let online = |node: &String| view.nodes.get(node).is_some_and(|node| node.online.is_ok());
     if !facts.node.as_ref().is_some_and(online) {
-        return Some("its node is not online");
+        return Some("node of the service is not online");
     }
     if facts.uses.is_empty() {
         return match (facts.stopped, facts.wanted) {
             (true, _) => None,
-            (false, true) => Some("it is to run and does not"),
-            (false, false) => Some("it is disabled, ignored or in Error"),
+            (false, true) => Some("service should run but does not"),
+            (false, false) => Some("service is disabled, ignored or in Error"),
         };
     }
     if !facts.movable || facts.uses.len() != 1 {
-        return Some("it does not run, or something is under way with it");
+        return Some("service does not run, or an action is in progress");
     }
-    facts.maintenance_node.is_some().then_some("it goes back once the maintenance of its node has ended")
+    facts.maintenance_node.is_some().then_some("service returns when the maintenance of its node has ended")
 }
 
 /// Makes services with affinity move as one: for strict rules all that run, for preferred rules those that are on one node.
@@ -99,7 +99,7 @@ fn keep_together(view: &View, names: &BTreeMap<&str, usize>, bindings: &mut BTre
                 let Some(binding) = bindings.get_mut(member).filter(|_| partners.strict) else { continue };
                 binding.crew = Some(number);
                 if is_split {
-                    binding.stays.get_or_insert("others that a rule keeps with it are elsewhere");
+                    binding.stays.get_or_insert("services with strict affinity are on other nodes");
                 }
             }
             if members.len() > 1 && !is_split {

@@ -27,13 +27,13 @@ pub enum Lack {
 impl fmt::Display for Lack {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Lack::Offline => "offline or being emptied",
+            Lack::Offline => "offline or being drained",
             Lack::Memory => "too little memory",
             Lack::Disk => "too little disk",
-            Lack::Cpus => "too few cpus within the ratio",
+            Lack::Cpus => "too few CPUs within the ratio",
             Lack::Reserve => "N+1 would fail",
-            Lack::ExclusionTag => "the same exclusion tag is there",
-            Lack::Forbidden => "storage, a rule or the node itself forbids it",
+            Lack::ExclusionTag => "service with the same exclusion tag on the node",
+            Lack::Forbidden => "excluded by storage, a rule or the node itself",
         })
     }
 }

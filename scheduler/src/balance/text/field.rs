@@ -93,12 +93,12 @@ impl<'a> Fields<'a> {
 
     /// Parses an integer of at least 0.
     pub(super) fn count(&self, index: usize, name: &str) -> Result<i64, TextError> {
-        self.whole(index, name, 0, "a whole number, 0 or more")
+        self.whole(index, name, 0, "an integer of 0 or more")
     }
 
     /// Parses an integer that may be negative, such as an overcommitted free amount.
     pub(super) fn balance(&self, index: usize, name: &str) -> Result<i64, TextError> {
-        self.whole(index, name, -GREATEST, "a whole number")
+        self.whole(index, name, -GREATEST, "an integer")
     }
 
     fn whole(&self, index: usize, name: &str, least: i64, expected: &str) -> Result<i64, TextError> {
@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
     pub(super) fn ratio(&self, index: usize, name: &str) -> Result<f64, TextError> {
         match self.text(index).parse::<f64>() {
             Ok(number) if number.is_finite() && (1e-6..=1e9).contains(&number) => Ok(number),
-            Ok(_) | Err(_) => Err(self.error(index, name, "a number above 0")),
+            Ok(_) | Err(_) => Err(self.error(index, name, "a number greater than 0")),
         }
     }
 

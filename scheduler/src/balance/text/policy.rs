@@ -12,8 +12,8 @@ pub(super) fn read(line: usize, text: &str) -> Result<(Policy, bool), TextError>
         ranges(line, fields.text(2))?
     } else {
         vec![(
-            specification(line, fields.text(2), "least size (field 3)")?,
-            specification(line, fields.text(3), "greatest size (field 4)")?,
+            specification(line, fields.text(2), "minimum size (field 3)")?,
+            specification(line, fields.text(3), "maximum size (field 4)")?,
         )]
     };
     let rest = if newer { 3 } else { 4 };
@@ -46,7 +46,7 @@ fn ranges(line: usize, text: &str) -> Result<Vec<(Specification, Specification)>
         return Err(TextError {
             line,
             field: "sizes (field 3)".to_owned(),
-            expected: "pairs of least and greatest size, all separated by `;`".to_owned(),
+            expected: "pairs of minimum and maximum size, all separated by `;`".to_owned(),
             found: format!("{} sizes", parts.len()),
         });
     }

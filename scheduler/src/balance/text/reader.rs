@@ -122,7 +122,7 @@ impl Names {
         Err(TextError {
             line,
             field: field.to_owned(),
-            expected: format!("a {} that no other line has", self.what),
+            expected: format!("a unique {}", self.what),
             found: format!("`{name}` a second time"),
         })
     }
@@ -207,12 +207,12 @@ fn instance(line: usize, text: &str, nodes: &Names) -> Result<(Instance, bool), 
     let primary = nodes.find(&fields, 6, "primary node")?;
     let secondary = if given(7) { Some(nodes.find(&fields, 7, "secondary node")?) } else { None };
     match (template == Template::Drbd, secondary) {
-        (true, None) => return Err(fields.error(7, "secondary node", "a node, as the template is drbd")),
+        (true, None) => return Err(fields.error(7, "secondary node", "a node, because the template is drbd")),
         (false, Some(_)) => {
-            return Err(fields.error(7, "secondary node", "nothing, as only the template drbd has one"));
+            return Err(fields.error(7, "secondary node", "nothing, because only template drbd has a secondary node"));
         }
         (true, Some(node)) if node == primary => {
-            return Err(fields.error(7, "secondary node", "another node than the primary"));
+            return Err(fields.error(7, "secondary node", "a node other than the primary"));
         }
         (true, Some(_)) | (false, None) => {}
     }
