@@ -20,7 +20,7 @@ pub enum Kind {
     Group,
     /// A rule about the nodes of resources, or about resources that run together or apart.
     AffinityRule,
-    /// A machine.
+    /// A machine that runs the agent.
     Node,
     /// Nodes that share storage and load.
     NodeGroup,

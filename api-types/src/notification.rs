@@ -11,84 +11,85 @@ use serde::{Deserialize, Serialize};
 /// Version of the document's form; a changed form gets another name.
 pub const SCHEMA: &str = "hactl.io/notification/v1";
 
-/// What is told.
+/// Kind of a notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum NotificationKind {
-    /// A node was declared dead, and that is proven.
+    /// A node failed, and its fencing is confirmed.
     NodeFenced,
-    /// A node was declared dead, and the proof does not come.
+    /// A node failed, and its fencing is not confirmed yet.
     FenceUnconfirmed,
-    /// A node of which that was told is heard again.
+    /// A fenced or failed node is reachable again.
     NodeReturned,
-    /// A resource went into Error.
+    /// A resource entered the state Error.
     ResourceError,
-    /// It is out of Error again.
+    /// A resource left the state Error.
     ResourceRecovered,
-    /// Not every service would find a place after a node's failure.
+    /// Not every service could be scheduled after the failure of a node (N+1).
     ReservationFailed,
-    /// Every service would find one again.
+    /// Every service could be scheduled again after the failure of any node (N+1).
     ReservationRecovered,
-    /// A test; sent whatever is chosen.
+    /// A test, which is sent regardless of the selected kinds.
     #[default]
     Test,
 }
 
-/// How urgent it is.
+/// Severity of a notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Severity {
-    /// Nothing is to be done.
+    /// No action is required.
     #[default]
     Info,
-    /// Somebody should look within the day.
+    /// Action is required within a day.
     Warning,
-    /// Somebody should look now.
+    /// Action is required immediately.
     Critical,
 }
 
-/// Several things of one kind that happened together.
+/// A notification about one or more events of one kind that happened together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Notification {
-    /// The form of this document.
+    /// Name and version of the format of this document.
     pub schema: String,
-    /// Unlike any other; the same whenever this one is sent again, so that who gets it twice can tell.
+    /// Unique id, which stays the same when the notification is sent again, so that receivers can detect
+    /// duplicates.
     pub id: String,
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: String,
-    /// What is told.
+    /// Kind of the notification.
     pub kind: NotificationKind,
-    /// How urgent it is.
+    /// Severity of the notification.
     pub severity: Severity,
-    /// All of it in one line.
+    /// Summary in one line.
     pub summary: String,
-    /// When it was composed.
+    /// Time when the notification was created.
     pub time: Timestamp,
-    /// Who composed it: `controller/<id>`.
+    /// Creator of the notification: `controller/<id>`.
     pub source: String,
-    /// What it is about.
+    /// Events.
     pub items: Vec<NotificationItem>,
-    /// So many more are not listed.
+    /// Number of further events that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub more: u32,
 }
 
-/// One thing that happened.
+/// An event in a notification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NotificationItem {
-    /// What it happened to.
+    /// Object that the event is about.
     pub object: NotificationObject,
-    /// Where.
+    /// Node concerned, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Since when.
+    /// Start of the reported state, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Why, in a word.
+    /// CamelCase reason.
     pub reason: Reason,
-    /// Why, in a sentence.
+    /// Explanation, as a sentence.
     pub message: String,
-    /// What to do; empty: nothing.
+    /// Suggested action. Empty if none is required.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub action: String,
 }
@@ -97,9 +98,9 @@ pub struct NotificationItem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NotificationObject {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
 }
 

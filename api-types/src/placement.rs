@@ -87,7 +87,7 @@ impl JsonSchema for NodePriorities {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "Node names with priorities, a higher number is preferred; or a list of node names, all with priority 0; or a text as node1:2,node2:1,node3.",
+            "description": "Node names with priorities, where a higher number is preferred. Also accepted: a list of node names, all with priority 0, or a text such as node1:2,node2:1,node3.",
             "anyOf": [
                 {"type": "object", "additionalProperties": {"type": ["integer", "null"], "format": "int64"}},
                 {"type": "array", "items": {"type": "string"}},

@@ -4,22 +4,22 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 
-/// In which way a field is wrong; the names are those of `metav1.Status` causes.
+/// Kind of a problem with a field. The names are those of `metav1.Status` causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum ProblemKind {
-    /// No such field.
+    /// The field is unknown.
     FieldValueUnknown,
-    /// The field is written twice.
+    /// The field occurs twice.
     FieldValueDuplicate,
     /// The field is missing.
     FieldValueRequired,
-    /// The value is wrong.
+    /// The value is invalid.
     FieldValueInvalid,
     /// The value has the wrong type.
     FieldValueTypeInvalid,
-    /// The value is none of those that are known.
+    /// The value is not one of the allowed values.
     FieldValueNotSupported,
-    /// The field may not be set or changed.
+    /// The field cannot be set or changed.
     FieldValueForbidden,
 }
 

@@ -150,7 +150,7 @@ impl JsonSchema for Quantity {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "An amount as Kubernetes writes it: 900m, 2, 3906250Ki, 4Gi.",
+            "description": "A quantity in the notation of Kubernetes, such as 900m, 2, 3906250Ki or 4Gi.",
             "x-kubernetes-int-or-string": true,
             "anyOf": [{"type": "string"}, {"type": "number"}]
         })

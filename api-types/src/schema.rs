@@ -69,12 +69,12 @@ fn generate(kind: Kind) -> Value {
     metadata["ownerReferences"] = json!({
         "type": "array",
         "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-        "description": "Kept for tools; hactl deletes nothing because of it."
+        "description": "References for tools, not interpreted by hactl."
     });
     metadata["managedFields"] = json!({
         "type": "array",
         "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-        "description": "Who set which field (server-side apply)."
+        "description": "Managers of the fields (server-side apply)."
     });
     schema
 }
@@ -83,19 +83,19 @@ fn generate(kind: Kind) -> Value {
 pub fn describe(kind: Kind) -> &'static str {
     match kind {
         Kind::Resource => {
-            "A service that hactl keeps available: how to run it, whether it should run, and where it prefers to."
+            "A service that hactl keeps available, with its driver, requested state and preferred nodes."
         }
         Kind::Group => {
-            "Nodes with priorities, where the resources that name the group prefer to run, or must."
+            "Nodes with priorities, on which the resources of the group preferably or exclusively run."
         }
         Kind::AffinityRule => {
-            "A rule about the nodes of some resources, or about resources that stay together or apart."
+            "A rule about the nodes of resources, or about resources that run together or apart."
         }
-        Kind::Node => "A machine. The object is created when the node's agent first registers.",
+        Kind::Node => "A machine that runs the agent. The leader creates the object when the agent first registers.",
         Kind::NodeGroup => "Nodes that share storage and load.",
-        Kind::Cluster => "Settings of the whole cluster; there is one object, named default.",
+        Kind::Cluster => "Settings of the whole cluster. The only object is named default.",
         Kind::Operation => {
-            "An imperative request (migrate, restart, clear an error …), recorded with its outcome for a day."
+            "A command (such as migrate or restart), recorded with its outcome for a day."
         }
     }
 }

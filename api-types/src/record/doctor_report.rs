@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// `report/<node>/doctor`, unleased, written by the node's agent when a result changes.
 ///
-/// It has its own key, because every permit guards `report/<node>/node`, which must not change for information that only
-/// operators read.
+/// It has its own key, because every permit guards `report/<node>/node`, which must not change for
+/// information that only operators read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DoctorReport {
@@ -26,39 +26,40 @@ pub struct DoctorReport {
     pub at: Timestamp,
 }
 
-/// What the watchdog daemon has seen of its device since it was armed.
+/// Observations of the watchdog daemon about its device, since it was armed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogSeen {
-    /// The device cannot be stopped once started.
+    /// Whether the device cannot be stopped once started.
     pub nowayout: bool,
-    /// The driver's smallest timeout, seconds.
+    /// Minimum timeout of the driver, in seconds.
     pub smallest_timeout_seconds: u32,
-    /// The driver's largest timeout, seconds.
+    /// Maximum timeout of the driver, in seconds.
     pub largest_timeout_seconds: u32,
-    /// The pretimeout in force, seconds; `None` where the driver has none.
+    /// Active pretimeout, in seconds. Absent if the driver has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pretimeout_seconds: Option<u32>,
-    /// The least time that was left on the device at a pet, milliseconds.
+    /// Minimum time left on the device at a renewal, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smallest_margin_ms: Option<u32>,
-    /// How late the daemon's loop was at worst, milliseconds.
+    /// Maximum delay of the daemon's loop, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_lateness_ms: Option<u32>,
-    /// The daemon runs with real-time priority.
+    /// Whether the daemon runs with real-time priority.
     pub real_time: bool,
-    /// The daemon's memory is locked.
+    /// Whether the daemon's memory is locked.
     pub memory_locked: bool,
 }
 
-/// How an earlier boot of a machine ended: its last words, kept on its disk, and what the machine itself recorded.
+/// End of an earlier boot of a machine: its shutdown record, kept on its disk, and what the machine itself
+/// recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LastEnd {
-    /// The boot that ended.
+    /// Boot id of the boot that ended.
     pub boot_id: String,
-    /// Why, in a sentence.
+    /// Cause, as a sentence.
     pub message: String,
-    /// When the last words were written, by that machine's clock.
+    /// Time of the shutdown record, by the clock of that machine.
     pub at: Timestamp,
 }

@@ -4,21 +4,23 @@ use crate::time::{Millis, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is remembered of the latest test that a node's watchdog has passed: for people, but for the timeout.
+/// Record of the latest watchdog test that a node passed, for operators. Only the timeout is used in
+/// decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogTest {
-    /// The operation that asked for it.
+    /// Name of the Operation that requested the test.
     pub operation: String,
-    /// When it began, by that machine's clock.
+    /// Time of the start, by the clock of that machine.
     pub at: Timestamp,
-    /// The boot that the watchdog has ended.
+    /// Boot id of the boot that the watchdog ended.
     pub boot_id: String,
-    /// The boot that came after it.
+    /// Boot id of the next boot.
     pub next_boot_id: String,
-    /// The timeout (Tw) that the device was armed with, milliseconds: another one is another test.
+    /// Watchdog timeout (Tw) of the armed device, in milliseconds. The test does not apply to another
+    /// timeout.
     pub timeout_ms: Millis,
-    /// How long the machine was seen alive after it was armed with a deadline that nothing renewed, milliseconds; noted
-    /// twice a second.
+    /// Time for which the machine kept running after the last renewal, in milliseconds, recorded twice a
+    /// second.
     pub lasted_ms: Millis,
 }

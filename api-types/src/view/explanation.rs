@@ -7,70 +7,71 @@ use crate::usage::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a service is where it is and in the state it is in.
+/// Explanation of the node and state of a service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Explanation {
-    /// The resource's name.
+    /// Name of the resource.
     pub resource: String,
-    /// Its type, as in `vm:100`.
+    /// Type of the resource, such as `vm` in `vm:100`.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// What is wanted.
+    /// Requested state.
     pub requested: RequestedState,
-    /// What is.
+    /// State of the service.
     pub state: ServiceState,
-    /// Where it is, or is to be.
+    /// Node on which the service runs or is being started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Where it is moving.
+    /// Target node of a move in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// It runs, as the agent reports.
+    /// Whether the service runs, as reported by the agent.
     pub running: bool,
-    /// What it was last measured to use where it runs; `None`: it does not run, or cannot be measured.
+    /// Last measured usage on its node. Absent if the service does not run or cannot be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Why, in a word.
+    /// CamelCase reason.
     pub reason: Reason,
-    /// Why, in a sentence with names.
+    /// Explanation, as a sentence with names.
     pub message: String,
-    /// What it waits for, as sentences.
+    /// Events that the service waits for, as sentences.
     pub waiting_for: Vec<String>,
-    /// The resource's conditions.
+    /// Conditions of the resource.
     pub conditions: Vec<Condition>,
-    /// How uneven the load of nodes is, and what `scheduler.autoRebalance` makes of it; `None`: that is off.
+    /// Load imbalance and the resulting action of `scheduler.autoRebalance`. Absent if automatic rebalancing
+    /// is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
-    /// Every node: the best first, then the refused ones, by name.
+    /// All nodes: eligible nodes first, best first, then refused nodes by name.
     pub nodes: Vec<Verdict>,
-    /// What would help, as sentences; empty when nothing is wrong.
+    /// Suggested actions, as sentences. Empty if there is no problem.
     pub help: Vec<String>,
 }
 
-/// One node, seen from a service.
+/// Eligibility of one node for a service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Verdict {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// The service is there.
+    /// Whether the service is assigned to the node.
     pub current: bool,
-    /// It would be chosen now.
+    /// Whether the node would be chosen now.
     pub chosen: bool,
-    /// It may run there.
+    /// Whether the node is eligible.
     pub allowed: bool,
-    /// The node's priority in the group or rule; higher is preferred.
+    /// Priority of the node in the group or rule. A higher number is preferred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
-    /// The score as a text, comparable only within this answer; `None` for a refused node.
+    /// Score as a text, comparable only within this answer. Absent for a refused node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<String>,
-    /// What the node would carry with the service there, and what of that was measured; `None` in mode Basic, and for a refused
-    /// node.
+    /// Load of the node with the service, and which part of it was measured. Absent in mode Basic, and for a
+    /// refused node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<String>,
-    /// Everything that speaks against it (refused), or that the choice rests on (allowed).
+    /// Blocking reasons of a refused node, or reasons for the rank of an eligible one.
     pub causes: Vec<VerdictCause>,
 }
 
@@ -78,11 +79,11 @@ pub struct Verdict {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VerdictCause {
-    /// In a word.
+    /// CamelCase reason.
     pub reason: Reason,
-    /// In a sentence with names and amounts.
+    /// Explanation, as a sentence with names and amounts.
     pub message: String,
-    /// What would help; may be empty.
+    /// Suggested action. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub help: String,
 }

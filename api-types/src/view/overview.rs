@@ -10,180 +10,183 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The cluster on one screen, as the answering controller sees it. Unknown parts are left out, never guessed.
+/// Overview of the cluster, as seen by the controller that answers. Unknown parts are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Overview {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The controller that answers.
+    /// Id of the controller that answers.
     pub answered_by: String,
-    /// That controller's version.
+    /// Version of that controller.
     pub version: String,
-    /// The store: members and quorum.
+    /// Members and quorum of etcd.
     pub store: StoreOverview,
-    /// The leader; `None` when there is none.
+    /// Leader. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderOverview>,
-    /// Every registered controller, by id.
+    /// All registered controllers, by id.
     pub controllers: Vec<ControllerOverview>,
-    /// Every node, by name.
+    /// All nodes, by name.
     pub nodes: Vec<NodeOverview>,
-    /// How many services are in each state; states without services are left out.
+    /// Number of services by state. States without services are absent.
     pub services: BTreeMap<ServiceState, u32>,
-    /// `Armed`, `Disarming`, `Disarmed` or `Arming`.
+    /// Whether the cluster is armed. One of `Armed`, `Disarming`, `Disarmed`, `Arming`.
     pub arming: String,
-    /// What the leader waits for, as sentences.
+    /// Events that the leader waits for, as sentences.
     pub waiting_for: Vec<String>,
-    /// What is wrong, worst first.
+    /// Problems, worst first.
     pub problems: Vec<Problem>,
-    /// What was looked at of the cluster as a whole: `hactl doctor`.
+    /// Results of the checks of the whole cluster, as shown by `hactl doctor`.
     pub checks: Vec<Check>,
-    /// The last fences and their proofs, newest last.
+    /// Recent fencing operations and their confirmations, newest last.
     pub recent_fences: Vec<RecentFence>,
 }
 
-/// The store's members and whether most of them answer.
+/// Members and quorum of etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StoreOverview {
-    /// A linearizable read succeeded just now.
+    /// Whether a linearizable read succeeded just now.
     pub quorum: bool,
-    /// The revision at that read.
+    /// Revision at that read.
     pub revision: i64,
-    /// Every member that the store lists.
+    /// Members that etcd lists.
     pub members: Vec<StoreMember>,
 }
 
-/// One member of the store.
+/// A member of etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StoreMember {
-    /// Its name.
+    /// Name of the member.
     pub name: String,
-    /// Where clients reach it.
+    /// Client URL of the member.
     pub url: String,
-    /// It answers.
+    /// Whether the member answers.
     pub healthy: bool,
-    /// It leads the store (not hactl's leader).
+    /// Whether the member is the leader of etcd (not that of hactl).
     pub leader: bool,
-    /// Its version.
+    /// Version of etcd.
     pub version: String,
-    /// The size of its database in bytes.
+    /// Size of the member's database, in bytes.
     pub database_bytes: u64,
-    /// What is wrong with it; empty when nothing is.
+    /// Problem of the member. Empty if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,
 }
 
-/// The leading controller.
+/// The controller that is leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderOverview {
-    /// Its id.
+    /// Id of the controller.
     pub id: String,
-    /// Where its API is reached.
+    /// URL of the controller's API.
     pub url: String,
-    /// Its term: the create revision of the leader key.
+    /// Term of the leader: the create revision of the leader key.
     pub term: i64,
-    /// Since when.
+    /// Time of the election.
     pub since: Timestamp,
 }
 
-/// Whether a controller leads.
+/// State of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ControllerState {
-    /// Ready to lead.
+    /// Ready to become leader.
     Standby,
-    /// Leads.
+    /// Leader.
     Leading,
-    /// Not seen lately.
+    /// Unreachable.
     #[default]
     Lost,
 }
 
-/// One controller.
+/// A controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ControllerOverview {
-    /// Its id.
+    /// Id of the controller.
     pub id: String,
-    /// Where its API is reached.
+    /// URL of the controller's API.
     pub url: String,
-    /// Its version.
+    /// Version of the controller.
     pub version: String,
-    /// Whether it leads.
+    /// State of the controller.
     pub state: ControllerState,
-    /// How long ago the answering controller saw it refresh its key, milliseconds; `None`: not since it started.
+    /// Time since the answering controller saw the controller's key refreshed, in milliseconds. Absent if not
+    /// since the start of the answering controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_ms: Option<Millis>,
 }
 
-/// One node and its agent.
+/// A node and its agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeOverview {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its state.
+    /// State of the node.
     pub state: NodeState,
-    /// The agent's state: `WaitForLock`, `Active` or `LostLock`.
+    /// State of the agent. One of `WaitForLock`, `Active`, `LostLock`.
     pub agent: String,
-    /// The agent's mode.
+    /// Mode of the agent.
     pub mode: String,
-    /// `Armed`, `Disarming`, `Disarmed` or `Arming`: how far this node's agent is with that.
+    /// Progress of the node's agent in arming or disarming the cluster. One of `Armed`, `Disarming`,
+    /// `Disarmed`, `Arming`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub arming: String,
-    /// The agent's version.
+    /// Version of the agent.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Its epoch.
+    /// Number of the node's registration.
     pub epoch: u64,
-    /// `Open`, `Fencing`, `Fenced` or `Closed`.
+    /// State of the registration. One of `Open`, `Fencing`, `Fenced`, `Closed`.
     pub fence: String,
-    /// Its lease is there: the store holds its heartbeat key.
+    /// Whether the node has a lease: etcd contains its heartbeat key.
     pub lease: bool,
-    /// The watchdog.
+    /// Watchdog of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<WatchdogStatus>,
-    /// How long ago the answering controller saw its heartbeat change, milliseconds; `None`: not since it started.
+    /// Time since the answering controller saw a heartbeat of the node, in milliseconds. Absent if not since
+    /// the start of the answering controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_ms: Option<Millis>,
-    /// When a heartbeat was last seen, to a minute or so.
+    /// Time of the last heartbeat, with a precision of about a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
-    /// Services assigned to it.
+    /// Number of services assigned to the node.
     pub services: u32,
-    /// Its state explained, in a word.
+    /// CamelCase reason of the node's state.
     pub reason: Reason,
-    /// Its state explained, in a sentence; may be empty.
+    /// Explanation of the node's state, as a sentence. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// How bad a problem is.
+/// Severity of a problem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Severity {
-    /// Redundancy or protection is missing, but everything wanted runs.
+    /// Redundancy or protection is missing, but every service that is requested Started runs.
     #[default]
     Degraded,
-    /// Something wanted does not run, or there is no leader.
+    /// A service that is requested Started does not run, or there is no leader.
     Failed,
 }
 
-/// Something wrong, and what helps.
+/// A problem and its suggested action.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Problem {
-    /// How bad it is.
+    /// Severity of the problem.
     pub severity: Severity,
-    /// What it is about, as `resource/web`, `node/node1`, `store`, `controller/c1`.
+    /// Object with the problem, such as `resource/web`, `node/node1`, `store`, `controller/c1`.
     pub about: String,
-    /// Why, in a word.
+    /// CamelCase reason.
     pub reason: Reason,
-    /// Why, in a sentence with names.
+    /// Explanation, as a sentence with names.
     pub message: String,
-    /// What helps; may be empty.
+    /// Suggested action. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub help: String,
 }

@@ -5,11 +5,11 @@ use crate::reason::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A change to think through; nothing is written.
+/// A change to simulate. Nothing is written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlanRequest {
-    /// Whole objects as they would be after the change; those not named stay as they are.
+    /// Complete objects as they would be after the change. Other objects stay as they are.
     pub objects: Vec<serde_json::Value>,
     /// Objects that would be deleted.
     pub deletions: Vec<Deletion>,
@@ -19,46 +19,46 @@ pub struct PlanRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
 }
 
-/// What the change would do to services, and what would be wrong with it.
+/// Effects of the change on services, and its problems.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Plan {
-    /// What would happen, in the order of names.
+    /// Effects, ordered by name.
     pub effects: Vec<PlannedEffect>,
-    /// What would have to be waited for, as sentences.
+    /// Events that the effects wait for, as sentences.
     pub waiting_for: Vec<String>,
-    /// Rules in conflict, services that would fit nowhere, as sentences.
+    /// Conflicting rules and unschedulable services, as sentences.
     pub warnings: Vec<String>,
 }
 
-/// What would happen to one service.
+/// Effect on one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlannedEffect {
-    /// The resource's name.
+    /// Name of the resource.
     pub resource: String,
-    /// What would happen.
+    /// Kind of the effect.
     pub effect: EffectKind,
-    /// Where it is now.
+    /// Node now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Where it would be.
+    /// Node after the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Why, in a word.
+    /// CamelCase reason.
     pub reason: Reason,
-    /// The effect in a sentence, as `web would move node1 → node2, live`; may be empty.
+    /// Effect, as a sentence, such as `web would move node1 → node2, live`. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// What would happen to a service.
+/// Effect on a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum EffectKind {
     /// Started on `to`.
@@ -66,15 +66,15 @@ pub enum EffectKind {
     Start,
     /// Stopped on `from`.
     Stop,
-    /// Stopped and started in place.
+    /// Stopped and started on the same node.
     Restart,
-    /// Moved live.
+    /// Live-migrated.
     Migrate,
-    /// Stopped, moved, started.
+    /// Stopped, moved and started.
     Relocate,
-    /// It would wait: no node can take it.
+    /// Waiting, because no node is eligible.
     Wait,
-    /// No longer managed; the service is left as it is.
+    /// No longer managed. The service is left as it is.
     Release,
 }
 
@@ -86,15 +86,15 @@ impl PlannedEffect {
         }
         let resource = &self.resource;
         let from = self.from.as_deref().unwrap_or("an unknown node");
-        let to = self.to.as_deref().unwrap_or("a node still to be chosen");
+        let to = self.to.as_deref().unwrap_or("a node that is not yet selected");
         match self.effect {
             EffectKind::Start => format!("{resource} would start on {to}"),
             EffectKind::Stop => format!("{resource} would stop on {from}"),
             EffectKind::Restart => format!("{resource} would restart on {from}"),
-            EffectKind::Migrate => format!("{resource} would move {from} → {to}, live"),
-            EffectKind::Relocate => format!("{resource} would move {from} → {to}, by stop and start"),
-            EffectKind::Wait => format!("{resource} would wait: no node can take it"),
-            EffectKind::Release => format!("{resource} would no longer be managed; what runs is left alone"),
+            EffectKind::Migrate => format!("{resource} would live-migrate {from} → {to}"),
+            EffectKind::Relocate => format!("{resource} would relocate {from} → {to}"),
+            EffectKind::Wait => format!("{resource} would wait: no node is eligible"),
+            EffectKind::Release => format!("{resource} would no longer be managed; a running service is not stopped"),
         }
     }
 }

@@ -5,101 +5,102 @@ use crate::reason::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The answer to the question whether every service would find a place after a failure.
+/// Result of the failover capacity (N+1) check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservationReport {
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: String,
-    /// What is counted.
+    /// Amounts that are counted.
     pub basis: ReservationBasis,
-    /// Stopped services count as if they ran.
+    /// Whether stopped services count as if they ran.
     pub count_stopped: bool,
-    /// So many nodes fail at once.
+    /// Number of nodes that fail at the same time.
     pub failures: u32,
-    /// The worst verdict.
+    /// Worst verdict.
     pub verdict: ReservationVerdict,
-    /// Any so many nodes may fail at once, as far as was looked: 0, 1 or 2. `None` when single nodes were not looked at.
+    /// Number of simultaneous node failures that the cluster can absorb, as far as checked: 0, 1 or 2. Absent
+    /// if failures of single nodes were not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_tolerance: Option<u32>,
-    /// How many failures were thought through.
+    /// Number of simulated failures.
     pub checked: usize,
-    /// The sentence that condition and event say, when the verdict is not Survives.
+    /// Message of condition and event, if the verdict is not Survives.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The failures: of single nodes and of domains all, of pairs those that are not survived.
+    /// Failures: all of single nodes and domains; of pairs, those that the cluster does not survive.
     pub items: Vec<FailureReport>,
 }
 
-/// What is known about a failure.
+/// Verdict about a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ReservationVerdict {
-    /// Every service finds a place; the proof says where.
+    /// Every service could be scheduled; the report lists the nodes.
     Survives,
-    /// It could not be decided.
+    /// Undecided.
     #[default]
     Unknown,
-    /// Some find none, which is certain.
+    /// Some services could certainly not be scheduled.
     Fails,
 }
 
-/// One failure.
+/// Result for one failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FailureReport {
-    /// What fails, as `node node1`, `group a` or `rack r1`.
+    /// Failed part, such as `node node1`, `group a` or `rack r1`.
     pub what: String,
-    /// The nodes.
+    /// Nodes that fail.
     pub nodes: Vec<String>,
-    /// The verdict.
+    /// Verdict about the failure.
     pub verdict: ReservationVerdict,
-    /// How it is certain, or why not, in a sentence.
+    /// Reason for the verdict, as a sentence.
     pub because: String,
-    /// Where services would go: the proof that it is survived.
+    /// Placements that survive the failure.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<ReservationMove>,
-    /// Services of lower priority that would make room, and where they would go.
+    /// Services of lower priority that would be preempted, and their placements.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub make_room: Vec<ReservationMove>,
-    /// Services that would find no place.
+    /// Services that could not be scheduled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without_place: Vec<WithoutPlace>,
 }
 
-/// Where one service would go.
+/// Placement of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservationMove {
-    /// The resource.
+    /// Name of the resource.
     pub resource: String,
-    /// Where it is.
+    /// Node now.
     pub from: String,
-    /// Where it would be.
+    /// Node after the failure.
     pub to: String,
 }
 
-/// A service that would find no place.
+/// A service that could not be scheduled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WithoutPlace {
-    /// The resource.
+    /// Name of the resource.
     pub resource: String,
-    /// Where it is.
+    /// Node now.
     pub node: String,
-    /// What it lacks on other nodes, the nearest to taking it first.
+    /// Unmet requirements on other nodes, the node nearest to eligible first.
     pub lacks: Vec<ReservationLack>,
-    /// Nodes that are not listed.
+    /// Number of further nodes that are not listed.
     pub more: usize,
 }
 
-/// What a service lacks on a node.
+/// Unmet requirement of a service on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservationLack {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// In a word.
+    /// CamelCase reason.
     pub reason: Reason,
-    /// In a sentence.
+    /// Explanation, as a sentence.
     pub message: String,
 }

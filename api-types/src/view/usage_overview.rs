@@ -5,7 +5,7 @@ use crate::usage::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What was last measured, as far as it counts now.
+/// Last measured usage that still counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UsageOverview {
@@ -15,35 +15,35 @@ pub struct UsageOverview {
     pub resources: Vec<ResourceUsage>,
 }
 
-/// One node.
+/// Usage of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeUsage {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// What was measured on the whole machine, whatever used it; `None`: nothing is known.
+    /// Measured usage of the whole machine, including programs outside hactl. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What it has.
+    /// Capacity of the node.
     pub capacity: Amounts,
-    /// What its services ask for.
+    /// Sum of the requests of the node's services.
     pub allocated: Amounts,
 }
 
-/// One service.
+/// Usage of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceUsage {
-    /// The resource's name.
+    /// Name of the resource.
     pub name: String,
-    /// Its type, as in `vm:100`.
+    /// Type of the resource, such as `vm` in `vm:100`.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Where it is.
+    /// Node of the service.
     pub node: String,
-    /// What it was measured to use there; `None`: it cannot be measured, or was not yet.
+    /// Measured usage on the node. Absent if the service cannot be measured, or was not measured yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What it asks for.
+    /// Resource requests.
     pub requests: Amounts,
 }

@@ -116,31 +116,31 @@ fn item(kind: Kind, name: &str) -> Value {
     let patches =
         ["application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"];
     let mut apply = WRITE.to_vec();
-    apply.push(("force", "boolean", "Take over fields that others manage (server-side apply)."));
+    apply.push(("force", "boolean", "Whether to take over fields that other managers set (server-side apply)."));
     json!({
         "get": operation(kind, "get", "read", &[], None, name),
         "put": operation(kind, "put", "replace", &WRITE, Some(&["application/json", "application/yaml"]), name),
         "patch": operation(kind, "patch", "patch", &apply, Some(&patches), name),
         "delete": operation(kind, "delete", "delete", &WRITE[..1], None, name),
         "parameters": [{"name": "name", "in": "path", "required": true, "schema": {"type": "string"},
-            "description": "The object's name; for resources also type:name."}],
+            "description": "Name of the object; for resources also type:name."}],
     })
 }
 
 type Parameter = (&'static str, &'static str, &'static str);
 
 const WRITE: [Parameter; 3] = [
-    ("dryRun", "string", "All: run every check and write nothing."),
-    ("fieldManager", "string", "Who sets the fields; required for server-side apply."),
-    ("fieldValidation", "string", "Unknown and duplicate fields: Strict (default), Warn or Ignore."),
+    ("dryRun", "string", "All: validate the request and write nothing."),
+    ("fieldManager", "string", "Manager of the fields. Required for server-side apply."),
+    ("fieldValidation", "string", "Treatment of unknown and duplicate fields. One of Strict (default), Warn, Ignore."),
 ];
 
 const READ: [Parameter; 5] = [
     ("labelSelector", "string", "Only objects with these labels."),
     ("fieldSelector", "string", "Only objects with these field values."),
-    ("limit", "integer", "At most so many objects."),
-    ("continue", "string", "Where an earlier, limited list ended."),
-    ("watch", "boolean", "Stream changes from resourceVersion on."),
+    ("limit", "integer", "Maximum number of objects in the answer."),
+    ("continue", "string", "Token from an earlier, limited list, which continues that list."),
+    ("watch", "boolean", "Whether to stream changes, starting after resourceVersion."),
 ];
 
 fn operation(

@@ -24,47 +24,47 @@ const fn wide(name: &'static str, description: &'static str, cell: fn(&Value, i6
     Column { name, description, wide: true, cell }
 }
 
-const AGE: Column = column("Age", "How long ago it was created.", |object, now| json!(age_of(object, now)));
+const AGE: Column = column("Age", "Time since the creation.", |object, now| json!(age_of(object, now)));
 const READY: Column =
-    column("Ready", "Whether it is as wanted.", |object, _| condition(object, "Ready", "status"));
-const REASON: Column = column("Reason", "Why, in a word.", |object, _| condition(object, "Ready", "reason"));
+    column("Ready", "Whether the desired state is reached.", |object, _| condition(object, "Ready", "status"));
+const REASON: Column = column("Reason", "CamelCase reason.", |object, _| condition(object, "Ready", "reason"));
 const MESSAGE: Column =
-    wide("Message", "Why, in a sentence.", |object, _| condition(object, "Ready", "message"));
-const COMMENT: Column = wide("Comment", "For people.", |object, _| text(object, "/spec/comment"));
+    wide("Message", "Explanation, as a sentence.", |object, _| condition(object, "Ready", "message"));
+const COMMENT: Column = wide("Comment", "Free-form description, not interpreted.", |object, _| text(object, "/spec/comment"));
 
 const RESOURCE: &[Column] = &[
-    column("Type", "The type, which follows the driver.", |object, _| {
+    column("Type", "Type, which depends on the driver.", |object, _| {
         let driver: DriverSpec = object
             .pointer("/spec/driver")
             .and_then(|driver| serde_json::from_value(driver.clone()).ok())
             .unwrap_or_default();
         json!(driver.type_name())
     }),
-    column("State", "The state of the service.", |object, _| or(text(object, "/status/state"), "Queued")),
-    column("Requested", "The requested state.", |object, _| or(text(object, "/spec/state"), "Started")),
-    column("Node", "Where it is, or is to be.", |object, _| text(object, "/status/node")),
-    column("Running", "Whether it runs, as the agent reports.", |object, _| {
+    column("State", "State of the service.", |object, _| or(text(object, "/status/state"), "Queued")),
+    column("Requested", "Requested state.", |object, _| or(text(object, "/spec/state"), "Started")),
+    column("Node", "Node on which the service runs or is being started.", |object, _| text(object, "/status/node")),
+    column("Running", "Whether the service runs, as reported by the agent.", |object, _| {
         json!(object.pointer("/status/running").and_then(Value::as_bool).unwrap_or(false).to_string())
     }),
     REASON,
     AGE,
-    wide("Group", "The group of nodes that it prefers.", |object, _| text(object, "/spec/group")),
-    wide("Target", "Where it is moving.", |object, _| text(object, "/status/target")),
-    wide("Secondary", "The node with the second copy of its data, as it is in use.", |object, _| {
+    wide("Group", "Group with the preferred nodes.", |object, _| text(object, "/spec/group")),
+    wide("Target", "Target node of a move in progress.", |object, _| text(object, "/status/target")),
+    wide("Secondary", "Node with the second copy of the data that is in use.", |object, _| {
         let status: ResourceStatus = object
             .pointer("/status")
             .and_then(|status| serde_json::from_value(status.clone()).ok())
             .unwrap_or_default();
         json!(status.secondary().unwrap_or_default())
     }),
-    wide("Failed", "Nodes where it failed to start.", |object, _| list(object, "/status/failedNodes")),
+    wide("Failed", "Nodes on which a start failed.", |object, _| list(object, "/status/failedNodes")),
     MESSAGE,
 ];
 
 const GROUP: &[Column] = &[
-    column("Nodes", "Members with priorities.", |object, _| priorities(object, "/spec/nodes")),
-    column("Restricted", "Members only.", |object, _| truth(object, "/spec/restricted")),
-    column("Nofailback", "Resources stay when a preferred node returns.", |object, _| {
+    column("Nodes", "Member nodes with priorities.", |object, _| priorities(object, "/spec/nodes")),
+    column("Restricted", "Whether resources run on member nodes only.", |object, _| truth(object, "/spec/restricted")),
+    column("Nofailback", "Whether resources stay when a preferred node returns.", |object, _| {
         truth(object, "/spec/nofailback")
     }),
     AGE,
@@ -72,7 +72,7 @@ const GROUP: &[Column] = &[
 ];
 
 const AFFINITY_RULE: &[Column] = &[
-    column("Kind", "What it relates.", |object, _| {
+    column("Kind", "Kind of the rule: Node, Positive or Negative.", |object, _| {
         let affinity = text(object, "/spec/resourceAffinity/affinity");
         match (
             object.pointer("/spec/nodeAffinity").is_some(),
@@ -83,12 +83,12 @@ const AFFINITY_RULE: &[Column] = &[
             (false, false) => json!("Positive"),
         }
     }),
-    column("Resources", "The resources.", |object, _| {
+    column("Resources", "Resources of the rule.", |object, _| {
         let nodes = list(object, "/spec/nodeAffinity/resources");
         if nodes == json!("") { list(object, "/spec/resourceAffinity/resources") } else { nodes }
     }),
-    column("Nodes", "The nodes with priorities.", |object, _| priorities(object, "/spec/nodeAffinity/nodes")),
-    column("Strict", "Required rather than preferred.", |object, _| {
+    column("Nodes", "Nodes with priorities.", |object, _| priorities(object, "/spec/nodeAffinity/nodes")),
+    column("Strict", "Whether the rule is required; otherwise preferred.", |object, _| {
         let own = object
             .pointer("/spec/nodeAffinity/strict")
             .or_else(|| object.pointer("/spec/resourceAffinity/strict"));
@@ -97,78 +97,78 @@ const AFFINITY_RULE: &[Column] = &[
     }),
     READY,
     AGE,
-    wide("Disabled", "Not applied.", |object, _| truth(object, "/spec/disabled")),
+    wide("Disabled", "Whether the rule is ignored.", |object, _| truth(object, "/spec/disabled")),
     MESSAGE,
 ];
 
 const NODE: &[Column] = &[
-    column("State", "The state of the node.", |object, _| or(text(object, "/status/state"), "Unknown")),
-    column("Services", "Services assigned to it.", |object, _| number(object, "/status/services")),
-    column("Watchdog", "The watchdog, and whether it is armed.", |object, _| {
+    column("State", "State of the node.", |object, _| or(text(object, "/status/state"), "Unknown")),
+    column("Services", "Number of services assigned to the node.", |object, _| number(object, "/status/services")),
+    column("Watchdog", "Kind of the watchdog, and whether the watchdog is armed.", |object, _| {
         let kind = or(text(object, "/status/watchdog/kind"), "None");
         let armed = object.pointer("/status/watchdog/armed").and_then(Value::as_bool).unwrap_or(false);
         json!(format!("{}{}", kind.as_str().unwrap_or("None"), if armed { " (armed)" } else { "" }))
     }),
-    column("Fence", "The state of its epoch.", |object, _| text(object, "/status/fence")),
-    column("Epoch", "Its epoch.", |object, _| number(object, "/status/epoch")),
+    column("Fence", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| text(object, "/status/fence")),
+    column("Epoch", "Number of the registration.", |object, _| number(object, "/status/epoch")),
     REASON,
     AGE,
-    wide("Mode", "The agent's mode.", |object, _| text(object, "/status/mode")),
-    wide("Maintenance", "In maintenance.", |object, _| truth(object, "/spec/maintenance")),
-    wide("Schedulable", "Takes new services.", |object, _| {
+    wide("Mode", "Mode of the agent.", |object, _| text(object, "/status/mode")),
+    wide("Maintenance", "Whether maintenance is requested.", |object, _| truth(object, "/spec/maintenance")),
+    wide("Schedulable", "Whether new services can be scheduled.", |object, _| {
         json!(object.pointer("/spec/schedulable").and_then(Value::as_bool).unwrap_or(true).to_string())
     }),
-    wide("Version", "The agent's version.", |object, _| text(object, "/status/version")),
-    wide("Drivers", "Drivers that it can serve.", |object, _| list(object, "/status/drivers")),
-    wide("CPU", "Cores in use, as measured.", |object, _| text(object, "/status/usage/cpu")),
-    wide("Memory", "Memory in use, as measured.", |object, _| text(object, "/status/usage/memory")),
+    wide("Version", "Version of the agent.", |object, _| text(object, "/status/version")),
+    wide("Drivers", "Drivers that the node can serve.", |object, _| list(object, "/status/drivers")),
+    wide("CPU", "Measured number of cores in use.", |object, _| text(object, "/status/usage/cpu")),
+    wide("Memory", "Measured memory in use, in bytes.", |object, _| text(object, "/status/usage/memory")),
     MESSAGE,
 ];
 
 const NODE_GROUP: &[Column] = &[
-    column("Policy", "Whether new services come here.", |object, _| {
+    column("Policy", "Whether new services are scheduled on the group's nodes.", |object, _| {
         or(text(object, "/spec/allocationPolicy"), "Preferred")
     }),
-    column("Nodes", "Its nodes.", |object, _| list(object, "/status/nodes")),
+    column("Nodes", "Nodes of the group.", |object, _| list(object, "/status/nodes")),
     AGE,
     COMMENT,
 ];
 
 const CLUSTER: &[Column] = &[
-    column("Profile", "The timing profile.", |object, _| or(text(object, "/spec/timing/profile"), "Default")),
+    column("Profile", "Timing profile.", |object, _| or(text(object, "/spec/timing/profile"), "Default")),
     column("Arming", "Armed, Disarming, Disarmed or Arming.", |object, _| text(object, "/status/arming")),
-    column("Leader", "The controller that leads.", |object, _| text(object, "/status/leader")),
+    column("Leader", "Id of the leader.", |object, _| text(object, "/status/leader")),
     AGE,
-    wide("ShutdownPolicy", "What happens when a node shuts down.", |object, _| {
+    wide("ShutdownPolicy", "Treatment of services when their node shuts down.", |object, _| {
         or(text(object, "/spec/shutdownPolicy"), "Conditional")
     }),
 ];
 
 const OPERATION: &[Column] = &[
-    column("Action", "What was asked for.", |object, _| or(text(object, "/spec/action"), "Migrate")),
-    column("Resource", "The resource that it is about.", |object, _| text(object, "/spec/resource")),
-    column("Node", "The node: target or subject.", |object, _| text(object, "/spec/node")),
-    column("Phase", "How far it is.", |object, _| or(text(object, "/status/phase"), "Pending")),
-    column("Reason", "Why, in a word.", |object, _| text(object, "/status/reason")),
+    column("Action", "Requested action.", |object, _| or(text(object, "/spec/action"), "Migrate")),
+    column("Resource", "Resource that the action applies to.", |object, _| text(object, "/spec/resource")),
+    column("Node", "Node that the action applies to, or target of a move.", |object, _| text(object, "/spec/node")),
+    column("Phase", "Progress of the operation.", |object, _| or(text(object, "/status/phase"), "Pending")),
+    column("Reason", "CamelCase reason.", |object, _| text(object, "/status/reason")),
     AGE,
-    wide("RequestedBy", "Who asked.", |object, _| text(object, "/spec/requestedBy")),
-    wide("Message", "Why, in a sentence.", |object, _| text(object, "/status/message")),
+    wide("RequestedBy", "User that requested the operation.", |object, _| text(object, "/spec/requestedBy")),
+    wide("Message", "Explanation, as a sentence.", |object, _| text(object, "/status/message")),
 ];
 
 /// Columns of core/v1 Events.
 const EVENT: &[Column] = &[
-    column("Last Seen", "When it was last seen.", |object, now| {
+    column("Last Seen", "Time since the last occurrence.", |object, now| {
         json!(age(object.get("lastTimestamp").and_then(Value::as_str), now))
     }),
     column("Type", "Normal or Warning.", |object, _| text(object, "/type")),
-    column("Reason", "Why, in a word.", |object, _| text(object, "/reason")),
-    column("Object", "What it is about.", |object, _| {
+    column("Reason", "CamelCase reason.", |object, _| text(object, "/reason")),
+    column("Object", "Object of the event.", |object, _| {
         let part = |path: &str| text(object, path).as_str().unwrap_or_default().to_owned();
         json!(format!("{}/{}", part("/involvedObject/kind").to_lowercase(), part("/involvedObject/name")))
     }),
-    column("Message", "What happened.", |object, _| text(object, "/message")),
-    wide("Source", "Who wrote it.", |object, _| text(object, "/source/component")),
-    wide("Name", "The event's name.", |object, _| text(object, "/metadata/name")),
+    column("Message", "Description of the event.", |object, _| text(object, "/message")),
+    wide("Source", "Writer of the event.", |object, _| text(object, "/source/component")),
+    wide("Name", "Name of the event.", |object, _| text(object, "/metadata/name")),
 ];
 
 /// Type of the rows of a Table.
@@ -207,7 +207,7 @@ pub(crate) fn table(
     let named = rows != Rows::Events;
     let mut definitions = Vec::new();
     if named {
-        definitions.push(json!({"name": "Name", "type": "string", "format": "name", "description": "The object's name.", "priority": 0}));
+        definitions.push(json!({"name": "Name", "type": "string", "format": "name", "description": "Name of the object.", "priority": 0}));
     }
     definitions.extend(columns(rows).iter().map(|column| {
         let priority = i32::from(column.wide);
