@@ -20,8 +20,8 @@ macro_rules! reasons {
                 match self { $( $( Reason::$name => stringify!($name), )+ )+ Reason::Unknown => "Unknown" }
             }
 
-            /// Returns the cause as a sentence without names and without a full stop. It starts with an upper-case \
-             letter, except for the reasons of [`Subject::Place`] that follow the name of a node in a list.
+            /// Returns the cause as a sentence without names and without a full stop. It starts with an upper-case
+            /// letter, except for most reasons of [`Subject::Place`], which follow the name of a node.
             pub fn sentence(self) -> &'static str {
                 match self { $( $( Reason::$name => $sentence, )+ )+ Reason::Unknown => "Reason is unknown to this \
                  version" }

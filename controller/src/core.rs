@@ -185,8 +185,10 @@ impl Controller {
             Input::Committed { id, outcome } => self.committed(id, &outcome),
             Input::Standing(standing) => {
                 if standing.yields > self.standing.yields {
-                    let sentence = Reason::YieldedLeadership.sentence();
-                    let message = format!("controller {}: {sentence}", self.config.id);
+                    let message = format!(
+                        "Controller {} yielded leadership to a controller that joined earlier",
+                        self.config.id
+                    );
                     self.tell_of_cluster(EventType::Normal, Reason::YieldedLeadership, message);
                 }
                 self.standing = *standing;
@@ -222,10 +224,10 @@ impl Controller {
     /// Returns the time on `now.raw` at which to send [`Input::Tick`], and the reason.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
         let planner = self.planning().is_some().then(|| {
-            let look = (self.looked_at + LOOK_EVERY_MS, "look at everything again");
+            let look = (self.looked_at + LOOK_EVERY_MS, "everything is checked again");
             let pause = self.writes.deadline().map(|at| (at, "a pause after a refused write ends"));
             let late = self.late_at.map(|at| (at, "a heartbeat is due"));
-            let check = self.reservation.deadline().map(|at| (at, "the reservation check goes on"));
+            let check = self.reservation.deadline().map(|at| (at, "the failover capacity check continues"));
             [Some(look), self.wake, late, pause, check].into_iter().flatten().min()
         });
         planner.flatten()

@@ -40,7 +40,7 @@ impl Controller {
             let place =
                 if machine.is_empty() { "another machine".to_owned() } else { format!("machine {machine}") };
             let message = format!(
-                "controller {}: {} ({place}); this process only serves the API",
+                "Controller {}: {} ({place}), so this process only serves the API",
                 self.config.id,
                 Reason::DuplicateController.sentence()
             );
@@ -98,14 +98,14 @@ pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut P
     let otherwise = format!("If {name} is certainly powered off, run hactl node confirm-fenced {name}");
     let message = if !there.is_empty() {
         format!(
-            "Waiting for controller {} to lead: node {name} may continue to run with the agreement of controllers that \
+            "Waiting for controller {} to become leader: node {name} may continue to run with the agreement of controllers that \
              joined before this leader. {otherwise}",
             there.join(" or ")
         )
     } else if known.is_empty() {
         format!(
-            "No controller that node {name} has reported is left, and this leader joined later. Power {name} off, then run \
-             hactl node confirm-fenced {name}"
+            "None of the controllers that node {name} has reported exists any more, and this leader joined later. \
+             Power {name} off, then run hactl node confirm-fenced {name}"
         )
     } else {
         format!(
@@ -116,7 +116,7 @@ pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut P
     };
     plan.wait(Kind::Node, name, Reason::JoinedLater, message);
     // The presence of an older controller can change without an input that causes a plan.
-    plan.wake(situation, situation.now.raw + LOOK_MS, "an older controller may be back");
+    plan.wake(situation, situation.now.raw + LOOK_MS, "an older controller may be available again");
 }
 
 /// Interval, in milliseconds, at which a leader that waits for an older controller checks for one.

@@ -74,7 +74,7 @@ fn by_services(view: &View, name: &str, service: &ServiceFacts) -> Option<String
     let told = Counts::of(view).told(node)?;
     let leaves = relieve(view, &BTreeSet::from([name]), |from| from == node);
     Some(match leaves {
-        Some(planned) => format!("{told}: it could go to {}", planned.to),
+        Some(planned) => format!("{told}; the service could move to {}", planned.to),
         None => told,
     })
 }
@@ -86,18 +86,18 @@ fn by_load(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
     }
     let unevenness = Loads::of(view).unevenness();
     let verdict = if let Some(why) = stays(view, name, service) {
-        format!("it is left where it is, as {why}")
+        format!("the service is not moved because {why}")
     } else if unevenness <= settings.threshold {
-        "that is even enough".to_owned()
+        "no rebalancing is needed".to_owned()
     } else {
         match best_move(view, &BTreeSet::from([name]), |_, _| true) {
-            Some(planned) => format!("on {} it would be {:.2}", planned.to, planned.after),
-            None => format!("no move of it that is allowed gains {:.0} %", settings.margin * 100.0),
+            Some(planned) => format!("with the service on {}, the imbalance would be {:.2}", planned.to, planned.after),
+            None => format!("no eligible move of the service reduces the imbalance by {:.0} %", settings.margin * 100.0),
         }
     };
     let threshold = settings.threshold;
     Some(format!(
-        "the load of nodes is uneven by {unevenness:.2}, too much is more than {threshold}: {verdict}"
+        "load imbalance of the nodes is {unevenness:.2}, threshold {threshold}: {verdict}"
     ))
 }
 
@@ -166,7 +166,7 @@ fn note_ungated(world: &World, resource: &Resource, mut verdicts: Vec<Verdict>) 
         if let (Some(note), Some(cause)) =
             (ungated_note(&resource.spec, &verdict.node, has_device), verdict.causes.first_mut())
         {
-            cause.message = format!("{}; a move there is {note}", cause.message);
+            cause.message = format!("{}; a move to this node is {note}", cause.message);
         }
     }
     verdicts
@@ -191,10 +191,10 @@ fn not_chosen(
         let by = match (view.rules.node_rule(name), &service.group) {
             (Some(rule), _) => format!("rule {}", rule.name),
             (None, Some(group)) => format!("group {group}"),
-            (None, None) => "a rule of those that stay with it".to_owned(),
+            (None, None) => "a rule of services with strict affinity".to_owned(),
         };
         let message = format!(
-            "class {} by {by}, and {node} of class {} can take it",
+            "tier {} by {by}; {node} of tier {} is eligible",
             class_name(score.class.0),
             class_name(best.class.0)
         );
@@ -209,7 +209,7 @@ fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, wor
     let mut help = Vec::new();
     match (resource.spec.state, status.state) {
         (_, ServiceState::Error) => {
-            help.push(format!("see to the cause, then hactl clear-error {name}"));
+            help.push(format!("fix the cause, then run hactl clear-error {name}"));
         }
         // The service runs on a node that it should leave, but cannot leave.
         (RequestedState::Started, ServiceState::Started) if is_stalled(status) => {}
@@ -218,11 +218,11 @@ fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, wor
         (RequestedState::Started, _) => {}
     }
     if world.leader.is_none() {
-        help.push("no controller leads: start ha-controller, and see hactl status".to_owned());
+        help.push("start ha-controller: no controller is leader (hactl status)".to_owned());
     }
     if placement.node.is_none() {
         if placement.verdicts.is_empty() {
-            help.push("start ha-node-agent on a machine: no node has registered yet".to_owned());
+            help.push("start ha-node-agent on a machine: no node is registered yet".to_owned());
         }
         for (node, judged) in &placement.verdicts {
             match judged {

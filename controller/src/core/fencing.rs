@@ -78,8 +78,8 @@ pub fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
 /// Returns the message about a fence that cannot be read, with the operator's options.
 pub(super) fn unreadable_fence(name: &str) -> String {
     format!(
-        "the fencing state of {name} cannot be read by this version, so nothing is recovered from {name}: finish the upgrade, \
-         or power the machine off and confirm that with hactl node confirm-fenced {name}"
+        "Fencing state of {name} cannot be read by this version, so no service of {name} is recovered. Finish the \
+         upgrade, or power the machine off and run hactl node confirm-fenced {name}"
     )
 }
 
@@ -177,17 +177,17 @@ fn plan_shutting_down(situation: &Situation<'_>, subject: &Subjected<'_>, leave:
         .map(|(service, _)| service.as_str())
         .collect();
     let what = match leave {
-        Leave::Poweroff => "powers off",
-        Leave::Reboot => "reboots",
+        Leave::Poweroff => "powering off",
+        Leave::Reboot => "rebooting",
     };
     let message = match (world.shutdown_policy(name), held.is_empty()) {
-        (_, true) => format!("it {what}"),
+        (_, true) => format!("Node is {what}"),
         (ShutdownPolicy::Migrate, false) => format!(
-            "it {what} and waits for {} to move away; hactl node shutdown-continue {name} ends the wait",
+            "Node is {what} and waits for {} to move away (hactl node shutdown-continue {name} ends the wait)",
             held.join(", ")
         ),
         (ShutdownPolicy::Conditional | ShutdownPolicy::Freeze | ShutdownPolicy::Failover, false) => {
-            format!("it {what} and is stopping {}", held.join(", "))
+            format!("Node is {what} and stops {}", held.join(", "))
         }
     };
     plan.wait(Kind::Node, name, Reason::ShuttingDown, message);
@@ -199,13 +199,13 @@ fn plan_restarting(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mu
     let Some(report) = subject.report else { return };
     let alert_at = report.seen + situation.world.timings().freeze_timeout_ms;
     if situation.now.raw < alert_at {
-        plan.wake(situation, alert_at, "an agent that restarts has been away for long");
+        plan.wake(situation, alert_at, "a restarting agent has been down for freezeTimeoutSeconds");
         return;
     }
     let name = subject.name;
     let message = format!(
-        "its agent left for a restart and has not come back; its services go on, frozen: start ha-node-agent there, or, \
-         if the machine is off, confirm that with hactl node confirm-fenced {name}"
+        "Agent was stopped for a restart and has not started again; its services continue unmonitored. Start \
+         ha-node-agent on {name}, or, if the machine is powered off, run hactl node confirm-fenced {name}"
     );
     plan.wait(Kind::Node, name, Reason::AgentAway, message);
 }
@@ -254,8 +254,8 @@ pub(super) fn closing(
     let name = subject.name;
     let epoch = fence.value.epoch + 1;
     let message = match proof {
-        None => format!("epoch {} is closed; what it was allowed to run is not yet proven gone", epoch - 1),
-        Some(proof) => format!("epoch {} is closed: {}", epoch - 1, proof.sentence()),
+        None => format!("Registration {} was revoked, fencing is not confirmed yet", epoch - 1),
+        Some(proof) => format!("Registration {} was revoked: {}", epoch - 1, proof.sentence()),
     };
     let closed = Fence {
         epoch,

@@ -22,54 +22,54 @@ impl Controller {
     fn refuses_to_hold(&self, node: &str, request: &HoldRequest, now: Mono) -> Option<String> {
         if request.candidate != self.config.id {
             return Some(format!(
-                "{} is asked, and this is {}: each needs a url of its own",
+                "request is for controller {}, but this is {}: each controller needs its own URL",
                 request.candidate, self.config.id
             ));
         }
         if self.standing.is_ending {
-            return Some("this controller is ending".to_owned());
+            return Some("this controller is shutting down".to_owned());
         }
         if self.world.revision == 0 {
-            return Some("this controller has not read the store since it started".to_owned());
+            return Some("this controller has not read etcd since it started".to_owned());
         }
         if self.standing.membership.is_none() {
             return Some(format!(
-                "another process holds the candidate key of {}, or this one has not put it yet",
+                "candidate key of {} belongs to another process, or is not written yet",
                 self.config.id
             ));
         }
         let commits = &self.standing.commits;
         if !commits.has_committed() {
-            return Some("this controller has committed nothing since it started".to_owned());
+            return Some("this controller has not committed to etcd since it started".to_owned());
         }
         // The attempt of one Ki ago has had the full deadline of an attempt.
         if commits.is_current(now, 2 * self.world.timings().heartbeat_interval_ms) {
-            return Some("this controller reaches the store: it is the node that does not".to_owned());
+            return Some("this controller reaches etcd, only the node does not".to_owned());
         }
         let leader: Option<Leader> =
             self.world.leader.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
         if leader.is_some_and(|leader| leader.id == self.config.id && leader.instance != self.config.instance)
         {
             return Some(
-                "the leader key is that of an earlier process of this controller, whose writes may still be applied".to_owned(),
+                "leader key belongs to an earlier process of this controller, whose writes may still be applied".to_owned(),
             );
         }
         let Some(fence) = self.world.fences.get(node).map(|fence| &fence.value) else {
-            return Some(format!("no epoch of {node} is known"));
+            return Some(format!("no registration of {node} is known"));
         };
         let is_its_own = fence.state == FenceState::Open
             && fence.epoch == request.epoch
             && fence.boot_id == request.boot_id;
         if !is_its_own {
             return Some(format!(
-                "{node} asks for epoch {}, and epoch {} is {}",
+                "request is for registration {} of {node}, but registration {} is {}",
                 request.epoch,
                 fence.epoch,
                 fence.state.name()
             ));
         }
         if self.writes.may_close(node) {
-            return Some(format!("a declaration of {node} was sent, and may be applied"));
+            return Some(format!("a revocation of the registration of {node} was sent and may be applied"));
         }
         None
     }

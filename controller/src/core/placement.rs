@@ -205,8 +205,8 @@ pub fn ungated_note(spec: &ResourceSpec, target: &str, has_device: bool) -> Opti
     }
     Some(if spec.allow_ungated {
         format!(
-            "live without a fence device (allowUngated): if node {target} fails meanwhile, an operator may have to confirm \
-             that it is powered off"
+            "live without a fence device (allowUngated): if node {target} fails during the migration, an operator \
+             may have to confirm that the node is powered off"
         )
     } else {
         not_live(target)
@@ -216,8 +216,8 @@ pub fn ungated_note(spec: &ResourceSpec, target: &str, has_device: bool) -> Opti
 /// Returns the message why a service that can live-migrate relocates to this node.
 pub fn not_live(target: &str) -> String {
     format!(
-        "not live: its driver lets what arrives run at once, and node {target} has no fence device; to permit it nevertheless, \
-         set allowUngated"
+        "not live: the driver starts the migrated service immediately, and node {target} has no fence device (set \
+         allowUngated to permit live migration)"
     )
 }
 

@@ -24,7 +24,7 @@ use ha_scheduler::View;
 pub fn reconcile(situation: &Situation<'_>) -> Plan {
     if !situation.world.knows_settings() {
         let mut plan = Plan::default();
-        let message = "neither the Cluster object nor its active settings can be read by this version: finish the upgrade";
+        let message = "Cluster object and its active settings cannot be read by this version; finish the upgrade";
         plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::Unreadable, message.to_owned());
         return plan;
     }
@@ -56,7 +56,7 @@ fn planned<'a>(
 ) -> Planner<'a> {
     let mut planner = Planner::new(*situation, nodes, view, Plan::default(), arranged);
     if let Some(until) = placement::settling_until(situation) {
-        planner.plan.wake(situation, until, "the set of nodes is taken for complete");
+        planner.plan.wake(situation, until, "the set of nodes is considered complete");
     }
     operations::plan(situation, nodes, &mut planner.plan);
     fencing::plan(situation, nodes, &mut planner.plan);

@@ -110,7 +110,7 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a str, &'a V
     if !undecided.is_empty() {
         let nodes = names(undecided.iter().map(|(node, _)| *node).collect());
         let headline = format!(
-            "cluster {cluster}: it could not be decided whether services on node(s) {nodes} would find a place after a failover"
+            "Failover capacity (N+1) check of cluster {cluster} is inconclusive for failures of node(s) {nodes}"
         );
         let left = undecided.iter().flat_map(|(_, left)| left.iter().map(unplaced));
         let details = left.collect();
@@ -123,8 +123,8 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a str, &'a V
 /// Returns the sentence of the condition, the event and the alert.
 pub fn failed(cluster: &str, nodes: &str) -> String {
     format!(
-        "cluster {cluster} failed the HA reservation check: services on node(s) {nodes} would not find a place after a \
-         failover; add capacity or stop unused services"
+        "Failover capacity (N+1) check of cluster {cluster} failed: services of node(s) {nodes} could not be \
+         restarted after a failure; add capacity or stop unused services"
     )
 }
 
@@ -153,7 +153,7 @@ pub fn lines(node: &str, failing: &Failing) -> Vec<String> {
     let mut lines: Vec<String> = failing.services.iter().map(unplaced).collect();
     match &failing.certificate {
         Certificate::Capacity { message, .. } | Certificate::Apart { message } => {
-            lines.push(format!("all of {node}: {message}"));
+            lines.push(format!("all services of {node}: {message}"));
         }
         Certificate::NoNode | Certificate::Searched => {}
     }
@@ -179,8 +179,8 @@ fn unplaced(service: &Unplaced) -> String {
         })
         .collect();
     let more = service.more + service.lacks.len() - listed;
-    let rest = if more > 0 { format!(", and {more} nodes more") } else { String::new() };
-    let told = if told.is_empty() { "there is no other node".to_owned() } else { told.join(", ") };
+    let rest = if more > 0 { format!(", and {more} more nodes") } else { String::new() };
+    let told = if told.is_empty() { "no other node".to_owned() } else { told.join(", ") };
     format!("{} on {}: {told}{rest}", service.service, service.node)
 }
 

@@ -45,8 +45,8 @@ impl World {
 /// Returns the operator's options for such a node.
 pub(super) fn unheard(name: &str) -> String {
     format!(
-        "it has not been heard since the store was restored from a backup, so services may run there that the backup does not \
-         know of: start its agent, or confirm it off with hactl node confirm-fenced {name}"
+        "Node has been unreachable since etcd was restored from a backup, and may run services that are not in the \
+         backup. Start its agent, or power the node off and run hactl node confirm-fenced {name}"
     )
 }
 
@@ -68,9 +68,9 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     let mut is_over = true;
     if let Some(until) = rests_until(situation) {
         is_over = false;
-        plan.wake(situation, until, "a machine that was cut off from the restored store has reset");
+        plan.wake(situation, until, "a machine that is isolated from the restored etcd has been reset");
         let message = format!(
-            "{}: nothing is assigned for {} s, so that a machine that is cut off has been reset by its watchdog",
+            "{}: no service is scheduled for {} s, until watchdogs have reset isolated machines",
             Reason::StoreRestored.sentence(),
             rest_ms(&world.timings(), &marker.value).div_ceil(1000)
         );
@@ -94,7 +94,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         return;
     }
     let transaction = Transaction::new().delete(world.keys.restored(), Guard::Unchanged(marker.modified));
-    let message = "the restored store counts again: every node was heard since, or is confirmed off";
+    let message = "Restore of etcd completed: every node has been reachable since, or is confirmed powered off";
     let told = cluster_event(situation, EventType::Normal, Reason::StoreRestored, message);
     plan.act(Subject::Restored, transaction, vec![told], Note::None);
 }

@@ -17,9 +17,9 @@ impl Controller {
         if self.led == term {
             return;
         }
-        let (reason, event_type) = match term {
-            Some(_) => (Reason::BecameLeader, EventType::Normal),
-            None => (Reason::LostLeadership, EventType::Warning),
+        let (reason, event_type, what) = match term {
+            Some(_) => (Reason::BecameLeader, EventType::Normal, "became leader"),
+            None => (Reason::LostLeadership, EventType::Warning, "lost leadership"),
         };
         self.led = term;
         self.count(Counted::Leadership { gained: term.is_some() });
@@ -29,7 +29,7 @@ impl Controller {
         self.waiting.clear();
         self.reservation = Reservation::default();
         self.deliveries = self.deliveries.of_next_term();
-        let message = format!("controller {}: {}", self.config.id, reason.sentence());
+        let message = format!("Controller {} {what}", self.config.id);
         self.tell_of_cluster(event_type, reason, message);
     }
 

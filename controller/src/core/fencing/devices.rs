@@ -112,7 +112,7 @@ pub(super) fn plan_fencing(
         Stage::AtWork => {}
         Stage::Ended(FencerOutcome::Confirmed) if intent.switch == Switch::Off => {
             let proof = Proof::Device { name: intent.name.clone() };
-            let message = format!("it was fenced: {}", proof.sentence());
+            let message = format!("Fenced: {}", proof.sentence());
             let events = vec![desk.event(EventType::Warning, Reason::FenceDeviceConfirmed, message)];
             let value = Fence {
                 state: FenceState::Fenced,
@@ -123,7 +123,7 @@ pub(super) fn plan_fencing(
             desk.go_on(value, events, plan);
         }
         Stage::Ended(FencerOutcome::Failed(error)) => {
-            let message = format!("fence device {}: {error}", intent.name);
+            let message = format!("Fence device {} failed: {error}", intent.name);
             let events = vec![desk.event(EventType::Warning, Reason::FenceDeviceFailed, message)];
             desk.settle(&desk.without_intent(intent), events, plan);
         }
@@ -158,7 +158,7 @@ pub(super) fn plan_closed(
             desk.go_on(value, Vec::new(), plan);
         }
         (Stage::Ended(FencerOutcome::Failed(error)), Switch::On) => {
-            let message = format!("fence device {} did not switch it on again: {error}", intent.name);
+            let message = format!("Fence device {} did not switch the node on again: {error}", intent.name);
             // Only the first of consecutive failures gets an event; the waiting message shows the retries.
             let first = desk.work.failures == 1;
             let event = desk.event(EventType::Warning, Reason::FenceDeviceFailed, message);
@@ -201,7 +201,7 @@ impl<'p, 'a> Desk<'p, 'a> {
         let fence = &self.fence.value;
         let Some(device) = self.to_switch_on(fence) else { return self.stays_cut_off(plan) };
         if self.pauses(FencerAction::On, plan) {
-            let message = format!("fence device {} has still to switch it on again", device.name);
+            let message = format!("Waiting for fence device {} to switch the node on again", device.name);
             plan.wait(Kind::Node, self.subject.name, Reason::FenceDeviceFailed, message);
         } else {
             self.intend(fence.clone(), device, Switch::On, Vec::new(), plan);
@@ -217,12 +217,13 @@ impl<'p, 'a> Desk<'p, 'a> {
         let name = self.subject.name;
         let message = match device.action {
             FenceAction::Reboot => format!(
-                "fence device {} has cut it off, which is undone when the machine registers with another boot: reboot it, or, \
-                 if nothing that ran there runs on, hactl node unfence {name}",
+                "Fence device {} disconnected the node until it registers after a reboot. Reboot the machine, or, if \
+                 no service from before the fencing still runs on it, run hactl node unfence {name}",
                 device.name
             ),
             FenceAction::Off => format!(
-                "fence device {} has cut it off for good: once the machine is well, hactl node unfence {name}",
+                "Fence device {} disconnected the node until an operator reconnects it. When the machine is \
+                 repaired, run hactl node unfence {name}",
                 device.name
             ),
         };
@@ -269,7 +270,7 @@ impl<'p, 'a> Desk<'p, 'a> {
     fn pauses(&self, action: FencerAction, plan: &mut Plan) -> bool {
         let resumes = self.work.resumes(action).filter(|resumes| self.situation.now.raw < *resumes);
         if let Some(resumes) = resumes {
-            plan.wake(self.situation, resumes, "a fence device is tried again");
+            plan.wake(self.situation, resumes, "a fence device is retried");
         }
         resumes.is_some()
     }
@@ -287,12 +288,12 @@ impl<'p, 'a> Desk<'p, 'a> {
         plan: &mut Plan,
     ) {
         let (what, retried) = match (switch, device.kind) {
-            (Switch::Off, _) => ("is started", false),
-            (Switch::On, FenceKind::Power) => ("switches it on again", self.failed_on()),
-            (Switch::On, FenceKind::Fabric) => ("lets it in again", self.failed_on()),
+            (Switch::Off, _) => ("was started", false),
+            (Switch::On, FenceKind::Power) => ("switches the node on again", self.failed_on()),
+            (Switch::On, FenceKind::Fabric) => ("reconnects the node", self.failed_on()),
         };
         if !retried {
-            let message = format!("fence device {} {what}", device.name);
+            let message = format!("Fence device {} {what}", device.name);
             events.push(self.event(EventType::Normal, Reason::FenceDeviceStarted, message));
         }
         let mut switched_off = value.switched_off.clone();
@@ -339,7 +340,7 @@ impl<'p, 'a> Desk<'p, 'a> {
     /// the device.
     fn await_foreign(&self, intent: &DeviceIntent, passes: Mono, plan: &mut Plan) {
         plan.wake(self.situation, passes, "a recorded fence device must have ended");
-        let message = format!("fence device {} may still be at work", intent.name);
+        let message = format!("Fence device {} may still be running", intent.name);
         plan.wait(Kind::Node, self.subject.name, Reason::FenceDeviceStarted, message);
     }
 

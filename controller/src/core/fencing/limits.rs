@@ -68,7 +68,7 @@ impl Budget {
     /// Sets a wake-up for the time at which the window has slid, if the limit delayed a declaration.
     pub(super) fn wake(&self, situation: &Situation<'_>, plan: &mut Plan) {
         if let (true, Some(at)) = (self.held_up, self.next) {
-            plan.wake(situation, at, "maxFencing allows another node");
+            plan.wake(situation, at, "fencing.maxFencing allows another node");
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mu
             Some(FencerOutcome::Failed(_)) => known.ended + AGAIN_MS,
         };
         if situation.now.raw < due {
-            plan.wake(situation, due, "a fence device is asked whether it answers");
+            plan.wake(situation, due, "a fence device is probed");
             continue;
         }
         plan.runs.push(FencerRun {
@@ -66,7 +66,7 @@ pub(in crate::core) fn verdict(situation: &Situation<'_>, node: &str) -> Option<
             Some(FencerOutcome::Confirmed) => asked = true,
             Some(FencerOutcome::Failed(message)) => {
                 asked = true;
-                failed.push(format!("{}: {message}", device.name));
+                failed.push(format!("Fence device {}: {message}", device.name));
             }
             None => {}
         }
@@ -75,7 +75,7 @@ pub(in crate::core) fn verdict(situation: &Situation<'_>, node: &str) -> Option<
         return None;
     }
     Some(if failed.is_empty() {
-        (true, Reason::Accepted, "its fence devices answer".to_owned())
+        (true, Reason::Accepted, "All fence devices respond".to_owned())
     } else {
         (false, Reason::FenceDeviceFailed, failed.join("; "))
     })

@@ -45,7 +45,7 @@ pub(super) fn plan(
             settle(situation, subject, fence, &Proof::Silence { waited_ms }, plan);
             return;
         }
-        plan.wake(situation, proven_at, "a silent node's watchdog must have reset it");
+        plan.wake(situation, proven_at, "the fencing delay of an unreachable node has elapsed");
     }
     if subject.node.has_device {
         devices::plan_fencing(situation, subject, fence, plan);
@@ -55,14 +55,14 @@ pub(super) fn plan(
     }
     let message = match (silence, subject.node.has_device) {
         (Ok(wait_ms), false) => {
-            format!("it is being fenced: {:.1} s after its last heartbeat", wait_ms as f64 / 1000.0)
+            format!("Fencing is in progress: confirmed {:.1} s after the last heartbeat", wait_ms as f64 / 1000.0)
         }
         (Ok(wait_ms), true) => format!(
-            "it is being fenced: by its fence device, or {:.1} s after its last heartbeat",
+            "Fencing is in progress: confirmed by the fence device, or {:.1} s after the last heartbeat",
             wait_ms as f64 / 1000.0
         ),
-        (Err(_), true) => "it is being fenced by its fence device".to_owned(),
-        (Err(reason), false) => format!("it is closed, and {}", reason.sentence()),
+        (Err(_), true) => "Fencing by the fence device is in progress".to_owned(),
+        (Err(reason), false) => format!("Registration was revoked, but fencing is not confirmed: {}", reason.sentence()),
     };
     plan.wait(Kind::Node, subject.name, Reason::Fencing, message);
 }
@@ -111,7 +111,7 @@ fn settle(
     let (event_type, message) = match state {
         FenceState::Closed => (EventType::Normal, Reason::ClosedIdle.sentence().to_owned()),
         FenceState::Open | FenceState::Fencing | FenceState::Fenced => {
-            (EventType::Warning, format!("it was fenced: {}", proof.sentence()))
+            (EventType::Warning, format!("Fenced: {}", proof.sentence()))
         }
     };
     let events = vec![node_event(situation, subject.name, event_type, proof.reason(), message)];

@@ -59,9 +59,9 @@ pub(super) fn plan_close(
     }
     let quiet_at = subject.node.silent_since + situation.world.heartbeat_valid_ms(name);
     if situation.world.alive.contains_key(name) && situation.now.raw < quiet_at {
-        plan.wake(situation, quiet_at, "the heartbeat of the boot or process before is silent");
+        plan.wake(situation, quiet_at, "the heartbeat of the previous boot or process has expired");
         let message =
-            "another boot or process registers while the heartbeat of the one before is still fresh";
+            "Waiting for the heartbeat of the previous boot or process to expire before the new one is registered";
         plan.wait(Kind::Node, name, Reason::Registering, message);
         return;
     }
@@ -134,7 +134,8 @@ fn is_clone(situation: &Situation<'_>, name: &str, report: &Versioned<NodeReport
     });
     let Some((other, _)) = other else { return false };
     let message = format!(
-        "the machine registers as {name} and as {other}: stop one of the two agents, or, if these are two machines, give          each a machine id of its own (rm /etc/machine-id && systemd-machine-id-setup)"
+        "Machine registers as {name} and as {other}. Stop one of the two agents, or, if these are two machines, give \
+         one of them a new machine id (rm /etc/machine-id && systemd-machine-id-setup)"
     );
     plan.wait(Kind::Node, name, Reason::DuplicateNode, message);
     true
@@ -142,8 +143,8 @@ fn is_clone(situation: &Situation<'_>, name: &str, report: &Versioned<NodeReport
 
 fn duplicate(name: &str, report: &Versioned<NodeReport>, fence: &Versioned<Fence>) -> String {
     format!(
-        "machine {} registers under the name of machine {}: give it another name, or, if the old machine is off for \
-         good, confirm that with hactl node confirm-fenced {name}",
+        "Machine {} registers under the node name of machine {}. Start its agent with another --node, or, if the old \
+         machine is powered off for good, run hactl node confirm-fenced {name}",
         shown(report.value.machine()),
         shown(fence.value.machine())
     )
@@ -187,7 +188,7 @@ pub(super) fn errors_pending(
     if pending.is_empty() {
         return false;
     }
-    let message = format!("it could not stop {}, which become errors first", pending.join(", "));
+    let message = format!("Waiting until services that the node could not stop are in Error: {}", pending.join(", "));
     plan.wait(Kind::Node, node, Reason::StopFailed, message);
     true
 }
@@ -210,7 +211,7 @@ fn replacements_pending(situation: &Situation<'_>, node: &str, plan: &mut Plan) 
     if pending.is_empty() {
         return false;
     }
-    let message = format!("which secondary of {} is in use is found out first", pending.join(", "));
+    let message = format!("Waiting until the secondary in use is determined for {}", pending.join(", "));
     plan.wait(Kind::Node, node, Reason::ReplacingSecondary, message);
     true
 }
@@ -253,7 +254,7 @@ fn admit(
         node.metadata.creation_timestamp = Some(situation.now.timestamp());
         transaction = transaction.put(spec_key, Guard::Absent, stored(&node));
     }
-    let message = format!("it is admitted under epoch {epoch}");
+    let message = format!("Node registered (registration {epoch})");
     let events = vec![node_event(situation, name, EventType::Normal, Reason::Registering, message)];
     plan.act(Subject::Fence(name.to_owned()), transaction, events, Note::None);
 }

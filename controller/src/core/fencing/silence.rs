@@ -38,7 +38,8 @@ pub(super) fn plan(
         return;
     }
     if situation.world.settings().disarmed.is_some() {
-        wait(plan, Reason::Disarmed, "its heartbeat is late, but the cluster is disarmed".to_owned());
+        wait(plan, Reason::Disarmed, "Heartbeats are missing, but the node is not fenced because the cluster is \
+         disarmed".to_owned());
         return;
     }
     if !situation.commits.is_current(situation.now.raw, valid_ms / 2) {
@@ -47,8 +48,8 @@ pub(super) fn plan(
     }
     if may_hide_something(situation, subject) {
         let message = format!(
-            "it is silent since before the cluster was armed, and services may have been moved to it by hand: start its \
-             agent, or confirm it off with hactl node confirm-fenced {name}"
+            "Node has been unreachable since before the cluster was armed, and services may have been moved to it \
+             manually. Start its agent, or power the node off and run hactl node confirm-fenced {name}"
         );
         wait(plan, Reason::NoProofPossible, message);
         return;
@@ -65,12 +66,12 @@ pub(super) fn plan(
         let services: Vec<&str> = node.active.iter().map(String::as_str).collect();
         let (reason, why) = match node.silence_proves {
             Err(reason @ (Reason::WatchdogFailed | Reason::SleepUnprotected)) => {
-                (reason, format!("heartbeats missed, and {}", reason.sentence()))
+                (reason, format!("Node is unreachable and cannot be fenced: {}", reason.sentence()))
             }
             Ok(_) | Err(_) => (Reason::NoProofPossible, Reason::NoProofPossible.sentence().to_owned()),
         };
         let message = format!(
-            "{why}; {} may still run there: confirm it off with hactl node confirm-fenced {name}",
+            "{why}; services may still run on it ({}). Power the node off, then run hactl node confirm-fenced {name}",
             services.join(", ")
         );
         wait(plan, reason, message);
@@ -78,7 +79,8 @@ pub(super) fn plan(
     }
     if !budget.take() {
         let message = format!(
-            "{} (maxFencing allows {}): it goes on as the window slides, or with hactl node confirm-fenced {name}",
+            "{} (limit {}). Fencing continues when the window allows, or after hactl node confirm-fenced {name} if \
+             the node is powered off",
             Reason::MaxFencingReached.sentence(),
             budget.limit
         );

@@ -26,7 +26,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         let only_waiting = ClusterStatus { waiting_for: known.value.waiting_for.clone(), ..status.clone() };
         let rests_until = known.seen + PAUSE_MS;
         if only_waiting == known.value && status != known.value && situation.now.raw < rests_until {
-            plan.wake(situation, rests_until, "what is waited for has changed");
+            plan.wake(situation, rests_until, "the list of waiting actions has changed");
             return;
         }
     }
@@ -88,7 +88,7 @@ fn disarm(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) -> Opti
     if blockers.is_empty() {
         return Some(wanted);
     }
-    let message = format!("disarm waits for {}", blockers.join(", "));
+    let message = format!("Disarming waits for {}", blockers.join(", "));
     plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::Disarmed, message);
     None
 }

@@ -44,7 +44,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             continue;
         }
         let forgotten_at = known.seen + GONE_KEPT_MS;
-        plan.wake(situation, forgotten_at, "a node that is gone is forgotten");
+        plan.wake(situation, forgotten_at, "the status of a deleted node is removed");
         if situation.now.raw >= forgotten_at {
             plan.actions.retain(|action| {
                 action.subject != crate::core::plan::Subject::Status(Kind::Node, name.clone())
@@ -85,9 +85,9 @@ fn maintenance(
 ) -> Option<Event> {
     let message = match (before, state) {
         (Some(NodeState::Online), NodeState::Maintenance) => {
-            "it is in maintenance, and its services move away"
+            "Node entered maintenance, and its services move away"
         }
-        (Some(NodeState::Maintenance), NodeState::Online) => "its maintenance has ended",
+        (Some(NodeState::Maintenance), NodeState::Online) => "Node left maintenance",
         (_, _) => return None,
     };
     Some(node_event(situation, name, EventType::Normal, Reason::Maintenance, message))

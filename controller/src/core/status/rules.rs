@@ -68,7 +68,7 @@ fn conflict_event(
     let (event_type, reason, message) = match (before.and_then(conflict), conflict(status)) {
         (None, Some(message)) => (EventType::Warning, Reason::RuleConflict, message),
         (Some(_), None) => {
-            (EventType::Normal, Reason::Accepted, "its conflict is gone, and it is in force".to_owned())
+            (EventType::Normal, Reason::Accepted, "Conflict resolved, the rule is active".to_owned())
         }
         (None, None) | (Some(_), Some(_)) => return None,
     };
@@ -101,7 +101,7 @@ fn rule_status<'a>(
     let (holds, reason, message) = match conflict {
         Some(conflict) => (false, Reason::RuleConflict, conflict.message.clone()),
         None if missing.is_empty() => (true, Reason::Accepted, Reason::Accepted.sentence().to_owned()),
-        None => (true, Reason::NotFound, format!("in force, but there is no {} yet", missing.join(", "))),
+        None => (true, Reason::NotFound, format!("Active, but not found: {}", missing.join(", "))),
     };
     condition(situation, &mut status.conditions, "Ready", holds, reason, message, generation);
     status

@@ -252,7 +252,7 @@ impl World {
             let report = &mut report.value;
             report.phase = Phase::ProbedUnknown;
             report.exclusive = true;
-            report.message = format!("the report of {node} cannot be read: {}", partial.error);
+            report.message = format!("Report of {node} cannot be read: {}", partial.error);
         }
         Err(partial.error)
     }
