@@ -4,31 +4,31 @@ use super::metrics;
 
 metrics! { Agent:
     STATE = Gauge "hactl_agent_state" ["state"]
-        "1 for the state of the agent: WaitForLock (waits for an epoch), Active, LostLock; 0 for the others.";
+        "1 for the state of the agent, 0 for the others: WaitForLock (waiting for registration), Active, LostLock.";
     EPOCH = Gauge "hactl_agent_epoch" []
-        "The epoch that it acts under; 0 for none.";
+        "Number of the registration under which the agent acts; 0 if the agent is not registered.";
     LEASE_REMAINING = Gauge "hactl_agent_lease_remaining_seconds" []
-        "Time left to the deadline last proven; nothing without one.";
+        "Time until the end of the last confirmed heartbeat's lifetime; absent without one.";
     WATCHDOG_ARMED = Gauge "hactl_agent_watchdog_armed" []
-        "1 while armed is committed.";
+        "1 if the watchdog is committed as armed, 0 otherwise.";
     WATCHDOG_TIMEOUT = Gauge "hactl_agent_watchdog_timeout_seconds" []
-        "The timeout of the watchdog, as read back from it; nothing without one.";
+        "Watchdog timeout reported by the driver; absent without a watchdog.";
     WATCHDOG_MARGIN = Gauge "hactl_agent_watchdog_margin_seconds" []
-        "The least time that was left on the watchdog when it was petted, since it was armed; nothing before.";
+        "Minimum time left on the watchdog at a renewal since the watchdog was armed; absent before.";
     SERVICES = Gauge "hactl_agent_services" []
-        "Services that run, or may run, here.";
+        "Number of services that run, or may run, on the node.";
     EXCLUSIVE_SERVICES = Gauge "hactl_agent_exclusive_services" []
-        "Those of them that must not run twice: for these the watchdog is armed.";
+        "Number of exclusive services that run, or may run, on the node; the watchdog is armed for them.";
     WORKERS = Gauge "hactl_agent_workers" []
-        "Commands of drivers under way.";
+        "Number of driver commands in progress.";
     WORKER_QUEUE = Gauge "hactl_agent_worker_queue_length" []
-        "Services whose next command waits for a free worker.";
+        "Number of services whose next command waits for a free worker.";
     HEARTBEATS = Counter "hactl_agent_heartbeats_total" []
-        "Heartbeats begun.";
+        "Number of heartbeats started.";
     COMMITS = Counter "hactl_agent_commits_total" []
-        "Commits begun, heartbeats left out.";
+        "Number of commits started, without heartbeats.";
     COMMANDS = Counter "hactl_agent_commands_total" ["driver", "command"]
-        "Commands of drivers begun.";
+        "Number of driver commands started.";
     JOURNAL_WRITES = Counter "hactl_agent_journal_writes_total" []
-        "Journals written.";
+        "Number of journal writes.";
 }

@@ -4,9 +4,9 @@ use super::metrics;
 
 metrics! { Every:
     BUILD_INFO = Gauge "hactl_build_info" ["component", "version"]
-        "The running version; always 1.";
+        "Running version; always 1.";
     PROCESS_START_TIME = Gauge "hactl_process_start_time_seconds" []
-        "When the process started, in seconds since 1970.";
+        "Time of the process start, in seconds since 1970.";
     CERTIFICATE_EXPIRY = Gauge "hactl_certificate_not_after_timestamp_seconds" ["certificate"]
-        "When a certificate that this process uses expires, in seconds since 1970: server, client_ca (of the API), store and store_ca (of the store's client). The first to expire of a file counts; a file that cannot be read shows 0.";
+        "Time when a certificate expires, in seconds since 1970: server and client_ca (of the API), store and store_ca (of the etcd client). If a file contains several certificates, the first one to expire counts; 0 if the file cannot be read.";
 }

@@ -4,71 +4,71 @@ use super::metrics;
 
 metrics! { Leader:
     WAITING = Gauge "hactl_waiting" []
-        "What the leader waits for, counted; hactl status says what.";
+        "Number of events that the leader waits for; hactl status lists them.";
     NOTIFICATIONS_WAITING = Gauge "hactl_notifications_waiting" []
-        "Notifications that some target of Cluster.spec.notifications does not have yet.";
+        "Number of notifications that have not been delivered to every target of Cluster.spec.notifications.";
     CLUSTER_ARMING = Gauge "hactl_cluster_arming" ["state"]
-        "1 for how far arming or disarming the cluster is, 0 for the other states.";
+        "1 for the arming state of the cluster, 0 for the others.";
     FAILURE_TOLERANCE = Gauge "hactl_failure_tolerance_nodes" []
-        "So many nodes may fail at once with a place for every service, as far as is checked: 1 or 0; nothing while it is not known.";
+        "Number of simultaneous node failures that the cluster can absorb (0 or 1); absent until the first check completes.";
     RESERVATION_STATE = Gauge "hactl_reservation_state" ["state"]
-        "The reservation check (N+1): 1 for what it found, Holds, Failed or Undecided, 0 for the others; nothing before the first check has ended.";
+        "1 for the result of the failover capacity (N+1) check, 0 for the others: Holds, Failed or Undecided; absent until the first check completes.";
     SLACK_CPU = Gauge "hactl_slack_cpu_cores" []
-        "Cpus that would be left for services after the failure of whichever node leaves the fewest; below 0, not all would find a place. Nothing where no node says what it has.";
+        "Headroom in cpus for services after the worst node failure; below 0, some services cannot be scheduled. Absent if no node reports its capacity.";
     SLACK_MEMORY = Gauge "hactl_slack_memory_bytes" []
-        "The same for memory.";
+        "Headroom in memory for services after the worst node failure; below 0, some services cannot be scheduled.";
     SLACK_DISK = Gauge "hactl_slack_disk_bytes" []
-        "The same for disk.";
+        "Headroom in disk space for services after the worst node failure; below 0, some services cannot be scheduled.";
     BALANCE_SCORE = Gauge "hactl_balance_score_ratio" []
-        "How uneven the load of nodes is: standard deviation over mean, what scheduler.autoRebalance.threshold is compared with; 0 is even.";
+        "Load imbalance of the nodes: standard deviation over mean, compared with scheduler.autoRebalance.threshold; 0 if balanced.";
     NODE_STATE = Gauge "hactl_node_state" ["node", "state"]
-        "1 for the state that a node is in, 0 for the others.";
+        "1 for the state of a node, 0 for the others.";
     NODE_FENCE_STATE = Gauge "hactl_node_fence_state" ["node", "state"]
-        "1 for the state of a node's epoch (Open, Fencing, Fenced, Closed), 0 for the others.";
+        "1 for the state of a node's registration, 0 for the others: Open, Fencing, Fenced, Closed.";
     NODE_MAINTENANCE = Gauge "hactl_node_maintenance" ["node"]
-        "1 for a node that is wanted in maintenance.";
+        "1 if maintenance of a node is requested, 0 otherwise.";
     NODE_HEARTBEAT_AGE = Gauge "hactl_node_heartbeat_age_seconds" ["node"]
-        "How long ago the leader last saw the node's heartbeat.";
+        "Time since the leader last saw a heartbeat of a node.";
     NODE_WATCHDOG_ARMED = Gauge "hactl_node_watchdog_armed" ["node"]
-        "1 while the node's watchdog is committed as armed; it is armed only while something is active there.";
+        "1 if the watchdog of a node is committed as armed, 0 otherwise; armed only while an active service requires it.";
     NODE_WATCHDOG_USABLE = Gauge "hactl_node_watchdog_usable" ["node"]
-        "1 while exclusive services may be started there, as far as its watchdog and fence devices are concerned (condition Watchdog).";
+        "1 if the watchdog and fence devices of a node permit exclusive services (condition Watchdog), 0 otherwise.";
     NODE_AGENT_AWAY = Gauge "hactl_node_agent_away" ["node"]
-        "1 while the node's agent is away for a restart and its services are frozen.";
+        "1 if the agent of a node is stopped for a restart and its services are unmonitored (Freeze), 0 otherwise.";
     NODE_CAPACITY_CPU = Gauge "hactl_node_capacity_cpu_cores" ["node"]
-        "Cpus that a node has, as declared or reported.";
+        "Number of cpus of a node, as declared or reported.";
     NODE_CAPACITY_MEMORY = Gauge "hactl_node_capacity_memory_bytes" ["node"]
-        "Memory that a node has.";
+        "Memory of a node, as declared or reported.";
     NODE_CAPACITY_DISK = Gauge "hactl_node_capacity_disk_bytes" ["node"]
-        "Disk that a node has.";
+        "Disk space of a node, as declared or reported.";
     NODE_ALLOCATED_CPU = Gauge "hactl_node_allocated_cpu_cores" ["node"]
-        "Cpus that the services of a node ask for.";
+        "Number of cpus that the services of a node request.";
     NODE_ALLOCATED_MEMORY = Gauge "hactl_node_allocated_memory_bytes" ["node"]
-        "Memory that they ask for.";
+        "Memory that the services of a node request.";
     NODE_ALLOCATED_DISK = Gauge "hactl_node_allocated_disk_bytes" ["node"]
-        "Disk that they ask for.";
+        "Disk space that the services of a node request.";
     NODE_SERVICES = Gauge "hactl_node_services" ["node"]
-        "Services assigned to a node.";
+        "Number of services assigned to a node.";
     RESOURCE_INFO = Gauge "hactl_resource_info" ["resource", "driver", "group"]
-        "What a resource is; always 1.";
+        "Driver and group of a resource; always 1.";
     RESOURCE_NODE = Gauge "hactl_resource_node" ["resource", "node"]
-        "1 for the node where a resource's service is, or is to be.";
+        "1 for the node on which a resource runs or is being started.";
     RESOURCE_STATE = Gauge "hactl_resource_state" ["resource", "state"]
-        "1 for the state that a resource is in; the others are left out.";
+        "1 for the state of a resource; other states are absent.";
     RESOURCE_DESIRED_STATE = Gauge "hactl_resource_desired_state" ["resource", "state"]
-        "1 for the state that is wanted of a resource; the others are left out.";
+        "1 for the requested state of a resource; other states are absent.";
     RESOURCE_RUNNING = Gauge "hactl_resource_running" ["resource"]
-        "1 while the service runs, as its node's agent reports.";
+        "1 if the service of a resource runs, as reported by the agent, 0 otherwise.";
     RESOURCE_LAST_TRANSITION = Gauge "hactl_resource_last_transition_timestamp_seconds" ["resource"]
-        "When the resource last became ready, or ceased to be, in seconds since 1970.";
+        "Time when a resource last became ready or not ready, in seconds since 1970.";
     RESOURCE_RESTARTS = Counter "hactl_resource_restarts_total" ["resource"]
-        "Restarts in place after crashes; begins again at 0 with each start by the controller.";
+        "Number of restarts on the same node after crashes; 0 again after each start by the controller.";
     RESOURCE_RELOCATIONS = Counter "hactl_resource_relocations_total" ["resource", "reason"]
-        "Moves to another node that this controller, leading, has begun, by what for.";
+        "Number of moves to another node started by this controller as leader, by reason.";
     RESOURCE_AVAILABILITY = Gauge "hactl_resource_availability_ratio" ["resource", "window"]
-        "The share of the time in which a resource was wanted in which it ran, over the last 30 days (30d) or year (365d) of UTC with today, as far as it is recorded (status.availability); nothing when it was not wanted.";
+        "Share of the requested time in which a resource ran, over the last 30 days (30d) or 365 days (365d) of UTC including today, as far as recorded (status.availability); absent if the resource was not requested.";
     RESOURCE_DOWNTIME = Gauge "hactl_resource_downtime_seconds" ["resource", "window"]
-        "How long in those days a resource was wanted and did not run: what is to be taken from the time that an objective leaves.";
+        "Time in the same days in which a resource was requested and did not run; subtract it from the downtime that an objective allows.";
     RESOURCE_UNPLACED = Gauge "hactl_resource_unplaced" ["resource", "reason"]
-        "1 for a resource that is wanted started and has no place to run, by why.";
+        "1 if a resource is requested Started and no node is eligible, by reason.";
 }
