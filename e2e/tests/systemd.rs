@@ -112,7 +112,7 @@ fn a_unit_is_kept_running(scenario: &Scenario) -> Result<()> {
     let beats = scenario.witness("web").beats()?;
     let gap = beats.windows(2).find(|pair| pair[0].pid != pair[1].pid).context("two processes wrote")?;
     println!("killed: wrote again after {} ms", (gap[1].at_ns - gap[0].at_ns) / 1_000_000);
-    wait_for_event(scenario, "web", "its main process was killed by signal 9")?;
+    wait_for_event(scenario, "web", "main process was killed by signal 9")?;
     // The agent must have seen the restart. A stop during the start would count as a failed start.
     wait_for_event(scenario, "web", "Restarted")?;
 
@@ -214,7 +214,7 @@ fn a_command_becomes_a_unit(scenario: &Scenario) -> Result<()> {
     let victim = process(scenario, "transient", &home)?;
     victim.signal(Signal::SIGKILL)?;
     another(scenario, "transient", &home, victim.pid)?;
-    wait_for_event(scenario, "transient", "its main process was killed by signal 9")
+    wait_for_event(scenario, "transient", "main process was killed by signal 9")
 }
 
 fn nothing_of_a_unit_survives_its_stop(scenario: &Scenario) -> Result<()> {
@@ -258,7 +258,7 @@ fn a_bus_that_was_away_is_found_again(scenario: &Scenario) -> Result<()> {
     wait_until("the end of by-hand", CEILING, || !victim.is_alive())?;
     on(scenario, &home, &["mv", "/run/dbus/gone", "/run/dbus/system_bus_socket"])?;
     another(scenario, "by-hand", &home, victim.pid)?;
-    wait_for_event(scenario, "by-hand", "its main process was killed by signal 9")
+    wait_for_event(scenario, "by-hand", "main process was killed by signal 9")
 }
 
 /// A shutdown must end the agent before the units. The agent's own stops of the units must not wait for the shutdown.

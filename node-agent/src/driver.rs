@@ -115,7 +115,7 @@ pub trait Driver: Send + Sync {
             Err(DriverFailure {
                 class: FailureClass::NeverHere,
                 reason: Reason::MoveFailed,
-                message: format!("driver {} cannot refuse a migration that still arrives", self.name()),
+                message: format!("driver {} cannot reject an incoming migration", self.name()),
             })
         })
     }
@@ -137,7 +137,7 @@ pub trait Driver: Send + Sync {
             Err(DriverFailure {
                 class: FailureClass::RetryHere,
                 reason: Reason::ReplaceFailed,
-                message: format!("driver {} replaces no secondaries", self.name()),
+                message: format!("driver {} does not support the replacement of secondaries", self.name()),
             })
         })
     }

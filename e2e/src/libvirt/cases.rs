@@ -135,15 +135,15 @@ fn by_hand(rig: &mut Rig) -> Result<()> {
     };
     let before = rig.now()?;
     rig.virsh(&node, &["destroy", "--domain", guest::NAME])?;
-    anew(rig, &before, "stopped outside hactl (it was destroyed by libvirt's own tools)")?;
+    anew(rig, &before, "stopped outside hactl (domain was destroyed outside hactl)")?;
     let before = rig.now()?;
     for qemu in rig.qemus(&node) {
         qemu.signal(Signal::SIGKILL)?;
     }
-    anew(rig, &before, "Service exited: its QEMU ended unexpectedly")?;
+    anew(rig, &before, "Service exited: QEMU exited unexpectedly")?;
     let before = rig.now()?;
     rig.virsh(&node, &["shutdown", "--domain", guest::NAME, "--mode", "acpi"])?;
-    anew(rig, &before, "Service exited: the guest switched itself off")
+    anew(rig, &before, "Service exited: guest shut itself down")
 }
 
 fn file(rig: &mut Rig) -> Result<()> {

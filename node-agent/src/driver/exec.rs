@@ -116,7 +116,7 @@ fn nothing_given() -> DriverFailure {
     DriverFailure {
         class: FailureClass::ConfigurationWrong,
         reason: Reason::BadConfiguration,
-        message: "spec.driver.exec has neither command nor start".to_owned(),
+        message: "spec.driver.exec requires command or start".to_owned(),
     }
 }
 
@@ -201,7 +201,7 @@ impl Driver for ExecDriver {
                 Mode::Supervised(_) | Mode::Scripts(_) | Mode::Neither => Err(DriverFailure {
                     class: FailureClass::RetryHere,
                     reason: Reason::MoveFailed,
-                    message: "it has no migrate command beside start and stop, so it cannot move live"
+                    message: "spec.driver.exec has no migrate command in addition to start and stop, so the service cannot be live-migrated"
                         .to_owned(),
                 }),
             }
@@ -254,7 +254,7 @@ pub fn shim(role: Option<&str>) -> io::Result<()> {
         Some(LAUNCH) => launch::run(),
         Some(_) | None => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "this program is started by ha-node-agent and does nothing by hand",
+            "this program is started by ha-node-agent and cannot be used manually",
         )),
     }
 }

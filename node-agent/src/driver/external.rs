@@ -92,7 +92,7 @@ impl Driver for ExternalDriver {
             self.context.programs.able()?;
             let names = self.context.folders.names();
             if names.is_empty() {
-                return Err(format!("there are no drivers in {}", self.context.folders.listed()));
+                return Err(format!("no external drivers in {}", self.context.folders.listed()));
             }
             let mut able = Vec::new();
             let mut unable = Vec::new();
@@ -106,7 +106,7 @@ impl Driver for ExternalDriver {
                 return Err(unable.join("; "));
             }
             for why in unable {
-                tracing::info!(why, "this node cannot serve the driver");
+                tracing::info!(why, "cannot serve a driver");
             }
             Ok(able)
         })

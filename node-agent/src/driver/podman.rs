@@ -102,9 +102,9 @@ fn is_installed() -> bool {
 /// Returns the reason for a missing socket as text for a message.
 fn no_socket(socket: &Path, is_installed: bool) -> String {
     if is_installed {
-        format!("podman's API socket {} is missing: systemctl enable --now podman.socket", socket.display())
+        format!("podman API socket {} is missing: run systemctl enable --now podman.socket", socket.display())
     } else {
-        "podman is not installed: install the package podman, then systemctl enable --now podman.socket"
+        "podman is not installed: install the package podman, then run systemctl enable --now podman.socket"
             .to_owned()
     }
 }
@@ -169,7 +169,7 @@ fn no_migration() -> DriverFailure {
     DriverFailure {
         class: FailureClass::RetryHere,
         reason: Reason::MoveFailed,
-        message: "a container cannot move live".to_owned(),
+        message: "a container cannot be live-migrated".to_owned(),
     }
 }
 

@@ -115,13 +115,13 @@ impl Programs {
     pub(in crate::driver) fn able(&self) -> Result<(), String> {
         let shim = &self.settings.shim;
         nix::unistd::access(shim, nix::unistd::AccessFlags::X_OK)
-            .map_err(|error| format!("{} cannot be executed: {error}", shim.display()))?;
+            .map_err(|error| format!("cannot execute {}: {error}", shim.display()))?;
         nix::unistd::access(&self.folder, nix::unistd::AccessFlags::W_OK)
             .map_err(|error| format!("{} is not writable: {error}", self.folder.display()))?;
         let seen =
-            std::fs::read_link("/proc/self").map_err(|error| format!("/proc cannot be read: {error}"))?;
+            std::fs::read_link("/proc/self").map_err(|error| format!("cannot read /proc: {error}"))?;
         if seen.as_os_str() != std::process::id().to_string().as_str() {
-            return Err("/proc is that of another pid namespace: mount the own one".to_owned());
+            return Err("/proc belongs to another PID namespace: mount the /proc of this one".to_owned());
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Programs {
     pub(in crate::driver) fn record(&self, service: &ServiceDefinition) -> Option<Record> {
         let record = self.folder_of(&service.name).record();
         let record =
-            record.inspect_err(|error| tracing::warn!(resource = service.name, %error, "its record is lost"));
+            record.inspect_err(|error| tracing::warn!(resource = service.name, %error, "cannot read the record of the service's processes"));
         record.ok().flatten().filter(|record| record.boot_id == self.settings.boot_id)
     }
 

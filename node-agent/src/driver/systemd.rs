@@ -103,7 +103,7 @@ impl Driver for SystemdDriver {
         Box::pin(async {
             process_one_is_systemd()?;
             self.context.bus.session().await.map(|_| ()).map_err(|error| {
-                format!("{error}: the package dbus makes the system bus, and the agent must run as root")
+                format!("{error}: install the package dbus for the system bus, and run the agent as root")
             })
         })
     }
@@ -213,9 +213,9 @@ impl Context {
             Standing::Ending | Standing::Unclear => Observed::Unknown(format!("{unit} is {}", state.words)),
             Standing::Ended => match self.groups.members(&self.group_of(unit)) {
                 Ok(pids) if pids.is_empty() => Observed::NotRunning,
-                Ok(pids) => Observed::Unknown(format!("{unit} has ended, left are {}", describe(&pids))),
+                Ok(pids) => Observed::Unknown(format!("{unit} has stopped, but {} remain", describe(&pids))),
                 Err(error) => {
-                    Observed::Unknown(format!("the control group of {unit} cannot be read: {error}"))
+                    Observed::Unknown(format!("cannot read the control group of {unit}: {error}"))
                 }
             },
         })
@@ -242,7 +242,7 @@ impl Context {
                 }
             }
             Err(error) => {
-                tracing::warn!(resource = service.name, unit, %error, "it is not known whether the boot starts it");
+                tracing::warn!(resource = service.name, unit, %error, "cannot determine whether the unit is started at boot");
             }
         }
     }
@@ -286,6 +286,6 @@ fn cannot_move() -> DriverFailure {
     DriverFailure {
         class: FailureClass::RetryHere,
         reason: Reason::MoveFailed,
-        message: "a unit cannot move live".to_owned(),
+        message: "a systemd unit cannot be live-migrated".to_owned(),
     }
 }

@@ -89,7 +89,7 @@ impl Drivers {
         for (name, driver) in &self.by_name {
             match driver.serves().await {
                 Ok(served) => names.extend(served),
-                Err(why) => tracing::info!(driver = name, why, "this node cannot serve the driver"),
+                Err(why) => tracing::info!(driver = name, why, "cannot serve a driver"),
             }
         }
         names

@@ -56,7 +56,7 @@ async fn it_says_why_it_failed() {
     let failing = service(&node, true, "echo no room on $HA_NEW_SECONDARY >&2; exit 3");
     let failure = node.driver.replace_secondary(&failing, "node2", "node3").await.unwrap_err();
     assert_eq!(failure.reason, Reason::ReplaceFailed);
-    assert_eq!(failure.message, "the replaceSecondary command: exit status 3: no room on node3");
+    assert_eq!(failure.message, "replaceSecondary command failed: exit status 3: no room on node3");
     let mut endless = service(&node, true, "tail -f $0/token");
     endless.timeouts.replace_seconds = 0.3;
     let failure = node.driver.replace_secondary(&endless, "node2", "node3").await.unwrap_err();
@@ -64,7 +64,7 @@ async fn it_says_why_it_failed() {
     until("it is gone", || node.processes().is_empty()).await;
     let none = node.shell("exec tail -f $1/token");
     let failure = node.driver.replace_secondary(&none, "node2", "node3").await.unwrap_err();
-    assert_eq!(failure.message, "it has no replaceSecondary command");
+    assert_eq!(failure.message, "spec.driver.exec has no replaceSecondary command");
 }
 
 /// Returns a running service with a canceled copy of which something is left.

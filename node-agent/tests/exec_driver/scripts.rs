@@ -44,13 +44,13 @@ async fn a_monitor_tells_by_its_exit_status() {
     for (script, expected) in [
         ("exit 0", "running"),
         ("exit 7", "not running"),
-        ("echo no database >&2; exit 1", "the monitor command: exit status 1: no database"),
-        ("kill -9 $$", "the monitor command: killed by signal 9"),
-        ("sleep 1000000", "the monitor command did not end in time"),
+        ("echo no database >&2; exit 1", "monitor command failed: exit status 1: no database"),
+        ("kill -9 $$", "monitor command failed: killed by signal 9"),
+        ("sleep 1000000", "monitor command timed out"),
     ] {
         let mut service =
             node.service(&json!({"start": ["true"], "stop": ["true"], "monitor": ["/bin/sh", "-c", script]}));
-        service.timeouts.monitor_seconds = if expected.contains("in time") { 0.1 } else { 20.0 };
+        service.timeouts.monitor_seconds = if expected.contains("timed out") { 0.1 } else { 20.0 };
         let seen = match node.driver.probe(&service).await {
             Observed::Running => "running".to_owned(),
             Observed::NotRunning => "not running".to_owned(),
@@ -84,7 +84,7 @@ async fn a_failing_start_says_what_it_printed() {
     }));
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!(failure.reason, Reason::StartFailed);
-    assert_eq!(failure.message, "the start command: exit status 2: disk is missing");
+    assert_eq!(failure.message, "start command failed: exit status 2: disk is missing");
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_stop_that_the_monitor_denies_has_failed() {
         [node.driver.stop(&service, 1000).await.unwrap_err(), node.driver.kill(&service).await.unwrap_err()]
     {
         assert_eq!(failure.reason, Reason::StopFailed);
-        let expected = "the stop command: exit status 1: busy; the monitor command says that it still runs";
+        let expected = "stop command failed: exit status 1: busy; monitor command reports that the service still runs";
         assert_eq!(failure.message, expected);
     }
 }

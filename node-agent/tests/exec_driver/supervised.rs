@@ -160,7 +160,7 @@ async fn a_killed_supervisor_takes_the_main_process_along() {
     node.driver.start(&service).await.unwrap();
     until("it runs", || node.processes().len() == 1).await;
     signal(node.supervisor().unwrap(), "KILL");
-    assert_eq!(exited(node.event().await), "its supervisor was killed");
+    assert_eq!(exited(node.event().await), "supervisor of the service was killed");
     node.driver.start(&service).await.unwrap();
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
     node.driver.kill(&service).await.unwrap();
@@ -186,7 +186,7 @@ async fn what_ends_at_once_has_not_started() {
     let service = node.shell("echo starting; echo 'port is taken' >&2; exit 3");
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (FailureClass::RetryHere, Reason::StartFailed));
-    assert_eq!(failure.message, "it ended right after its start with exit status 3: port is taken");
+    assert_eq!(failure.message, "service exited immediately after its start: exit status 3: port is taken");
     node.driver.stop(&service, 1000).await.unwrap();
     node.assert_nothing_left(&service).await;
     assert!(node.events.try_recv().is_err());

@@ -32,26 +32,26 @@ fn of_test() -> ha_api_types::resource::ServiceDefinition {
 #[tokio::test]
 async fn garbage_or_no_answer_is_a_failure_that_says_what_came() {
     for (action, script, reason, message) in [
-        ("start", "exit 0", Reason::StartFailed, "the driver's start gave no answer"),
+        ("start", "exit 0", Reason::StartFailed, "driver action start printed no answer"),
         (
             "start",
             "echo started; exit 0",
             Reason::StartFailed,
-            "the driver's start printed \"started\", which is no answer: expected value at line 1 column 1",
+            "driver action start printed \"started\", which is not a valid answer: expected value at line 1 column 1",
         ),
         (
             "start",
             "echo 'no disk' >&2; exit 3",
             Reason::StartFailed,
-            "the driver's start: exit status 3: no disk",
+            "driver action start failed: exit status 3: no disk",
         ),
-        ("start", "kill -9 $$", Reason::StartFailed, "the driver's start: killed by signal 9"),
-        ("start", "sleep 1000000", Reason::TimedOut, "the driver's start did not end in time and was killed"),
+        ("start", "kill -9 $$", Reason::StartFailed, "driver action start failed: killed by signal 9"),
+        ("start", "sleep 1000000", Reason::TimedOut, "driver action start timed out and was killed"),
         (
             "start",
             "echo '{\"result\":\"done\"}'; exit 0",
             Reason::StartFailed,
-            "after its start its driver says that it does not run",
+            "driver reports that the service does not run after its start",
         ),
     ] {
         let node = Node::with_driver(&before(&format!("[ $action != {action} ] || {{ {script}; }}")));
@@ -67,7 +67,7 @@ async fn garbage_or_no_answer_is_a_failure_that_says_what_came() {
     }
     let node = Node::with_driver(&before("[ $action != probe ] || { echo maybe; exit 0; }"));
     let Observed::Unknown(message) = node.driver.probe(&of_test()).await else { panic!("it cannot tell") };
-    assert!(message.starts_with("the driver's probe printed \"maybe\""), "{message}");
+    assert!(message.starts_with("driver action probe printed \"maybe\""), "{message}");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn what_is_not_installed_runs_nowhere_unless_it_was_started() {
     assert!(matches!(node.driver.probe(&there).await, Observed::Unknown(_)));
     assert_eq!(node.driver.stop(&there, 20_000).await.unwrap_err().reason, Reason::StopFailed);
     let why = node.driver.able().await.unwrap_err();
-    assert!(why.starts_with("there are no drivers in "), "{why}");
+    assert!(why.starts_with("no external drivers in "), "{why}");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn what_a_start_leaves_running_is_found_and_killed() {
     node.driver.start(&service).await.unwrap();
     std::fs::remove_file(node.path("runs")).unwrap();
     let Observed::Unknown(message) = node.driver.probe(&service).await else { panic!("something is left") };
-    assert!(message.starts_with("its driver says no, but left are processes "), "{message}");
+    assert!(message.starts_with("driver reports not running, but processes remain: "), "{message}");
     node.driver.kill(&service).await.unwrap();
     assert!(node.processes().is_empty());
 }
@@ -131,7 +131,7 @@ async fn a_stop_that_fails_is_followed_by_a_kill() {
     node.driver.start(&service).await.unwrap();
     let failure = node.driver.stop(&service, 500).await.unwrap_err();
     assert_eq!(failure.reason, Reason::StopFailed);
-    assert_eq!(failure.message, "the driver's kill: exit status 1: busy; its driver says that it still runs");
+    assert_eq!(failure.message, "driver action kill failed: exit status 1: busy; driver reports that the service still runs");
 }
 
 #[tokio::test]

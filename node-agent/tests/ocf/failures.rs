@@ -30,49 +30,49 @@ async fn failures_of_a_start_say_where_to_try_next_and_why() {
             "echo 'ocf-exit-reason:the disk is missing' >&2; exit 1",
             FailureClass::RetryHere,
             Reason::StartFailed,
-            "the agent's start: exit status 1: the disk is missing",
+            "resource agent action start failed: exit status 1: the disk is missing",
         ),
         (
             "start",
             "exit 7",
             FailureClass::RetryHere,
             Reason::StartFailed,
-            "the agent's start: exit status 7 (not running)",
+            "resource agent action start failed: exit status 7 (not running)",
         ),
         (
             "start",
             "exit 0",
             FailureClass::RetryHere,
             Reason::StartFailed,
-            "after its start its agent says that it does not run",
+            "resource agent reports that the service does not run after its start",
         ),
         (
             "start",
             "kill -9 $$",
             FailureClass::RetryHere,
             Reason::StartFailed,
-            "the agent's start was killed by signal 9",
+            "resource agent action start was killed by signal 9",
         ),
         (
             "start",
             "exit 4",
             FailureClass::NeverHere,
             Reason::StartFailed,
-            "the agent's start: exit status 4 (not permitted)",
+            "resource agent action start failed: exit status 4 (not permitted)",
         ),
         (
             "validate-all",
             "echo 'no such file' >&2; exit 6",
             FailureClass::ConfigurationWrong,
             Reason::BadConfiguration,
-            "the agent's validate-all: exit status 6 (not configured): no such file",
+            "resource agent action validate-all failed: exit status 6 (not configured): no such file",
         ),
         (
             "validate-all",
             "exit 5",
             FailureClass::NeverHere,
             Reason::NotInstalled,
-            "the agent's validate-all: exit status 5 (not installed)",
+            "resource agent action validate-all failed: exit status 5 (not installed)",
         ),
     ] {
         let node = Node::with_agent(&before(&format!("[ $1 != {action} ] || {{ {script}; }}")));
@@ -117,7 +117,7 @@ async fn a_start_under_way_when_the_agent_died_is_not_taken_for_stopped() {
     }
     let node = node.restart_agent("boot1");
     let Observed::Unknown(message) = node.driver.probe(&service).await else { panic!("something is left") };
-    assert!(message.starts_with("its agent says no, but left are processes "), "{message}");
+    assert!(message.starts_with("resource agent reports not running, but processes remain: "), "{message}");
     node.driver.stop(&service, 20_000).await.unwrap();
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     assert!(node.processes().is_empty());
@@ -132,7 +132,7 @@ async fn a_failing_service_counts_as_running_and_is_told_of() {
     node.agent(&before("[ $1 != monitor ] || { echo 'ocf-exit-reason:it hangs' >&2; exit 1; }"));
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
     let DriverEvent::Exited { message, .. } = node.event().await else { panic!("it failed") };
-    assert_eq!(message, "the agent's monitor: exit status 1: it hangs");
+    assert_eq!(message, "resource agent action monitor failed: exit status 1: it hangs");
     // After a reboot nothing is known of the service, so the probe is inconclusive.
     let node = node.restart_agent("boot2");
     assert!(matches!(node.driver.probe(&service).await, Observed::Unknown(_)));
@@ -168,7 +168,7 @@ async fn a_stop_that_fails_is_followed_by_a_kill_and_counts_only_if_the_monitor_
         assert_eq!(failure.reason, Reason::StopFailed);
         assert_eq!(
             failure.message,
-            "the agent's stop: exit status 1: busy; its agent says that it still runs"
+            "resource agent action stop failed: exit status 1: busy; resource agent reports that the service still runs"
         );
     }
 }
@@ -196,7 +196,7 @@ async fn an_agent_that_vanished_leaves_its_service_unclear() {
     assert_eq!(node.driver.stop(&service, 500).await.unwrap_err().reason, Reason::StopFailed);
     std::fs::remove_dir_all(node.path("ocf/resource.d/test")).unwrap();
     let why = node.driver.able().await.unwrap_err();
-    assert!(why.ends_with("install resource-agents"), "{why}");
+    assert!(why.ends_with("install the package resource-agents"), "{why}");
 }
 
 #[tokio::test]

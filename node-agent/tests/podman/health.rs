@@ -48,7 +48,7 @@ async fn it_is_started_when_it_is_healthy_and_crashes_when_it_is_not() {
     crate::node::until("no process is left of a check that ended", || asking() == 1).await;
     fs::remove_file(state.join("ok")).unwrap();
     let (message, by_hand) = node.exit().await;
-    assert_eq!(message, "unhealthy: its check failed 2 times in a row: not ok");
+    assert_eq!(message, "container is unhealthy: health check failed 2 times in a row: not ok");
     assert!(!by_hand);
     node.driver.kill(&service).await.unwrap();
     node.assert_nothing_left(&service).await;
@@ -81,7 +81,7 @@ async fn a_check_that_hangs_is_ended_and_counts() {
     node.driver.start(&service).await.unwrap();
     fs::write(node.podman.path("state").join("hang"), "").unwrap();
     let (message, _) = node.exit().await;
-    assert!(message.ends_with("it did not end within 2 s"), "{message}");
+    assert!(message.ends_with("timed out after 2 s"), "{message}");
     assert_eq!(processes("^sleep 4321$"), "", "no check is left");
     node.driver.kill(&service).await.unwrap();
 }
@@ -98,7 +98,7 @@ async fn an_existing_container_is_asked_its_own_check() {
     node.driver.start(&service).await.unwrap();
     node.podman.run(&["exec", "db", "touch", "/bad"]);
     let (message, _) = node.exit().await;
-    assert_eq!(message, "unhealthy: its check failed 1 times in a row: it is bad");
+    assert_eq!(message, "container is unhealthy: health check failed 1 times in a row: it is bad");
     node.driver.kill(&service).await.unwrap();
     node.podman.run(&["rm", "db"]);
 

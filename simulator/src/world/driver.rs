@@ -224,7 +224,7 @@ impl World {
         }
         let Some(mut present) = self.machines.get_mut(node).and_then(|machine| machine.services.remove(name))
         else {
-            return failure(FailureClass::RetryHere, Reason::MoveFailed, "it does not run here");
+            return failure(FailureClass::RetryHere, Reason::MoveFailed, "service does not run on this node");
         };
         present.doing = if simulated.gated { Doing::Arrived } else { Doing::Runs };
         if let Some(machine) = self.machines.get_mut(target) {

@@ -19,7 +19,7 @@ pub(super) async fn replace(
 ) -> Result<(), DriverFailure> {
     let exec = service.driver.exec.as_ref().filter(|exec| !exec.replace_secondary.is_empty());
     let Some(exec) = exec else {
-        return Err(failed(Reason::ReplaceFailed, "it has no replaceSecondary command"));
+        return Err(failed(Reason::ReplaceFailed, "spec.driver.exec has no replaceSecondary command"));
     };
     end(context, service).await?;
     let mut environment = context.programs.environment(service, &exec.environment, None);
@@ -41,15 +41,15 @@ pub(super) async fn replace(
         Ok(End::Ended(ended)) if ended.status.success() => Ok(()),
         Ok(End::Ended(ended)) => {
             let how = describe(ended.status);
-            let message = format!("the replaceSecondary command: {how}{}", ended.said_last());
+            let message = format!("replaceSecondary command failed: {how}{}", ended.said_last());
             Err(failed(Reason::ReplaceFailed, &message))
         }
         Ok(End::TimedOut) => {
-            let message = "the replaceSecondary command did not end in time and was killed";
+            let message = "replaceSecondary command timed out and was killed";
             Err(failed(Reason::TimedOut, message))
         }
         Ok(End::NotLaunched(failure)) => Err(failure.to_driver_failure()),
-        Err(error) => Err(broken("the replaceSecondary command cannot be run", &error)),
+        Err(error) => Err(broken("cannot run the replaceSecondary command", &error)),
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, e
             Ok(remains) => {
                 let left = remains.describe();
                 return Observed::Unknown(format!(
-                    "the monitor command says no, but left are processes {left}"
+                    "monitor command reports not running, but processes remain: {left}"
                 ));
             }
             Err(failure) => return Observed::Unknown(failure.message),
@@ -59,7 +59,7 @@ pub(super) async fn start(
         let cgroup = context
             .programs
             .make_cgroup(&service.name)
-            .map_err(|error| broken("its control group cannot be made", &error))?;
+            .map_err(|error| broken("cannot create the control group of the service", &error))?;
         let run =
             Command { program: &exec.start, limit_ms: service.timeouts.start_ms(), target: None, cgroup };
         run.expect_success(context, service, exec, "start").await?;
@@ -68,7 +68,7 @@ pub(super) async fn start(
             Observed::NotRunning => {
                 return Err(failed(
                     Reason::StartFailed,
-                    "after the start command the monitor command says that it does not run",
+                    "monitor command reports that the service does not run after the start command",
                 ));
             }
             Observed::Remnant(message) | Observed::Unknown(message) => {
@@ -97,7 +97,7 @@ pub(super) async fn stop(
         tracing::warn!(
             resource = service.name,
             message = failure.message,
-            "the stop command failed: killing"
+            "stop command failed, killing the service"
         );
     }
     confirm_stopped(context, service, exec, stopped.err()).await
@@ -143,7 +143,7 @@ pub(super) async fn says_not_running(
 /// Runs the monitor command.
 pub(super) async fn monitor(context: &Context, service: &ServiceDefinition, exec: &ExecSpec) -> Observed {
     if exec.monitor.is_empty() {
-        return Observed::Unknown("it has no monitor command".to_owned());
+        return Observed::Unknown("spec.driver.exec has no monitor command".to_owned());
     }
     let run = Command {
         program: &exec.monitor,
@@ -156,14 +156,14 @@ pub(super) async fn monitor(context: &Context, service: &ServiceDefinition, exec
             Some(0) => Observed::Running,
             Some(NOT_RUNNING) => Observed::NotRunning,
             Some(_) | None => Observed::Unknown(format!(
-                "the monitor command: {}{}",
+                "monitor command failed: {}{}",
                 describe(ended.status),
                 ended.said_last()
             )),
         },
-        Ok(End::TimedOut) => Observed::Unknown("the monitor command did not end in time".to_owned()),
+        Ok(End::TimedOut) => Observed::Unknown("monitor command timed out".to_owned()),
         Ok(End::NotLaunched(failure)) => Observed::Unknown(failure.message),
-        Err(error) => Observed::Unknown(format!("the monitor command cannot be run: {error}")),
+        Err(error) => Observed::Unknown(format!("cannot run monitor command failed: {error}")),
     }
 }
 
@@ -180,7 +180,7 @@ async fn confirm_stopped(
         match monitor(context, service, exec).await {
             Observed::NotRunning => return Ok(()),
             Observed::Running if Instant::now() < until => sleep(LOOK).await,
-            Observed::Running => break "the monitor command says that it still runs".to_owned(),
+            Observed::Running => break "monitor command reports that the service still runs".to_owned(),
             Observed::Remnant(message) | Observed::Unknown(message) => break message,
         }
     };
@@ -215,14 +215,14 @@ impl Command<'_> {
             Ok(End::Ended(ended)) if ended.status.success() => Ok(()),
             Ok(End::Ended(ended)) => {
                 let how = describe(ended.status);
-                Err(failed(reason, &format!("the {what} command: {how}{}", ended.said_last())))
+                Err(failed(reason, &format!("{what} command failed: {how}{}", ended.said_last())))
             }
             Ok(End::TimedOut) => Err(failed(
                 Reason::TimedOut,
-                &format!("the {what} command did not end in time and was killed"),
+                &format!("{what} command timed out and was killed"),
             )),
             Ok(End::NotLaunched(failure)) => Err(failure.to_driver_failure()),
-            Err(error) => Err(broken(&format!("the {what} command cannot be run"), &error)),
+            Err(error) => Err(broken(&format!("cannot run the {what} command"), &error)),
         }
     }
 

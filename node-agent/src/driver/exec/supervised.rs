@@ -59,15 +59,15 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
             }
             Ok(Standing::Changing) if Instant::now() < until => sleep(LOOK).await,
             Ok(Standing::Changing) => {
-                return Observed::Unknown("its supervisor is neither running it nor ending".to_owned());
+                return Observed::Unknown("supervisor neither runs the service nor exits".to_owned());
             }
             Ok(Standing::Remains(remains)) => {
                 return Observed::Unknown(format!(
-                    "its supervisor is gone, left are processes {}",
+                    "supervisor does not run, but processes remain: {}",
                     remains.describe()
                 ));
             }
-            Err(error) => return Observed::Unknown(format!("its processes cannot be looked for: {error}")),
+            Err(error) => return Observed::Unknown(format!("cannot search for processes of the service: {error}")),
         }
     }
 }
@@ -87,7 +87,7 @@ pub(super) async fn start(
         Ok(Err(failure)) => Err(failure),
         Err(_) => {
             kill(context, service).await?;
-            Err(failed(Reason::TimedOut, "it was not running in time and was killed"))
+            Err(failed(Reason::TimedOut, "service was not running in time and was killed"))
         }
     }
 }
@@ -101,12 +101,12 @@ async fn start_or_adopt(
         match context
             .standing(service)
             .await
-            .map_err(|error| broken("its processes cannot be looked for", &error))?
+            .map_err(|error| broken("cannot search for processes of the service", &error))?
         {
             Standing::Empty(Lock::Taken(lock)) => break lock,
             Standing::Empty(Lock::NeverMade | Lock::Held) => {
                 let made = context.programs.folder_of(&service.name).lock();
-                match made.map_err(|error| broken("its folder cannot be made", &error))? {
+                match made.map_err(|error| broken("cannot create the directory of the service", &error))? {
                     Lock::Taken(lock) => break lock,
                     Lock::Held | Lock::NeverMade => sleep(LOOK).await,
                 }
@@ -123,7 +123,7 @@ async fn start_or_adopt(
     let from = output::end(&context.programs.folder_of(&service.name).log());
     let report = context
         .launch(service, exec, lock)
-        .map_err(|error| broken("its supervisor cannot be started", &error))?;
+        .map_err(|error| broken("cannot start the supervisor of the service", &error))?;
     match read_report(report).await {
         Report::Started(record) => {
             ready(context, service, exec, &record, from).await?;
@@ -161,15 +161,15 @@ async fn ready(
     tokio::select! {
         biased;
         ended = ended => {
-            ended.map_err(|error| broken("its process cannot be watched", &error))?;
+            ended.map_err(|error| broken("cannot watch the process of the service", &error))?;
             if let Ok(Some(supervisor)) = record.supervisor.open() {
                 // The supervisor records how the process ended, and cleans up after it.
                 let _ = timeout(TRANSITION, supervisor.ended()).await;
             }
             let folder = context.programs.folder_of(&service.name);
-            let how = folder.ending(record).ok().flatten().map_or_else(|| "it ended".to_owned(), |end| end.message);
+            let how = folder.ending(record).ok().flatten().map_or_else(|| "service exited".to_owned(), |end| end.message);
             let said = output::last_line(&folder.log(), from).map_or_else(String::new, |line| format!(": {line}"));
-            Err(failed(Reason::StartFailed, &format!("it ended right after its start with {how}{said}")))
+            Err(failed(Reason::StartFailed, &format!("service exited immediately after its start: {how}{said}")))
         }
         () = confirmed => Ok(()),
     }
@@ -211,7 +211,7 @@ async fn ask_to_end(
         matches!(stop.run(context, service, exec).await, Ok(End::Ended(ended)) if ended.status.success())
     };
     if !asked && let Err(error) = record.main.signal(Signal::TERM) {
-        tracing::warn!(resource = service.name, %error, "SIGTERM could not be sent");
+        tracing::warn!(resource = service.name, %error, "cannot send SIGTERM");
     }
     if let Ok(Some(supervisor)) = record.supervisor.open() {
         let _ = timeout_at(until, supervisor.ended()).await;
@@ -240,12 +240,12 @@ pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) ->
                 sleep(LOOK).await;
             }
             Ok(Standing::Running(_) | Standing::Changing | Standing::Remains(_)) => {
-                return Err(failed(Reason::StopFailed, "its supervisor does not end"));
+                return Err(failed(Reason::StopFailed, "supervisor of the service does not exit"));
             }
             Err(error) => {
                 return Err(failed(
                     Reason::StopFailed,
-                    &format!("its processes cannot be looked for: {error}"),
+                    &format!("cannot search for processes of the service: {error}"),
                 ));
             }
         }
@@ -260,7 +260,7 @@ async fn read_report(channel: UnixStream) -> Report {
         io::Result::Ok(serde_json::from_slice(&text)?)
     };
     read.await.unwrap_or_else(|error| {
-        Report::Failed(LaunchFailure::unexplained(format!("its supervisor ended at once: {error}")))
+        Report::Failed(LaunchFailure::unexplained(format!("supervisor of the service exited immediately: {error}")))
     })
 }
 

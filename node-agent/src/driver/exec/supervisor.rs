@@ -47,7 +47,7 @@ pub(super) fn run() -> io::Result<()> {
         serde_json::from_slice(&text).map_err(io::Error::from).and_then(|order| begin(order, &report));
     if let Err(error) = supervised {
         // The agent reads this report only if no other was sent before.
-        let failure = LaunchFailure::new(LaunchStep::Prepare, "its supervisor cannot work", &error);
+        let failure = LaunchFailure::new(LaunchStep::Prepare, "supervisor of the service failed", &error);
         tell(&report, &Report::Failed(failure));
     }
     drop(lock);
@@ -145,7 +145,7 @@ async fn launched(channel: UnixStream, order: SupervisorOrder) -> Option<LaunchF
     let mut launch = order.launch;
     launch.supervisor = i32::try_from(std::process::id()).ok();
     launch::give_order(channel, &launch).await.unwrap_or_else(|error| {
-        Some(LaunchFailure::new(LaunchStep::Prepare, "the launcher ended without an answer", &error))
+        Some(LaunchFailure::new(LaunchStep::Prepare, "launcher exited without a result", &error))
     })
 }
 

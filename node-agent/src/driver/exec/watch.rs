@@ -64,13 +64,13 @@ async fn main_ended(driver: &Driver, service: &ServiceDefinition, record: &Recor
         io::Result::Ok(())
     };
     if let Err(error) = waited.await {
-        return format!("it can no longer be watched: {error}");
+        return format!("cannot watch the service any more: {error}");
     }
     let ending = driver.upgrade().and_then(|context| {
         let folder = context.programs.folder_of(&service.name);
         folder.ending(record).ok()?
     });
-    ending.map_or_else(|| "its supervisor was killed".to_owned(), |ending| ending.message)
+    ending.map_or_else(|| "supervisor of the service was killed".to_owned(), |ending| ending.message)
 }
 
 /// Returns when the monitor command reports twice in a row that the service does not run. Unknown results are ignored.
@@ -92,8 +92,8 @@ async fn monitored(driver: &Driver, service: &ServiceDefinition, supervised: boo
             silent += 1;
         }
         if silent == 2 {
-            let what = if supervised { ", though its process lives" } else { "" };
-            return format!("its monitor command says that it does not run{what}");
+            let what = if supervised { " although its process is alive" } else { "" };
+            return format!("monitor command reports that the service does not run{what}");
         }
     }
 }

@@ -26,7 +26,7 @@ impl Folders {
         let found = self.folders.iter().map(|folder| folder.join(name)).find(|path| is_program(path));
         found.ok_or_else(|| {
             format!(
-                "driver {name} is not installed on this node: there is no program {name} in {}",
+                "driver {name} is not installed on this node: no program {name} in {}",
                 self.listed()
             )
         })

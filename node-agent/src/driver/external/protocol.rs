@@ -196,7 +196,7 @@ impl Event {
     /// Parses one line of the output of `monitor`.
     pub(super) fn parse(line: &str) -> Result<Event, String> {
         serde_json::from_str(line)
-            .map_err(|error| format!("printed {}, which is no event: {error}", quoted(line)))
+            .map_err(|error| format!("printed {}, which is not a valid event: {error}", quoted(line)))
     }
 }
 
@@ -206,10 +206,10 @@ impl Answer {
         let name = action.name();
         let printed = printed.trim();
         if printed.is_empty() {
-            return Err(format!("the driver's {name} gave no answer"));
+            return Err(format!("driver action {name} printed no answer"));
         }
         serde_json::from_str(printed).map_err(|error| {
-            format!("the driver's {name} printed {}, which is no answer: {error}", quoted(printed))
+            format!("driver action {name} printed {}, which is not a valid answer: {error}", quoted(printed))
         })
     }
 
@@ -217,13 +217,13 @@ impl Answer {
     pub(super) fn description(self, file: &str) -> Result<Description, String> {
         match self.result {
             Said::Done => {}
-            Said::Failed => return Err(self.or("the driver cannot work on this node")),
+            Said::Failed => return Err(self.or("driver does not support this node")),
             Said::Running | Said::NotRunning | Said::Unknown => {
                 return Err(self.out_of_place(Action::Describe));
             }
         }
         if self.more.name != file {
-            return Err(format!("the driver calls itself {:?}, and its file {file:?}", self.more.name));
+            return Err(format!("driver name {:?} differs from its file name {file:?}", self.more.name));
         }
         let optional = [
             Action::Kill,
@@ -249,7 +249,7 @@ impl Answer {
         match self.result {
             Said::Running => Observed::Running,
             Said::NotRunning => Observed::NotRunning,
-            Said::Unknown | Said::Failed => Observed::Unknown(self.or("the driver cannot tell")),
+            Said::Unknown | Said::Failed => Observed::Unknown(self.or("driver cannot determine the state")),
             Said::Done => Observed::Unknown(self.out_of_place(Action::Probe)),
         }
     }
@@ -258,7 +258,7 @@ impl Answer {
     pub(super) fn done(self, action: Action) -> Result<(), DriverFailure> {
         let (class, message) = match self.result {
             Said::Done => return Ok(()),
-            Said::Failed => (self.class(), self.or(&format!("the driver's {} failed", action.name()))),
+            Said::Failed => (self.class(), self.or(&format!("driver action {} failed", action.name()))),
             Said::Running | Said::NotRunning | Said::Unknown => {
                 (FailureClass::RetryHere, self.out_of_place(action))
             }
@@ -302,7 +302,7 @@ impl Answer {
 
     fn out_of_place(&self, action: Action) -> String {
         let result = format!("{:?}", self.result);
-        format!("the driver's {} answered {result}, which is no answer to it", action.name())
+        format!("driver action {} answered {result}, which is not a valid answer to this action", action.name())
     }
 }
 
@@ -356,8 +356,8 @@ mod tests {
         check(r#"{"result": "running"}"#, "running");
         check(" {\"result\": \"notRunning\", \"later\": 1}\n", "not running");
         check(r#"{"result": "unknown", "message": "no daemon"}"#, "no daemon");
-        check(r#"{"result": "failed"}"#, "the driver cannot tell");
-        check(r#"{"result": "done"}"#, "the driver's probe answered Done, which is no answer to it");
+        check(r#"{"result": "failed"}"#, "driver cannot determine the state");
+        check(r#"{"result": "done"}"#, "driver action probe answered Done, which is not a valid answer to this action");
     }
 
     #[test]
@@ -386,14 +386,14 @@ mod tests {
             Action::Stop,
             FailureClass::NeverHere,
             Reason::StopFailed,
-            "the driver's stop failed",
+            "driver action stop failed",
         );
         check(
             r#"{"result": "running"}"#,
             Action::Migrate,
             FailureClass::RetryHere,
             Reason::MoveFailed,
-            "the driver's migrate answered Running, which is no answer to it",
+            "driver action migrate answered Running, which is not a valid answer to this action",
         );
     }
 
@@ -403,14 +403,14 @@ mod tests {
             let error = Answer::parse(Action::Stop, printed).expect_err(printed);
             assert!(error.starts_with(expected), "{error}");
         };
-        check("", "the driver's stop gave no answer");
-        check("stopped!", "the driver's stop printed \"stopped!\", which is no answer: ");
+        check("", "driver action stop printed no answer");
+        check("stopped!", "driver action stop printed \"stopped!\", which is not a valid answer: ");
         check(
             "{\"result\": \"ok\"}",
-            "the driver's stop printed \"{\\\"result\\\": \\\"ok\\\"}\", which is no answer: unknown variant `ok`",
+            "driver action stop printed \"{\\\"result\\\": \\\"ok\\\"}\", which is not a valid answer: unknown variant `ok`",
         );
-        check("{\"result\": \"done\"}\n{\"result\": \"done\"}", "the driver's stop printed ");
-        check(r#"{"result": "failed", "class": "perhaps"}"#, "the driver's stop printed ");
+        check("{\"result\": \"done\"}\n{\"result\": \"done\"}", "driver action stop printed ");
+        check(r#"{"result": "failed", "class": "perhaps"}"#, "driver action stop printed ");
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
             (r#"{"result": "failed", "message": "zfs is missing"}"#, "zfs is missing"),
             (
                 r#"{"result": "done", "name": "other"}"#,
-                "the driver calls itself \"other\", and its file \"flag\"",
+                "driver name \"other\" differs from its file name \"flag\"",
             ),
         ] {
             assert_eq!(answer(text).description("flag").expect_err(text), expected);
@@ -452,7 +452,7 @@ mod tests {
         assert!(
             Event::parse("it is gone")
                 .expect_err("garbage")
-                .starts_with("printed \"it is gone\", which is no event")
+                .starts_with("printed \"it is gone\", which is not a valid event")
         );
     }
 }

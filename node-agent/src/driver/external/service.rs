@@ -112,7 +112,7 @@ impl Context {
                 Observed::NotRunning
             }
             Ok(remains) => Observed::Unknown(format!(
-                "its driver says no, but left are processes {}",
+                "driver reports not running, but processes remain: {}",
                 remains.describe()
             )),
             Err(failure) => Observed::Unknown(failure.message),
@@ -131,11 +131,11 @@ impl Context {
             match self.seen(service).await {
                 Observed::Running => {}
                 Observed::NotRunning => {
-                    let message = "after its start its driver says that it does not run";
+                    let message = "driver reports that the service does not run after its start";
                     return Err(failed(Reason::StartFailed, message));
                 }
                 Observed::Remnant(message) | Observed::Unknown(message) => {
-                    return Err(failed(Reason::StartFailed, &format!("after its start: {message}")));
+                    return Err(failed(Reason::StartFailed, &format!("after the start: {message}")));
                 }
             }
         }
@@ -159,7 +159,7 @@ impl Context {
                 tracing::warn!(
                     resource = service.name,
                     message = failure.message,
-                    "the stop failed: killing"
+                    "stop failed, killing the service"
                 );
                 self.kill(service).await
             }
@@ -198,7 +198,7 @@ impl Context {
                     return Ok(());
                 }
                 Observed::Running if Instant::now() < until => sleep(LOOK).await,
-                Observed::Running => break "its driver says that it still runs".to_owned(),
+                Observed::Running => break "driver reports that the service still runs".to_owned(),
                 Observed::Remnant(message) | Observed::Unknown(message) => break message,
             }
         };
@@ -331,7 +331,7 @@ impl Context {
             self.programs.environment(service, &std::collections::BTreeMap::new(), request.target);
         let made = || {
             let made = self.programs.make_cgroup(&service.name);
-            made.map_err(|error| broken("its control group cannot be made", &error))
+            made.map_err(|error| broken("cannot create the control group of the service", &error))
         };
         let (environment, cgroup) = match request.action {
             // Processes that these actions start are the service.
@@ -347,7 +347,7 @@ impl Context {
             }
         };
         let input = serde_json::to_string(request)
-            .map_err(|error| failure(request.action, &format!("the request cannot be written: {error}")))?;
+            .map_err(|error| failure(request.action, &format!("cannot write the request: {error}")))?;
         let program = [program.display().to_string()];
         Ok(Prepared {
             program,
@@ -393,13 +393,13 @@ fn answer(action: Action, end: std::io::Result<End>) -> Result<Answer, DriverFai
         }
         Ok(End::Ended(ended)) => {
             let how = describe(ended.status);
-            Err(failure(action, &format!("the driver's {name}: {how}{}", ended.said_last())))
+            Err(failure(action, &format!("driver action {name} failed: {how}{}", ended.said_last())))
         }
         Ok(End::TimedOut) => {
-            Err(failed(Reason::TimedOut, &format!("the driver's {name} did not end in time and was killed")))
+            Err(failed(Reason::TimedOut, &format!("driver action {name} timed out and was killed")))
         }
         Ok(End::NotLaunched(failure)) => Err(LaunchFailure::to_driver_failure(&failure)),
-        Err(error) => Err(broken(&format!("the driver's {name} cannot be run"), &error)),
+        Err(error) => Err(broken(&format!("cannot run driver action {name}"), &error)),
     }
 }
 
@@ -409,7 +409,7 @@ fn can_move(service: &ServiceDefinition, description: &Description) -> Result<()
         return Err(failed(Reason::MoveFailed, "spec.driver.external.allowMigrate is not set"));
     }
     if !description.has(Action::Migrate) {
-        let message = format!("driver {} cannot move a service live: it has no action migrate", spec.name);
+        let message = format!("driver {} cannot live-migrate a service because it has no action migrate", spec.name);
         return Err(failed(Reason::MoveFailed, &message));
     }
     Ok(())
@@ -417,7 +417,7 @@ fn can_move(service: &ServiceDefinition, description: &Description) -> Result<()
 
 fn named(service: &ServiceDefinition) -> Result<&ExternalSpec, DriverFailure> {
     let spec = service.driver.external.as_ref();
-    spec.ok_or_else(|| wrong_configuration("it has no spec.driver.external".to_owned()))
+    spec.ok_or_else(|| wrong_configuration("spec.driver.external is missing".to_owned()))
 }
 
 fn wrong_configuration(message: String) -> DriverFailure {

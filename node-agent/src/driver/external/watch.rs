@@ -68,7 +68,7 @@ impl Watched {
                 heard = hear(&mut stream) => match heard {
                     Some(Ok(event)) => self.happened(event).await,
                     Some(Err(message)) => {
-                        tracing::warn!(resource = self.service.name, message, "the driver's monitor");
+                        tracing::warn!(resource = self.service.name, message, "driver action monitor reported a problem");
                         stream = None;
                         next_stream = Instant::now() + backoff.advance();
                     }
@@ -83,7 +83,7 @@ impl Watched {
                 }
                 () = sleep_until(next_look), if self.runs => {
                     if self.is_gone().await {
-                        self.exited("its driver says that it does not run".to_owned(), false);
+                        self.exited("driver reports that the service does not run".to_owned(), false);
                     }
                     next_look = Instant::now() + interval;
                 }
@@ -97,7 +97,7 @@ impl Watched {
         let seen = context.seen(&self.service).await;
         match (event, seen) {
             (Event::Exited { message, by_hand }, Observed::NotRunning) if self.runs => {
-                let message = if message.is_empty() { "its driver says so".to_owned() } else { message };
+                let message = if message.is_empty() { "reported by the driver".to_owned() } else { message };
                 self.exited(message, by_hand);
             }
             (Event::Appeared, Observed::Running) if !self.runs => {
@@ -109,7 +109,7 @@ impl Watched {
                 });
             }
             (event, seen) => {
-                tracing::debug!(resource = self.service.name, ?event, ?seen, "the probe does not agree");
+                tracing::debug!(resource = self.service.name, ?event, ?seen, "ignored an event that the probe does not confirm");
             }
         }
     }
@@ -153,7 +153,7 @@ impl Watched {
         match begun.await {
             Ok(running) => Stream::of(running),
             Err(message) => {
-                tracing::warn!(resource = self.service.name, message, "the driver's monitor cannot be run");
+                tracing::warn!(resource = self.service.name, message, "cannot run driver action monitor");
                 None
             }
         }

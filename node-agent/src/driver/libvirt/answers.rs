@@ -116,7 +116,7 @@ impl fmt::Display for Outgoing {
                     mebibytes(total)
                 )?;
             }
-            (_, _) => write!(f, "it begins")?,
+            (_, _) => write!(f, "starting")?,
         }
         if let Some(bandwidth) = &self.bandwidth {
             write!(f, ", {bandwidth}")?;
@@ -212,7 +212,7 @@ mod tests {
         let Some(Job::Outgoing(found)) = job(Ok(outgoing)) else { panic!("{:?}", job(Ok(outgoing))) };
         assert_eq!(found.elapsed_ms, 84_127);
         assert_eq!(found.to_string(), "25 % sent, 96 of 128 MiB left, 3.952 MiB/s, round 2");
-        assert_eq!(Outgoing::default().to_string(), "it begins");
+        assert_eq!(Outgoing::default().to_string(), "starting");
         assert_eq!(job(Ok("Job type:         None        \n\n")), Some(Job::None));
         let said = "Operation not supported: migration statistics are available only on the source host";
         assert_eq!(job(Err(said)), Some(Job::Incoming));

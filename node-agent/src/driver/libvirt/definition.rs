@@ -31,11 +31,11 @@ impl Source<'_> {
 
 /// Reads a definition from a file. A read that exceeds `limit` is a failure of this node.
 pub(super) async fn read(path: &str, limit: Duration) -> Result<String, DriverFailure> {
-    let failed = |why: String| elsewhere(Reason::StartFailed, format!("{path} cannot be read: {why}"));
+    let failed = |why: String| elsewhere(Reason::StartFailed, format!("cannot read {path}: {why}"));
     match tokio::time::timeout(limit, tokio::fs::read_to_string(path)).await {
         Ok(Ok(xml)) => Ok(xml),
         Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(_) => Err(failed(format!("it took longer than {} s", limit.as_secs()))),
+        Err(_) => Err(failed(format!("took longer than {} s", limit.as_secs()))),
     }
 }
 
@@ -45,10 +45,10 @@ pub(super) fn prepare(
     domain: &str,
     resource_uid: &str,
 ) -> Result<(DomainDefinition, String), DriverFailure> {
-    let read = DomainDefinition::parse(xml).map_err(|error| nowhere(format!("its definition, {error}")))?;
+    let read = DomainDefinition::parse(xml).map_err(|error| nowhere(format!("invalid domain definition: {error}")))?;
     if read.name != domain {
         return Err(nowhere(format!(
-            "its definition has the name {:?}, and spec.driver.libvirt.domain is {domain:?}",
+            "domain definition has the name {:?}, but spec.driver.libvirt.domain is {domain:?}",
             read.name
         )));
     }
@@ -86,12 +86,12 @@ mod tests {
             (
                 "<domain><name>b</name></domain>",
                 uid,
-                Err("its definition has the name \"b\", and spec.driver.libvirt.domain is \"a\""),
+                Err("domain definition has the name \"b\", but spec.driver.libvirt.domain is \"a\""),
             ),
             (
                 "<domain>",
                 uid,
-                Err("its definition, line 1: it is no XML: the root node was opened but never closed"),
+                Err("invalid domain definition: line 1: it is no XML: the root node was opened but never closed"),
             ),
         ] {
             match (prepare(xml, "a", uid), expected) {

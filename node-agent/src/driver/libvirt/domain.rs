@@ -81,7 +81,7 @@ impl Domain {
         let standing = match (state.state.as_str(), job) {
             ("shut off", _) => Standing::Off,
             (_, Some(job)) => Standing::of_active(&state, &job, self.receiving().exists()),
-            (_, None) => Standing::Changing("what libvirt is at with it cannot be told".to_owned()),
+            (_, None) => Standing::Changing("state of the domain in libvirt is unclear".to_owned()),
         };
         Ok(Seen { uuid, standing })
     }
@@ -121,7 +121,7 @@ impl Domain {
     pub(super) async fn probe(&self) -> Observed {
         let hand = self.hand();
         let Ok(_held) = hand.try_lock() else {
-            return Observed::Unknown("an earlier command for it has not ended yet".to_owned());
+            return Observed::Unknown("an earlier command for the domain is still in progress".to_owned());
         };
         match self.look().await {
             Ok(seen) => {
@@ -136,7 +136,7 @@ impl Domain {
                     && outgoing.elapsed_ms > self.service.timeouts.migrate_ms()
                 {
                     let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
-                    tracing::info!(resource = self.service.name, ?aborted, "its migration took too long");
+                    tracing::info!(resource = self.service.name, ?aborted, "canceled a migration that took too long");
                 }
                 observed
             }
@@ -144,8 +144,8 @@ impl Domain {
             Err(error) => match qemu::of_domain(&self.name) {
                 Ok(found) if found.is_empty() && error.is_nobody() => Observed::NotRunning,
                 Ok(found) if found.is_empty() => Observed::Unknown(error.to_string()),
-                Ok(_) => Observed::Unknown(format!("its QEMU lives, and libvirt cannot be asked: {error}")),
-                Err(unread) => Observed::Unknown(format!("{error}; the processes cannot be read: {unread}")),
+                Ok(_) => Observed::Unknown(format!("QEMU runs, but libvirt cannot be queried: {error}")),
+                Err(unread) => Observed::Unknown(format!("{error}; cannot read the processes: {unread}")),
             },
         }
     }
@@ -174,7 +174,7 @@ impl Domain {
         }
         let may_begin = || {
             let off = called_off.load(Ordering::SeqCst);
-            if off { Err(passing(Reason::Interrupted, "the start was called off")) } else { Ok(()) }
+            if off { Err(passing(Reason::Interrupted, "start canceled")) } else { Ok(()) }
         };
         match &seen.standing {
             Standing::Runs | Standing::Paused { by_migration: false } => {}
@@ -229,7 +229,7 @@ impl Domain {
     pub(super) fn unwritable(&self, error: &io::Error) -> DriverFailure {
         elsewhere(
             Reason::StartFailed,
-            format!("{} cannot be written: {error}", self.context.folder.display()),
+            format!("cannot write {}: {error}", self.context.folder.display()),
         )
     }
 
@@ -239,7 +239,7 @@ impl Domain {
             && self.info(&seen.uuid).await.map_err(|error| failure::of_start(&error))?.autostart
         {
             let message = format!(
-                "libvirt starts it by itself when this node boots, also while it runs elsewhere: virsh -c {} autostart --disable {}",
+                "libvirt starts the domain automatically when this node boots, even while it runs on another node: run virsh -c {} autostart --disable {}",
                 self.virsh.uri(),
                 self.name
             );
@@ -248,7 +248,7 @@ impl Domain {
         let xml = match Source::of(&self.spec) {
             Source::Libvirt if seen.standing == Standing::Absent => {
                 let message =
-                    format!("no domain {} is defined in {} of this node", self.name, self.virsh.uri());
+                    format!("domain {} is not defined in {} of this node", self.name, self.virsh.uri());
                 let class = FailureClass::NeverHere;
                 return Err(DriverFailure { class, reason: Reason::NotInstalled, message });
             }
@@ -291,7 +291,7 @@ impl Domain {
                                 .ask(QUICK, &["shutdown", &seen.uuid, "--mode", "acpi,agent"])
                                 .await;
                             if let Err(error) = asked {
-                                tracing::debug!(resource = self.service.name, %error, "not asked to switch off");
+                                tracing::debug!(resource = self.service.name, %error, "cannot request a shutdown of the guest");
                             }
                         }
                     }
@@ -337,7 +337,7 @@ impl Domain {
                     return Ok(());
                 }
                 None if held.is_some() => continue,
-                None => "a start of it has not ended yet".to_owned(),
+                None => "a start of the domain is still in progress".to_owned(),
                 Some(why) => why,
             };
             if Instant::now() >= until {
@@ -365,7 +365,7 @@ impl Domain {
         if !error.is_answer()
             && let Err(error) = qemu::kill(&self.name)
         {
-            return Some(format!("its QEMU cannot be killed: {error}"));
+            return Some(format!("cannot kill QEMU: {error}"));
         }
         Some(error.to_string())
     }
@@ -379,7 +379,7 @@ fn absent() -> Seen {
 fn said(observed: &Observed) -> String {
     match observed {
         Observed::Running => "Service running".to_owned(),
-        Observed::NotRunning => "it does not run after its start".to_owned(),
+        Observed::NotRunning => "domain does not run after its start".to_owned(),
         Observed::Remnant(message) | Observed::Unknown(message) => message.clone(),
     }
 }

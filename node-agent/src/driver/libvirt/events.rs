@@ -39,15 +39,15 @@ pub(super) fn parse(line: &str) -> Option<LifecycleEvent> {
     let change = match (event, detail) {
         ("Started", _) => Change::Started,
         ("Shutdown", detail) => Change::SwitchesOff { by_host: detail.contains("host") },
-        ("Stopped", "Shutdown") => ended("the guest switched itself off", false),
-        ("Stopped", "Destroyed") => ended("it was destroyed by libvirt's own tools", true),
-        ("Stopped", "Crashed") => ended("the guest crashed", false),
-        ("Stopped", "Migrated") => ended("it was migrated by libvirt's own tools", true),
-        ("Stopped", "Saved") => ended("it was saved by libvirt's own tools", true),
-        ("Stopped", "Snapshot") => ended("it was put back to a snapshot by libvirt's own tools", true),
-        ("Stopped", "Failed") => ended("its QEMU ended unexpectedly", false),
-        ("Stopped", _) => ended("it stopped", false),
-        ("Crashed", _) => ended("the guest's kernel panicked", false),
+        ("Stopped", "Shutdown") => ended("guest shut itself down", false),
+        ("Stopped", "Destroyed") => ended("domain was destroyed outside hactl", true),
+        ("Stopped", "Crashed") => ended("guest crashed", false),
+        ("Stopped", "Migrated") => ended("domain was migrated outside hactl", true),
+        ("Stopped", "Saved") => ended("domain was saved outside hactl", true),
+        ("Stopped", "Snapshot") => ended("domain was reverted to a snapshot outside hactl", true),
+        ("Stopped", "Failed") => ended("QEMU exited unexpectedly", false),
+        ("Stopped", _) => ended("domain stopped", false),
+        ("Crashed", _) => ended("kernel panic in the guest", false),
         (_, _) => Change::Other,
     };
     Some(LifecycleEvent { domain, change })
@@ -84,22 +84,22 @@ mod tests {
         check(
             "event 'lifecycle' for domain 'g1': Stopped Shutdown",
             "g1",
-            ended("the guest switched itself off", false),
+            ended("guest shut itself down", false),
         );
         check(
             "event 'lifecycle' for domain 'g1': Stopped Destroyed",
             "g1",
-            ended("it was destroyed by libvirt's own tools", true),
+            ended("domain was destroyed outside hactl", true),
         );
         check(
             "event 'lifecycle' for domain 'g1': Stopped Failed",
             "g1",
-            ended("its QEMU ended unexpectedly", false),
+            ended("QEMU exited unexpectedly", false),
         );
         check(
             "event 'lifecycle' for domain 'g1': Crashed Panicked",
             "g1",
-            ended("the guest's kernel panicked", false),
+            ended("kernel panic in the guest", false),
         );
         assert_eq!(parse("events received: 7"), None);
         assert_eq!(parse("event 'reboot' for domain 'g1'"), None);

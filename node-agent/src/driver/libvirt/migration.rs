@@ -45,11 +45,11 @@ impl Domain {
             Standing::Runs | Standing::Paused { .. } => {
                 return Err(elsewhere(
                     Reason::MoveFailed,
-                    format!("a domain {} runs here already", self.name),
+                    format!("domain {} already runs on this node", self.name),
                 ));
             }
             Standing::Leaving(_) | Standing::Changing(_) | Standing::Arriving | Standing::Broken(_) => {
-                let message = format!("a domain {} is here already, and libvirt is at work on it", self.name);
+                let message = format!("domain {} already exists on this node, and a libvirt operation on it is in progress", self.name);
                 return Err(elsewhere(Reason::MoveFailed, message));
             }
         }
@@ -80,12 +80,12 @@ impl Domain {
         match seen.standing {
             Standing::Runs => {}
             Standing::Paused { .. } => {
-                return Err(failed(format!("it is paused: virsh resume {}", self.name)));
+                return Err(failed(format!("domain is paused: run virsh resume {}", self.name)));
             }
-            Standing::Leaving(_) => return Err(failed("another migration of it is under way".to_owned())),
-            Standing::Absent | Standing::Off => return Err(failed("it does not run here".to_owned())),
+            Standing::Leaving(_) => return Err(failed("another migration of the domain is in progress".to_owned())),
+            Standing::Absent | Standing::Off => return Err(failed("domain does not run on this node".to_owned())),
             Standing::Arriving | Standing::Broken(_) | Standing::Changing(_) => {
-                return Err(failed(format!("libvirt says that {:?}", seen.standing)));
+                return Err(failed(format!("libvirt reports the state {:?}", seen.standing)));
             }
         }
         self.end_watch();
@@ -110,7 +110,7 @@ impl Domain {
                 () = &mut limit => break DriverFailure {
                     reason: Reason::TimedOut,
                     ..failed(format!(
-                        "it took longer than {} s (spec.timeouts.migrateSeconds), and was called off",
+                        "migration canceled after {} s (spec.timeouts.migrateSeconds)",
                         self.service.timeouts.migrate_seconds
                     ))
                 },
@@ -120,7 +120,7 @@ impl Domain {
         while Instant::now() < until {
             let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
             if let Err(error) = aborted {
-                tracing::debug!(resource = self.service.name, %error, "not called off yet");
+                tracing::debug!(resource = self.service.name, %error, "cannot cancel the migration yet");
             }
             match tokio::time::timeout(LOOK, &mut moved).await {
                 // The migration completed before it could be canceled.
@@ -144,7 +144,7 @@ impl Domain {
                     Standing::Leaving(outgoing) => {
                         let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
                         let why = aborted.err().map_or_else(String::new, |error| format!(": {error}"));
-                        format!("its migration from this node is still under way ({outgoing}){why}")
+                        format!("migration from this node is still in progress ({outgoing}){why}")
                     }
                     Standing::Absent
                     | Standing::Off
@@ -156,7 +156,7 @@ impl Domain {
                         if hand.try_lock().is_ok() {
                             return Ok(());
                         }
-                        "an earlier command for it has not ended yet".to_owned()
+                        "an earlier command for the domain is still in progress".to_owned()
                     }
                 },
                 Err(error) => error.to_string(),
@@ -174,7 +174,7 @@ impl Domain {
         if self.spec.migration.post_copy_after_seconds.is_some() {
             return Err(DriverFailure {
                 class: FailureClass::NeverHere,
-                ..failed("libvirt cannot refuse a migration that changes to post-copy".to_owned())
+                ..failed("libvirt cannot reject a migration that changes to post-copy".to_owned())
             });
         }
         match self.look().await.map_err(|error| failed(error.to_string()))?.standing {
@@ -184,7 +184,7 @@ impl Domain {
             | Standing::Arriving
             | Standing::Broken(_)
             | Standing::Leaving(_)
-            | Standing::Changing(_)) => Err(failed(format!("something of it is left here: {found:?}"))),
+            | Standing::Changing(_)) => Err(failed(format!("domain still exists on this node: {found:?}"))),
         }
     }
 }
@@ -218,7 +218,7 @@ impl Guide<'_> {
         if !self.is_post_copy && after.is_some_and(|after| self.begin.elapsed() >= after) {
             self.is_post_copy = self.ask(&["migrate-postcopy", self.uuid]).await.is_ok();
             if self.is_post_copy {
-                tracing::info!(resource = self.domain.service.name, "its migration changes to post-copy");
+                tracing::info!(resource = self.domain.service.name, "changed a migration to post-copy");
             }
         }
     }
@@ -226,7 +226,7 @@ impl Guide<'_> {
     async fn ask(&self, arguments: &[&str]) -> Result<String, VirshError> {
         let answer = self.domain.virsh.ask(QUICK, arguments).await;
         answer.inspect_err(|error| {
-            tracing::debug!(resource = self.domain.service.name, %error, "its migration does not hear");
+            tracing::debug!(resource = self.domain.service.name, %error, "cannot change the migration");
         })
     }
 
@@ -237,7 +237,7 @@ impl Guide<'_> {
         self.tell_at = Instant::now() + TELL;
         let service = &self.domain.service;
         let message = outgoing.to_string();
-        tracing::info!(resource = service.name, message, "it is being migrated");
+        tracing::info!(resource = service.name, message, "migration progress");
         // Sending fails only when the agent is ending.
         let _ = self.domain.context.events.send(DriverEvent::Progress {
             name: service.name.clone(),

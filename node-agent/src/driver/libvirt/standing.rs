@@ -35,18 +35,18 @@ impl Standing {
         match state.state.as_str() {
             "shut off" => return Standing::Off,
             "crashed" => {
-                return Standing::Broken("its kernel panicked, and libvirt keeps what is left of it");
+                return Standing::Broken("kernel panic in the guest, and libvirt keeps the crashed domain");
             }
             _ => {}
         }
         match (state.state.as_str(), reason) {
             (_, "post-copy failed") => {
                 return Standing::Broken(
-                    "its migration broke after the change to post-copy: neither node has all of it",
+                    "migration failed after the change to post-copy: neither node has the complete memory of the guest",
                 );
             }
             ("paused", "panicked" | "crashed") => {
-                return Standing::Broken("its kernel panicked, and libvirt keeps what is left of it");
+                return Standing::Broken("kernel panic in the guest, and libvirt keeps the crashed domain");
             }
             _ => {}
         }
@@ -54,23 +54,23 @@ impl Standing {
             Job::Outgoing(outgoing) => return Standing::Leaving(outgoing.clone()),
             // After the change to post-copy, the domain runs here without all of its memory.
             Job::Incoming if state.state == "running" => {
-                return Standing::Changing("the rest of its memory is on its way (post-copy)".to_owned());
+                return Standing::Changing("remaining memory is being transferred (post-copy)".to_owned());
             }
             Job::Incoming => return Standing::Arriving,
             Job::None | Job::Other(_) => {}
         }
         match (state.state.as_str(), reason) {
             ("running" | "idle" | "in shutdown" | "pmsuspended" | "blocked", _) => Standing::Runs,
-            ("paused", "starting up") => Standing::Changing("it is being started".to_owned()),
+            ("paused", "starting up") => Standing::Changing("domain is being started".to_owned()),
             ("paused", "post-copy") => {
-                Standing::Changing("the rest of its memory is on its way (post-copy)".to_owned())
+                Standing::Changing("remaining memory is being transferred (post-copy)".to_owned())
             }
             // On a source, this means that libvirt died after all data was sent, and the domain was not resumed. On a
             // target, the domain is not complete before it is resumed.
             ("paused", "migrating") if receiving => Standing::Arriving,
             ("paused", "migrating") => Standing::Paused { by_migration: true },
             ("paused", _) => Standing::Paused { by_migration: receiving },
-            (other, _) => Standing::Changing(format!("libvirt says that it is {other:?}")),
+            (other, _) => Standing::Changing(format!("libvirt reports the state {other:?}")),
         }
     }
 
@@ -81,11 +81,11 @@ impl Standing {
             // A domain that an operator paused still holds its disks, and may be resumed at any time.
             Standing::Runs | Standing::Paused { .. } => Observed::Running,
             Standing::Arriving => {
-                Observed::Remnant("a live migration to this node has not arrived".to_owned())
+                Observed::Remnant("live migration to this node is not complete".to_owned())
             }
             Standing::Broken(why) => Observed::Remnant((*why).to_owned()),
             Standing::Leaving(outgoing) => {
-                Observed::Unknown(format!("a live migration from this node is under way: {outgoing}"))
+                Observed::Unknown(format!("live migration from this node is in progress: {outgoing}"))
             }
             Standing::Changing(what) => Observed::Unknown(what.clone()),
         }

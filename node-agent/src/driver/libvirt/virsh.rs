@@ -27,13 +27,13 @@ pub(super) struct Virsh {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum VirshError {
     /// `virsh` is not installed.
-    #[error("virsh is not installed (apt install libvirt-clients libvirt-daemon-system)")]
+    #[error("virsh is not installed: run apt install libvirt-clients libvirt-daemon-system")]
     Missing,
     /// `virsh` could not be started, or waiting for it failed.
-    #[error("virsh cannot be run: {0}")]
+    #[error("cannot run virsh: {0}")]
     Broken(io::Error),
     /// Libvirt hangs or needs too long.
-    #[error("virsh {command} did not end within {} s", limit.as_secs())]
+    #[error("virsh {command} timed out after {} s", limit.as_secs())]
     TimedOut {
         /// Command of virsh.
         command: String,
@@ -176,7 +176,7 @@ fn plain(said: &str) -> String {
     if let Some((end, _)) = text.char_indices().nth(MAX_SAID) {
         text.truncate(end);
     }
-    if text.is_empty() { "virsh failed and did not say why".to_owned() } else { text }
+    if text.is_empty() { "virsh failed without a message".to_owned() } else { text }
 }
 
 /// Kills each virsh of an earlier agent, so that no old command takes effect any more.
@@ -184,7 +184,7 @@ pub(super) fn end_left_behind(folder: &Path) -> io::Result<()> {
     let mark = format!("{MARK}={}", folder.display());
     for process in ProcessStatus::all()? {
         if process.name == "virsh" && process.holds([&mark, &mark])[0] {
-            tracing::info!(pid = process.identity.pid, "ending a virsh of an earlier agent");
+            tracing::info!(pid = process.identity.pid, "killing a virsh process of an earlier agent");
             process.identity.signal(rustix::process::Signal::KILL)?;
         }
     }
@@ -230,7 +230,7 @@ mod tests {
                 false,
                 false,
             ),
-            ("", "virsh failed and did not say why", true, false),
+            ("", "virsh failed without a message", true, false),
         ] {
             let error = VirshError::Said(plain(said));
             assert_eq!((error.to_string().as_str(), error.is_answer()), (expected, answer));

@@ -107,7 +107,7 @@ async fn watch(shared: Weak<Shared>, virsh: Virsh) {
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let running = virsh.begin(&["event", "--event", "lifecycle", "--loop"]);
-        let mut running = running.inspect_err(|error| tracing::debug!(%error, "libvirt is not watched")).ok();
+        let mut running = running.inspect_err(|error| tracing::debug!(%error, "cannot watch libvirt")).ok();
         let mut lines = running.as_mut().and_then(super::virsh::Running::lines);
         let again = tokio::time::sleep(AGAIN);
         tokio::pin!(again);
@@ -164,7 +164,7 @@ impl Shared {
             Change::Started => self.appeared(service),
             Change::SwitchesOff { by_host } => service.by_host = by_host,
             Change::Ended { by_hand: false, .. } if service.by_host => {
-                self.exited(service, "its QEMU was told to end on this node", true);
+                self.exited(service, "QEMU was terminated on this node", true);
             }
             Change::Ended { message, by_hand } => self.exited(service, message, by_hand),
             Change::Other => {}
@@ -180,7 +180,7 @@ impl Shared {
             if is_listed(domain) {
                 self.appeared(service);
             } else {
-                self.exited(service, "libvirt does not list it as running any more", false);
+                self.exited(service, "domain is not in libvirt's list of running domains any more", false);
             }
         }
     }
@@ -248,25 +248,25 @@ mod tests {
         check(
             true,
             &["Shutdown Finished after guest request", "Stopped Shutdown"],
-            &["the guest switched itself off, false"],
+            &["guest shut itself down, false"],
         )
         .await;
         check(
             true,
             &["Shutdown Finished after host request", "Stopped Shutdown"],
-            &["its QEMU was told to end on this node, true"],
+            &["QEMU was terminated on this node, true"],
         )
         .await;
-        check(true, &["Stopped Destroyed", "-"], &["it was destroyed by libvirt's own tools, true"]).await;
-        check(true, &["Crashed Panicked", "Stopped Crashed"], &["the guest's kernel panicked, false"]).await;
-        check(true, &["-", "-"], &["libvirt does not list it as running any more, false"]).await;
+        check(true, &["Stopped Destroyed", "-"], &["domain was destroyed outside hactl, true"]).await;
+        check(true, &["Crashed Panicked", "Stopped Crashed"], &["kernel panic in the guest, false"]).await;
+        check(true, &["-", "-"], &["domain is not in libvirt's list of running domains any more, false"]).await;
         check(true, &["old", "+", "Suspended Paused"], &[]).await;
         check(false, &["Started Booted", "+"], &["appeared"]).await;
         check(false, &["-", "Stopped Failed"], &[]).await;
         check(
             true,
             &["Stopped Failed", "Started Booted"],
-            &["its QEMU ended unexpectedly, false", "appeared"],
+            &["QEMU exited unexpectedly, false", "appeared"],
         )
         .await;
     }

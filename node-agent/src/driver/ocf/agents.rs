@@ -30,7 +30,7 @@ impl Agents {
         if is_there {
             Ok(())
         } else {
-            Err(format!("there are no resource agents in {}: install resource-agents", folder.display()))
+            Err(format!("no resource agents in {}: install the package resource-agents", folder.display()))
         }
     }
 

@@ -59,7 +59,7 @@ impl Outcome {
             },
             Ok(End::TimedOut) => Outcome::TimedOut,
             Ok(End::NotLaunched(failure)) => Outcome::NotRun(LaunchFailure::to_driver_failure(&failure)),
-            Err(error) => Outcome::NotRun(crate::driver::program::broken("the agent cannot be run", &error)),
+            Err(error) => Outcome::NotRun(crate::driver::program::broken("cannot run the resource agent", &error)),
         }
     }
 
@@ -136,10 +136,10 @@ impl Outcome {
                     _ => "",
                 };
                 let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-                format!("the agent's {action}: exit status {code}{meaning}{said}")
+                format!("resource agent action {action} failed: exit status {code}{meaning}{said}")
             }
-            Outcome::Killed(how) => format!("the agent's {action} was {how}"),
-            Outcome::TimedOut => format!("the agent's {action} did not end in time and was killed"),
+            Outcome::Killed(how) => format!("resource agent action {action} was {how}"),
+            Outcome::TimedOut => format!("resource agent action {action} timed out and was killed"),
             Outcome::NotInstalled(message) => message.clone(),
             Outcome::NotRun(failure) => failure.message.clone(),
         }
@@ -256,6 +256,6 @@ mod tests {
             assert_eq!(said(text), expected, "{text:?}");
         }
         let outcome = Outcome::Exited(6, "no psql".to_owned());
-        assert_eq!(outcome.message("start"), "the agent's start: exit status 6 (not configured): no psql");
+        assert_eq!(outcome.message("start"), "resource agent action start failed: exit status 6 (not configured): no psql");
     }
 }

@@ -42,7 +42,7 @@ impl Context {
                 Ok(remains) if remains.is_empty() => self.programs.forget_begun(service),
                 Ok(remains) => {
                     let left = remains.describe();
-                    return Observed::Unknown(format!("its agent says no, but left are processes {left}"));
+                    return Observed::Unknown(format!("resource agent reports not running, but processes remain: {left}"));
                 }
                 Err(failure) => return Observed::Unknown(failure.message),
             },
@@ -80,11 +80,11 @@ impl Context {
         match self.monitor(service, Action::Probe).await {
             Seen::Running => Ok(()),
             Seen::NotRunning => {
-                let message = "after its start its agent says that it does not run";
+                let message = "resource agent reports that the service does not run after its start";
                 Err(failed(Reason::StartFailed, message))
             }
             Seen::Failing(message) | Seen::Unclear(message) => {
-                Err(failed(Reason::StartFailed, &format!("after its start: {message}")))
+                Err(failed(Reason::StartFailed, &format!("after the start: {message}")))
             }
         }
     }
@@ -120,7 +120,7 @@ impl Context {
         tracing::warn!(
             resource = service.name,
             message = outcome.message("stop"),
-            "the stop failed: killing"
+            "stop failed, killing the service"
         );
         self.kill(service).await
     }
@@ -152,7 +152,7 @@ impl Context {
                     return Ok(());
                 }
                 Seen::Running | Seen::Failing(_) if Instant::now() < until => sleep(LOOK).await,
-                Seen::Running => break "its agent says that it still runs".to_owned(),
+                Seen::Running => break "resource agent reports that the service still runs".to_owned(),
                 Seen::Failing(message) | Seen::Unclear(message) => break message,
             }
         };
@@ -203,7 +203,7 @@ impl Context {
         match lacking {
             Some(action) => Err(failed(
                 Reason::MoveFailed,
-                &format!("{name} cannot move live: it has no action {action}"),
+                &format!("{name} cannot live-migrate because it has no action {action}"),
             )),
             None => Ok(()),
         }
@@ -239,7 +239,7 @@ impl Context {
             end => (Err(Outcome::of(end).message(request.action.name())), false),
         };
         let metadata = metadata.unwrap_or_else(|message| {
-            tracing::warn!(agent = %name, message, "what the agent says of itself cannot be read");
+            tracing::warn!(agent = %name, message, "cannot read the meta-data of a resource agent");
             AgentMetadata::default()
         });
         let metadata = Arc::new(metadata);
@@ -310,7 +310,7 @@ fn named(service: &ServiceDefinition) -> Result<(AgentName, &OcfSpec), DriverFai
         reason: Reason::BadConfiguration,
         message,
     };
-    let spec = service.driver.ocf.as_ref().ok_or_else(|| wrong("it has no spec.driver.ocf".to_owned()))?;
+    let spec = service.driver.ocf.as_ref().ok_or_else(|| wrong("spec.driver.ocf is missing".to_owned()))?;
     let name = spec.agent.parse().map_err(|error| wrong(format!("spec.driver.ocf.agent: {error}")))?;
     Ok((name, spec))
 }

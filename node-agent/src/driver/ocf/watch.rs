@@ -80,10 +80,10 @@ impl Context {
         for _ in 0..TIMES {
             message = match self.monitor(service, Action::Monitor { interval_ms }).await {
                 Seen::Running => return None,
-                Seen::NotRunning => "its agent says that it does not run".to_owned(),
+                Seen::NotRunning => "resource agent reports that the service does not run".to_owned(),
                 Seen::Failing(message) => message,
                 Seen::Unclear(message) => {
-                    tracing::warn!(resource = service.name, message, "whether it still runs cannot be told");
+                    tracing::warn!(resource = service.name, message, "cannot determine whether the service runs");
                     return None;
                 }
             };

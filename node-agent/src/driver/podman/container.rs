@@ -148,19 +148,18 @@ impl Container {
     /// Returns the reason why an existing container cannot be a service of hactl, apart from its restart policy.
     pub(super) fn unfit(&self) -> Option<String> {
         if let Some(unit) = self.label("PODMAN_SYSTEMD_UNIT") {
-            return Some(format!("it belongs to the systemd unit {unit}: name that with driver systemd"));
+            return Some(format!("it belongs to the systemd unit {unit}: use driver systemd with this unit"));
         }
         if self.host_config.auto_remove {
             return Some(
-                "it is removed when it ends (--rm), so that it could not be started again: create it without"
+                "it is removed when it exits (--rm), so it could not be started again: create it without --rm"
                     .to_owned(),
             );
         }
         match self.host_config.pid_mode.as_str() {
             "" | "private" => None,
             mode => Some(format!(
-                "it has no process numbers of its own (--pid={mode}), so that what it leaves behind cannot be told: \
-                 create it again without --pid"
+                "it has no PID namespace of its own (--pid={mode}), so remaining processes cannot be detected: create it again without --pid"
             )),
         }
     }
@@ -221,10 +220,10 @@ impl Exit {
     /// Returns how the container ended, as a clause for a message.
     pub(super) fn describe(&self) -> String {
         if self.unnoticed {
-            return "its process was killed, and so was podman's conmon beside it".to_owned();
+            return "process of the container was killed together with podman's conmon".to_owned();
         }
         let how = match self.code {
-            _ if self.oom_killed => "killed for want of memory".to_owned(),
+            _ if self.oom_killed => "killed because it ran out of memory".to_owned(),
             code @ 129..=192 => format!("exit status {code} (signal {})", code - 128),
             code => format!("exit status {code}"),
         };
@@ -294,9 +293,9 @@ pub(super) mod tests {
         for (state, expected) in [
             (json!({"Status": "exited", "ExitCode": 0}), "exit status 0"),
             (json!({"Status": "exited", "ExitCode": 137}), "exit status 137 (signal 9)"),
-            (json!({"Status": "exited", "ExitCode": 137, "OOMKilled": true}), "killed for want of memory"),
+            (json!({"Status": "exited", "ExitCode": 137, "OOMKilled": true}), "killed because it ran out of memory"),
             (json!({"Status": "exited", "ExitCode": 1, "Error": "no disk"}), "exit status 1: no disk"),
-            (json!({"Status": "running"}), "its process was killed, and so was podman's conmon beside it"),
+            (json!({"Status": "running"}), "process of the container was killed together with podman's conmon"),
         ] {
             assert_eq!(describe(state), expected);
         }
@@ -356,7 +355,7 @@ pub(super) mod tests {
         assert_eq!(
             of(8, 'S', "/machine.slice/libpod-def.scope"),
             Process::Gone,
-            "the number is another's now"
+            "the pid now belongs to another process"
         );
         assert_eq!(of(0, 'S', "/libpod-abc"), Process::Gone, "no process");
     }

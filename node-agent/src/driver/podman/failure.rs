@@ -43,7 +43,7 @@ pub(super) fn of_start(what: &str, error: &ApiError) -> DriverFailure {
 
 /// Classifies an error of a pull.
 pub(super) fn of_pull(image: &str, error: &ApiError) -> DriverFailure {
-    let message = format!("image {image} is not on this node and cannot be pulled: {error}");
+    let message = format!("image {image} is not on this node, and the pull failed: {error}");
     let ApiError::Refused { message: text, .. } = error else {
         return failure(FailureClass::TryElsewhere, Reason::StartFailed, message);
     };
@@ -65,7 +65,7 @@ pub(super) fn of_pull(image: &str, error: &ApiError) -> DriverFailure {
 
 /// Classifies the end of a program right after its start.
 pub(super) fn of_early_end(code: i32, how: &str) -> DriverFailure {
-    let message = format!("it ended right after its start with {how}");
+    let message = format!("service exited immediately after its start: {how}");
     match code {
         126 => failure(FailureClass::NeverHere, Reason::BadConfiguration, message),
         127 => failure(FailureClass::NeverHere, Reason::NotInstalled, message),

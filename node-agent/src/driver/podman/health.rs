@@ -30,13 +30,13 @@ pub(super) async fn ask(client: &Client, container: &str, check: &HealthCheck) -
         Ok(Ok(false)) => {
             let container = client.inspect(container).await.ok().flatten();
             let how = container.and_then(|container| container.last_check());
-            Health::Unhealthy(how.unwrap_or_else(|| "it said nothing".to_owned()))
+            Health::Unhealthy(how.unwrap_or_else(|| "no output".to_owned()))
         }
         Ok(Err(error)) if error.to_string().contains("no defined healthcheck") => Health::Undefined,
         Ok(Err(error)) => Health::Untold(error.to_string()),
         Err(_) => {
             end(client, container).await;
-            Health::Unhealthy(format!("it did not end within {} s", check.timeout_seconds))
+            Health::Unhealthy(format!("timed out after {} s", check.timeout_seconds))
         }
     }
 }
@@ -67,7 +67,7 @@ pub(super) async fn unhealthy(client: Client, container: String, check: HealthCh
         sleep(seconds(check.interval_seconds)).await;
         let health = ask(&client, &container, &check).await;
         if let Health::Untold(why) = &health {
-            tracing::debug!(container, why, "the health check could not be asked");
+            tracing::debug!(container, why, "cannot run the health check");
         }
         if let Some(message) = streak.record(health, &check, begin.elapsed()) {
             return message;
@@ -95,7 +95,7 @@ impl Streak {
         };
         self.failures += 1;
         (self.failures >= check.retries.max(1))
-            .then(|| format!("unhealthy: its check failed {} times in a row: {why}", self.failures))
+            .then(|| format!("container is unhealthy: health check failed {} times in a row: {why}", self.failures))
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
         let mut record =
             |health: Health, since: u64| streak.record(health, &check, Duration::from_secs(since));
         let bad = || Health::Unhealthy("not ok".into());
-        let message = Some("unhealthy: its check failed 2 times in a row: not ok".to_owned());
+        let message = Some("container is unhealthy: health check failed 2 times in a row: not ok".to_owned());
         for (health, since, expected) in [
             (bad(), 1, None),
             (bad(), 4, None),

@@ -68,7 +68,7 @@ impl Known {
             }
             (Known::Running(_) | Known::Ended { .. }, Seen::Nothing) => {
                 *self = Known::Stopped;
-                let message = "its container was removed".to_owned();
+                let message = "container was removed".to_owned();
                 Some(Noticed::Exited { message, by_hand: true })
             }
             (Known::Running(run), Seen::Ended(exit, said)) => self.ended(run, now, &exit, &said, hints, now),
@@ -140,7 +140,7 @@ mod tests {
         check(running(), Seen::Runs(run("t1")), 100, None, &running());
         check(running(), Seen::Runs(run("t2")), 100, None, &Known::Running(run("t2")));
         check(running(), Seen::Unclear, 100, None, &running());
-        check(running(), Seen::Nothing, 100, exited("its container was removed", true), &Known::Stopped);
+        check(running(), Seen::Nothing, 100, exited("container was removed", true), &Known::Stopped);
         check(running(), exit(1), 100, exited("exit status 1: bye", false), &Known::Stopped);
         check(running(), exit(0), 100, None, &ended());
         check(ended(), exit(0), 500, None, &ended());

@@ -119,7 +119,7 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
         return Err(failure(
             FailureClass::ConfigurationWrong,
             Reason::BadConfiguration,
-            "spec.driver.podman has neither image nor container",
+            "spec.driver.podman requires image or container",
         ));
     };
     context.watches.busy(&service.name);
@@ -133,7 +133,7 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
         Ok(Err(failure)) => Err(failure),
         Err(_) => {
             kill(context, service).await?;
-            Err(may_pass(Reason::TimedOut, "it was not running in time and was killed"))
+            Err(may_pass(Reason::TimedOut, "service was not running in time and was killed"))
         }
     }
 }
@@ -150,7 +150,7 @@ async fn start_or_adopt(
             Found::Nothing if target.is_made() => create(context, target, until).await?,
             Found::Nothing => {
                 let message = format!(
-                    "this node has no container {name}: make it with podman create, or give an image"
+                    "container {name} does not exist on this node: create it with podman create, or set spec.driver.podman.image"
                 );
                 return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
             }
@@ -177,8 +177,7 @@ async fn start_or_adopt(
                 }
                 if exit.unnoticed {
                     let message = format!(
-                        "podman takes container {name} for running, though its process was killed with its conmon: \
-                         remove it with podman rm -f {name}, and create it again"
+                        "podman reports container {name} as running although its process and conmon were killed: remove it with podman rm -f {name}, and create it again"
                     );
                     return Err(failure(FailureClass::TryElsewhere, Reason::StartFailed, message));
                 }
@@ -187,7 +186,7 @@ async fn start_or_adopt(
         }
         let patience = until.saturating_duration_since(Instant::now());
         let started = client.start(name, patience).await;
-        started.map_err(|error| of_start(&format!("container {name} cannot be started"), &error))?;
+        started.map_err(|error| of_start(&format!("cannot start container {name}"), &error))?;
         // Find the new run, and wait until it is ready.
         sleep(LOOK).await;
         match find(client, target).await.map_err(|error| unseen(&error))? {
@@ -199,7 +198,7 @@ async fn start_or_adopt(
             Found::Nothing | Found::Foreign => {
                 return Err(may_pass(
                     Reason::StartFailed,
-                    format!("container {name} vanished while it was started"),
+                    format!("container {name} was removed during its start"),
                 ));
             }
         }
@@ -211,13 +210,13 @@ async fn create(context: &Context, target: &Target<'_>, until: Instant) -> Resul
     let client = &context.client;
     for mount in &target.podman.mounts {
         if let Err(error) = tokio::fs::metadata(&mount.source).await {
-            let message = format!("mount {} is not on this node: {error}", mount.source);
+            let message = format!("source {} of a mount does not exist on this node: {error}", mount.source);
             return Err(failure(FailureClass::NeverHere, Reason::BadConfiguration, message));
         }
     }
     let image = &target.podman.image;
     let has_image = client.has_image(image).await;
-    if !has_image.map_err(|error| of_start(&format!("image {image} cannot be looked for"), &error))? {
+    if !has_image.map_err(|error| of_start(&format!("cannot look up image {image}"), &error))? {
         pull(client, image, until).await?;
     }
     let body = definition::create_body(target.service, target.podman, &context.settings.node);
@@ -227,22 +226,22 @@ async fn create(context: &Context, target: &Target<'_>, until: Instant) -> Resul
     {
         // A power loss during an earlier creation left an unfinished container.
         let removed = client.remove(&target.name).await;
-        tracing::info!(container = target.name, ?removed, "the rest of an unfinished container was removed");
+        tracing::info!(container = target.name, ?removed, "removed an incomplete container");
         return Err(may_pass(Reason::StartFailed, error.to_string()));
     }
-    Err(of_start(&format!("container {} cannot be created", target.name), &error))
+    Err(of_start(&format!("cannot create container {}", target.name), &error))
 }
 
 async fn pull(client: &Client, image: &str, until: Instant) -> Result<(), DriverFailure> {
     if image.starts_with("localhost/") {
         let message =
-            format!("image {image} is not on this node: load it there with podman load, import or build");
+            format!("image {image} is not on this node: add it with podman load, import or build");
         return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
     }
     let patience = until.saturating_duration_since(Instant::now());
     let Ok(pulled) = timeout(patience, client.pull(image, patience)).await else {
         let message = format!(
-            "image {image} was not pulled within startSeconds: pull it on the nodes beforehand, or raise the time"
+            "image {image} was not pulled within startSeconds: pull it on the nodes in advance, or increase startSeconds"
         );
         return Err(failure(FailureClass::TryElsewhere, Reason::TimedOut, message));
     };
@@ -265,15 +264,14 @@ async fn fit(client: &Client, container: &Container) -> Result<(), DriverFailure
     }
     let Some(policy) = container.restart_policy() else { return Ok(()) };
     let changed = client.forbid_restarts(name).await;
-    if changed.map_err(|error| of_start("its restart policy cannot be changed", &error))? {
+    if changed.map_err(|error| of_start("cannot change the restart policy of the container", &error))? {
         let now = client.inspect(name).await.map_err(|error| unseen(&error))?;
         if now.is_some_and(|now| now.restart_policy().is_none()) {
             return Ok(());
         }
     }
     Err(wrong(&format!(
-        "podman itself restarts it (--restart={policy}): podman update --restart=no {name} (podman 5.1 and newer), or create it \
-         again with --restart=no"
+        "podman restarts it (--restart={policy}): run podman update --restart=no {name} (podman 5.1 and newer), or create it again with --restart=no"
     )))
 }
 
@@ -294,7 +292,7 @@ async fn ready(client: &Client, target: &Target<'_>, run: Run, until: Instant) -
                     Ok(Health::Unhealthy(why) | Health::Untold(why)) => last = why,
                     Ok(Health::Undefined) => {
                         let message = format!(
-                            "container {} has no health check to be asked: create it with --health-cmd",
+                            "container {} has no health check: create it with --health-cmd",
                             target.name
                         );
                         return Err(failure(FailureClass::NeverHere, Reason::BadConfiguration, message));
@@ -307,11 +305,11 @@ async fn ready(client: &Client, target: &Target<'_>, run: Run, until: Instant) -
             }
             Found::Container(_, Standing::Changing(_)) => {}
             Found::Nothing | Found::Foreign => {
-                return Err(may_pass(Reason::StartFailed, "its container was removed while it was started"));
+                return Err(may_pass(Reason::StartFailed, "container was removed during its start"));
             }
         }
         if Instant::now() >= until {
-            let message = format!("it was not healthy in time: its check says {last}");
+            let message = format!("container was not healthy in time, last result of the health check: {last}");
             return Err(may_pass(Reason::TimedOut, message));
         }
         tokio::time::sleep_until((Instant::now() + backoff.advance()).min(until)).await;
@@ -356,7 +354,7 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
         };
         // The loop below checks the container itself, and kills what is left.
         if let Ok(Err(error)) = timeout(graceful, asked).await {
-            tracing::warn!(resource = target.service.name, %error, "podman could not stop it gracefully");
+            tracing::warn!(resource = target.service.name, %error, "podman failed to stop the container gracefully");
         }
     }
     let until = Instant::now() + KILLING;
@@ -384,7 +382,7 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
             told = format!(": {error}");
         }
         if Instant::now() > until {
-            return Err(may_pass(Reason::StopFailed, format!("container {name} does not end{told}")));
+            return Err(may_pass(Reason::StopFailed, format!("container {name} does not stop{told}")));
         }
         sleep(LOOK).await;
     }
@@ -395,12 +393,11 @@ fn taken(name: &str) -> DriverFailure {
         FailureClass::NeverHere,
         Reason::BadConfiguration,
         format!(
-            "this node has a container {name} that hactl did not make for this resource: remove it with podman rm, or give \
-             spec.driver.podman.container another name"
+            "container {name} on this node was not created by hactl for this resource: remove it with podman rm, or set another name in spec.driver.podman.container"
         ),
     )
 }
 
 fn unseen(error: &ApiError) -> DriverFailure {
-    may_pass(Reason::StartFailed, format!("its container cannot be looked at: {error}"))
+    may_pass(Reason::StartFailed, format!("cannot inspect the container: {error}"))
 }

@@ -217,7 +217,7 @@ pub(super) async fn run(driver: Weak<Context>) {
                     context.watches.look_at_all();
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "podman's events cannot be watched");
+                    tracing::debug!(%error, "cannot watch the events of podman");
                     open_at = Instant::now() + backoff.advance();
                 }
             }
@@ -273,7 +273,7 @@ async fn look_at(context: &Context, resource: &str) {
             }
         },
         Err(error) => {
-            tracing::debug!(resource, %error, "a service cannot be looked at");
+            tracing::debug!(resource, %error, "cannot check a service");
             Seen::Unclear
         }
     };

@@ -23,7 +23,7 @@ impl Programs {
             Ok(begun) => begun.is_some_and(|begun| begun.boot_id == self.settings.boot_id),
             // An unreadable marker counts as a start, because it was written once.
             Err(error) => {
-                tracing::warn!(resource = service.name, %error, "whether it was started cannot be read");
+                tracing::warn!(resource = service.name, %error, "cannot read whether the service was started");
                 true
             }
         }
@@ -34,13 +34,13 @@ impl Programs {
         let folder = self.folder_of(&service.name);
         let begun = Begun { uid: service.uid.clone(), boot_id: self.settings.boot_id.clone() };
         let written = folder.make().and_then(|()| folder.write(BEGUN, &begun));
-        written.map_err(|error| broken("what was started cannot be noted", &error))
+        written.map_err(|error| broken("cannot record the start", &error))
     }
 
     /// Records that the service does not run.
     pub(in crate::driver) fn forget_begun(&self, service: &ServiceDefinition) {
         if let Err(error) = self.folder_of(&service.name).remove(BEGUN) {
-            tracing::warn!(resource = service.name, %error, "that it has ended cannot be noted");
+            tracing::warn!(resource = service.name, %error, "cannot record the stop");
         }
     }
 }

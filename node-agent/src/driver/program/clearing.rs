@@ -22,7 +22,7 @@ impl Programs {
         service: &ServiceDefinition,
     ) -> Result<Remains, DriverFailure> {
         search_beside(self.search(service)).await.map_err(|error| {
-            failed(Reason::StopFailed, &format!("its processes cannot be looked for: {error}"))
+            failed(Reason::StopFailed, &format!("cannot search for processes of the service: {error}"))
         })
     }
 
@@ -58,18 +58,18 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), 
     loop {
         let search = search();
         let remains = search_beside(search.clone()).await.map_err(|error| {
-            failed(Reason::StopFailed, &format!("its processes cannot be looked for: {error}"))
+            failed(Reason::StopFailed, &format!("cannot search for processes of the service: {error}"))
         })?;
         if remains.is_empty() && remains.supervisors.is_empty() {
             return Ok(());
         }
         if Instant::now() > until {
-            let left = if remains.is_empty() { "its supervisor".to_owned() } else { remains.describe() };
-            return Err(failed(Reason::StopFailed, &format!("the kernel does not end {left}")));
+            let left = if remains.is_empty() { "the supervisor of the service".to_owned() } else { remains.describe() };
+            return Err(failed(Reason::StopFailed, &format!("the kernel did not kill {left}")));
         }
         // Not in another thread: once this future is dropped, nothing may be killed any more.
         search.kill(&remains).map_err(|error| {
-            failed(Reason::StopFailed, &format!("its processes cannot be killed: {error}"))
+            failed(Reason::StopFailed, &format!("cannot kill the processes of the service: {error}"))
         })?;
         if Instant::now() > spare {
             for supervisor in &remains.supervisors {

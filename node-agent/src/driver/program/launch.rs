@@ -28,7 +28,7 @@ pub(in crate::driver) fn run() -> io::Result<()> {
     close_others(&[channel.as_raw_fd()])?;
     let failure = match read_order(&channel) {
         Ok(order) => become_program(&order),
-        Err(error) => LaunchFailure::new(LaunchStep::Prepare, "the order did not arrive", &error),
+        Err(error) => LaunchFailure::new(LaunchStep::Prepare, "the launcher received no request", &error),
     };
     (&channel).write_all(&serde_json::to_vec(&failure)?)
 }
@@ -75,7 +75,7 @@ fn become_program(order: &LaunchOrder) -> LaunchFailure {
             let program = order.program.first().map_or("", String::as_str);
             LaunchFailure::new(
                 LaunchStep::Program,
-                &format!("program `{program}` cannot be executed"),
+                &format!("cannot execute program `{program}`"),
                 &error,
             )
         }
@@ -89,21 +89,21 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
     if let Some(cgroup) = &order.cgroup {
         ServiceCgroup::at(cgroup.clone())
             .join_as_service()
-            .map_err(step("its control group cannot be joined"))?;
+            .map_err(step("cannot join the control group of the service"))?;
     }
     if order.supervisor.is_some() {
-        setsid().map_err(|error| step("a session cannot be made")(error.into()))?;
+        setsid().map_err(|error| step("cannot create a session")(error.into()))?;
     }
     umask(Mode::from_bits_truncate(0o022));
     forget_memory_protection();
-    default_signals().map_err(step("signals cannot be reset"))?;
+    default_signals().map_err(step("cannot reset signals"))?;
     let Some((program, arguments)) = order.program.split_first() else {
         let message = "the command is empty".to_owned();
         return Err(LaunchFailure { step: LaunchStep::Program, errno: None, message });
     };
     let mut command = Command::new(program);
     command.args(arguments).stdin(match &order.input {
-        Some(input) => Stdio::from(readable(input).map_err(step("its input cannot be laid ready"))?),
+        Some(input) => Stdio::from(readable(input).map_err(step("cannot prepare standard input"))?),
         None => Stdio::null(),
     });
     if let Some(name) = &order.user {
@@ -119,7 +119,7 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
         set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(|error| step("prctl failed")(error.into()))?;
         if getppid().as_raw() != supervisor {
-            return Err(step("the supervisor has ended")(io::Error::from(io::ErrorKind::BrokenPipe)));
+            return Err(step("the supervisor exited")(io::Error::from(io::ErrorKind::BrokenPipe)));
         }
     }
     // As the user, so that a directory to which the user has no access fails the launch.
@@ -144,9 +144,9 @@ fn become_user(name: &str) -> Result<Vec<(&'static str, std::ffi::OsString)>, La
         |what: String, errno: Option<i32>| LaunchFailure { step: LaunchStep::User, errno, message: what };
     let user = User::from_name(name)
         .map_err(|error| {
-            wrong(format!("user `{name}` cannot be looked up: {error}"), Some(nix::libc::EAGAIN))
+            wrong(format!("cannot look up user `{name}`: {error}"), Some(nix::libc::EAGAIN))
         })?
-        .ok_or_else(|| wrong(format!("there is no user `{name}` on this node"), Some(nix::libc::ENOENT)))?;
+        .ok_or_else(|| wrong(format!("user `{name}` does not exist on this node"), Some(nix::libc::ENOENT)))?;
     if Uid::effective().is_root() || user.uid != Uid::effective() {
         change_user(&user)
             .map_err(|error| wrong(format!("cannot run as user `{name}`: {error}"), Some(error as i32)))?;

@@ -44,7 +44,7 @@ impl ProcessIdentity {
     pub(in crate::driver) fn of(pid: i32) -> io::Result<ProcessIdentity> {
         ProcessStatus::read(pid)?
             .map(|status| status.identity)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} is gone")))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} does not exist any more")))
     }
 
     /// Opens a handle to the process; `None` once the process has ended.
@@ -121,7 +121,7 @@ impl ProcessStatus {
                 Ok(Some(status))
             }
             None => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not understood")))
+                Err(io::Error::new(io::ErrorKind::InvalidData, format!("cannot parse /proc/{pid}/stat")))
             }
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn at_boot(unit: &str, state: &UnitState) -> Option<Starter> {
     let (how, can_be_disabled) = match state.file.as_str() {
         "enabled" | "enabled-runtime" => ("is enabled at boot".to_owned(), true),
         "generated" => (
-            "is made and started at boot by a generator (/etc/init.d, /etc/fstab or the like)".to_owned(),
+            "is created and started at boot by a generator (such as from /etc/init.d or /etc/fstab)".to_owned(),
             false,
         ),
         // Linked into a target by the package or by an operator, or enabled by another name.
@@ -82,7 +82,7 @@ pub(super) async fn disable(
     }
     let names: Vec<&str> = found.iter().map(|starter| starter.unit.as_str()).collect();
     session.disable(&names).await?;
-    tracing::info!(unit, disabled = names.join(" "), "taken out of the boot, as disableAtBoot says");
+    tracing::info!(unit, disabled = names.join(" "), "disabled units at boot because of disableAtBoot");
     for starter in found.iter().filter(|starter| starter.unit != unit) {
         session.stop(&starter.unit, super::manager::Mode::Replace).await?.ended().await;
     }
@@ -96,13 +96,13 @@ pub(super) fn refusal(left: &[Starter], disable: bool) -> Option<DriverFailure> 
     let Starter { unit, how, can_be_disabled } = first;
     let remedy = match (disable, can_be_disabled) {
         (false, true) => format!(
-            "`systemctl disable {unit}` on every node, or `disableAtBoot: true` in spec.driver.systemd, takes it out of the boot"
+            "run `systemctl disable {unit}` on every node, or set `disableAtBoot: true` in spec.driver.systemd"
         ),
-        (true, true) => "disableAtBoot could not take it out of the boot: find out who wants it (`systemctl show -p WantedBy,RequiredBy`)"
+        (true, true) => "disableAtBoot did not prevent that: find the units that require it (`systemctl show -p WantedBy,RequiredBy`)"
             .to_owned(),
-        (_, false) => "take it out of there".to_owned(),
+        (_, false) => "remove its source there".to_owned(),
     };
-    Some(never_here(Reason::BadConfiguration, format!("{unit} {how}, so it would start twice; {remedy}")))
+    Some(never_here(Reason::BadConfiguration, format!("{unit} {how}, so it could run twice: {remedy}")))
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
                 "generated",
                 vec!["multi-user.target"],
                 Some((
-                    "is made and started at boot by a generator (/etc/init.d, /etc/fstab or the like)",
+                    "is created and started at boot by a generator (such as from /etc/init.d or /etc/fstab)",
                     false,
                 )),
             ),
@@ -157,12 +157,12 @@ mod tests {
             };
             let failure = refusal(&[starter], disable).unwrap();
             assert_eq!(failure.reason, Reason::BadConfiguration);
-            assert!(failure.message.starts_with("web.socket is enabled at boot, so it would start twice; "));
+            assert!(failure.message.starts_with("web.socket is enabled at boot, so it could run twice: "));
             assert!(failure.message.contains(expected), "{}", failure.message);
         };
-        check(false, true, "`systemctl disable web.socket` on every node, or `disableAtBoot: true`");
-        check(true, true, "disableAtBoot could not");
-        check(true, false, "take it out of there");
+        check(false, true, "run `systemctl disable web.socket` on every node, or set `disableAtBoot: true`");
+        check(true, true, "disableAtBoot did not");
+        check(true, false, "remove its source there");
         assert_eq!(refusal(&[], false), None);
     }
 }

@@ -47,10 +47,10 @@ pub(super) enum Signal {
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum BusError {
     /// The connection cannot be opened, or was lost.
-    #[error("systemd cannot be reached: {0}")]
+    #[error("cannot reach systemd: {0}")]
     Unreachable(String),
     /// The manager returned an error.
-    #[error("systemd refuses: {message}")]
+    #[error("systemd rejected the request: {message}")]
     Refused {
         /// Bus name of the error.
         name: String,
@@ -117,7 +117,7 @@ impl Bus {
         *held = None;
         let connected = tokio::time::timeout(CONNECT, connect(&self.socket)).await;
         let session = connected.unwrap_or_else(|_| {
-            let why = format!("{} gives no answer within {} s", self.socket.display(), CONNECT.as_secs());
+            let why = format!("{} did not answer within {} s", self.socket.display(), CONNECT.as_secs());
             Err(BusError::Unreachable(why))
         })?;
         *held = Some(session.clone());

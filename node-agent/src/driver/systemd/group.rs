@@ -78,7 +78,7 @@ impl Groups {
             return Ok(pids);
         }
         if !self.hierarchies.iter().any(|hierarchy| Path::new(group).starts_with(&hierarchy.root)) {
-            let message = format!("no hierarchy of control groups that is mounted here has {group}");
+            let message = format!("no mounted cgroup hierarchy contains {group}");
             return Err(io::Error::other(message));
         }
         let mut folders: Vec<PathBuf> = self.folders(group).into_iter().map(|(folder, _)| folder).collect();

@@ -52,7 +52,7 @@ pub(super) async fn ensure(
     }
     if let Err(error) = write(Path::new(FOLDER), name, agent) {
         // Not an error: only the order at a shutdown is affected.
-        tracing::warn!(unit = name, %error, "the unit cannot be ordered before the agent: a shutdown may stop it first");
+        tracing::warn!(unit = name, %error, "cannot order the unit before the agent, so a shutdown may stop the unit first");
         return Ok(());
     }
     session.reload().await
@@ -62,7 +62,7 @@ fn write(folder: &Path, unit: &str, agent: &str) -> io::Result<()> {
     let folder = folder.join(format!("{unit}.d"));
     fs::create_dir_all(&folder)?;
     let text = format!(
-        "# Written by ha-node-agent, for this boot: at a shutdown the agent ends first, and stops this unit itself.\n[Unit]\nBefore={agent}\n"
+        "# Written by ha-node-agent for this boot: at shutdown the agent stops first, and stops this unit itself.\n[Unit]\nBefore={agent}\n"
     );
     let new = folder.join("50-hactl.conf.new");
     fs::write(&new, text)?;

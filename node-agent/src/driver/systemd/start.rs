@@ -37,7 +37,7 @@ pub(super) async fn start(
             class: FailureClass::RetryHere,
             reason: Reason::TimedOut,
             message: format!(
-                "{unit} was not active within startSeconds ({} s); see journalctl -u {unit}",
+                "{unit} was not active within startSeconds ({} s); run journalctl -u {unit}",
                 limit.as_secs_f64()
             ),
         })
@@ -58,7 +58,7 @@ async fn start_or_adopt(
     let own = own.as_ref().map(|own| own.id.as_str());
     let state = session.unit(unit).await.map_err(|error| broken(&error))?;
     if is_essential_unit(&state.id) || own == Some(state.id.as_str()) {
-        let message = format!("{unit} is {}, which the node itself needs: it cannot be a service", state.id);
+        let message = format!("{unit} is {}, which the node requires, so it cannot be a service", state.id);
         return Err(never_here(Reason::BadConfiguration, message));
     }
     let job = if spec.command.is_empty() {
@@ -236,7 +236,7 @@ mod tests {
             let error = BusError::Refused { name: name.to_owned(), message: "because".to_owned() };
             let failure = refused("web.service", &error);
             assert_eq!((failure.class, failure.reason), (class, reason), "{name}");
-            assert_eq!(failure.message, "web.service: systemd refuses: because");
+            assert_eq!(failure.message, "web.service: systemd rejected the request: because");
         }
     }
 }

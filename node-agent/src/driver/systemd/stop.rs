@@ -33,7 +33,7 @@ pub(super) async fn stop(
     if graceful_ms > 0 {
         let until = Instant::now() + Duration::from_millis(graceful_ms);
         if let Ok(Err(error)) = timeout_at(until, ask_to_end(context, &unit)).await {
-            tracing::warn!(resource = service.name, unit, %error, "it could not be asked to stop");
+            tracing::warn!(resource = service.name, unit, %error, "cannot request a stop of the unit");
         }
     }
     kill(context, service, spec).await
@@ -106,8 +106,8 @@ async fn end_hard(context: &Context, unit: &str, is_asked: &mut bool) -> Result<
         let group = context.group_of(unit);
         return Ok(match context.groups.members(&group) {
             Ok(pids) if pids.is_empty() => None,
-            Ok(pids) => Some(format!("left are {}", describe(&pids))),
-            Err(error) => Some(format!("its control group cannot be read: {error}")),
+            Ok(pids) => Some(format!("remaining {}", describe(&pids))),
+            Err(error) => Some(format!("cannot read its control group: {error}")),
         });
     }
     if !*is_asked {
@@ -118,7 +118,7 @@ async fn end_hard(context: &Context, unit: &str, is_asked: &mut bool) -> Result<
     }
     // Fails if no process is left but systemd has not registered that yet.
     let _ = session.kill(unit).await;
-    Ok(Some(format!("it is {}", state.words)))
+    Ok(Some(format!("unit is {}", state.words)))
 }
 
 impl Context {
@@ -131,11 +131,11 @@ impl Context {
             match self.groups.members(&group) {
                 Ok(pids) if pids.is_empty() => return Ok(()),
                 Ok(pids) if Instant::now() > until => {
-                    return Err(not_stopped(unit, &format!("left are {}", describe(&pids))));
+                    return Err(not_stopped(unit, &format!("remaining {}", describe(&pids))));
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    return Err(not_stopped(unit, &format!("its control group cannot be read: {error}")));
+                    return Err(not_stopped(unit, &format!("cannot read its control group: {error}")));
                 }
             }
             let _ = self.groups.kill(&group);
@@ -156,6 +156,6 @@ fn not_stopped(unit: &str, left: &str) -> DriverFailure {
     DriverFailure {
         class: FailureClass::RetryHere,
         reason: Reason::StopFailed,
-        message: format!("{unit} does not end: {left}"),
+        message: format!("{unit} does not stop: {left}"),
     }
 }

@@ -60,10 +60,10 @@ impl JobResult {
 /// Returns the failure of a unit of the node that cannot be a service here in its present form.
 pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
     let (reason, message) = match &state.load {
-        LoadState::NotFound => (Reason::NotInstalled, format!("this node has no unit {unit}")),
+        LoadState::NotFound => (Reason::NotInstalled, format!("unit {unit} does not exist on this node")),
         LoadState::Masked => (
             Reason::BadConfiguration,
-            format!("{unit} is masked: `systemctl unmask {unit}` makes it possible to start it"),
+            format!("{unit} is masked: run `systemctl unmask {unit}`"),
         ),
         LoadState::Broken(word, why) => {
             let why = if why.is_empty() { String::new() } else { format!(": {}", why.trim_end_matches('.')) };
@@ -72,7 +72,7 @@ pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
         LoadState::Loaded if state.ends_at_once() => (
             Reason::BadConfiguration,
             format!(
-                "{unit} is Type=oneshot without RemainAfterExit=yes: it ends at once, so it cannot be a service"
+                "{unit} is Type=oneshot without RemainAfterExit=yes and exits immediately, so it cannot be a service"
             ),
         ),
         LoadState::Loaded => return None,
@@ -84,7 +84,7 @@ pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
 pub(super) fn occupied(unit: &str, state: &UnitState) -> Option<DriverFailure> {
     (!state.fragment.is_empty() && !state.is_transient).then(|| {
         let message = format!(
-            "this node has a unit {unit} of its own ({}), so none can be made of the command: leave `unit` out, or name another",
+            "unit {unit} already exists on this node ({}) and cannot be created from the command: omit `unit`, or set another name",
             state.fragment
         );
         never_here(Reason::BadConfiguration, message)
@@ -93,7 +93,7 @@ pub(super) fn occupied(unit: &str, state: &UnitState) -> Option<DriverFailure> {
 
 /// Returns the failure of a start after which the unit does not run.
 pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -> DriverFailure {
-    let hint = format!("; see journalctl -u {unit}");
+    let hint = format!("; run journalctl -u {unit}");
     let class = match &state.service {
         Some(service) if state.has_ended() && state.result == "exit-code" => main_class(service.main_end),
         Some(_) | None => (FailureClass::RetryHere, Reason::StartFailed),
@@ -101,29 +101,29 @@ pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -
     let (class, message) = match result {
         JobResult::Dependency => (
             (FailureClass::RetryHere, Reason::StartFailed),
-            "a unit that it needs could not be started".to_owned(),
+            "a required unit could not be started".to_owned(),
         ),
         JobResult::Canceled => (
             (FailureClass::RetryHere, Reason::StartFailed),
-            "its start was canceled: somebody, or another unit's start, stopped it meanwhile".to_owned(),
+            "start canceled: an operator or the start of another unit stopped it".to_owned(),
         ),
         JobResult::Timeout => (
             (FailureClass::RetryHere, Reason::TimedOut),
-            "its start took longer than JobTimeoutSec=".to_owned(),
+            "start took longer than JobTimeoutSec=".to_owned(),
         ),
         JobResult::Other(word) => (
             (FailureClass::NeverHere, Reason::BadConfiguration),
-            format!("systemd does not start it ({word})"),
+            format!("systemd rejected the start ({word})"),
         ),
         JobResult::Done | JobResult::Unseen if !state.conditions_held && state.has_ended() => (
             (FailureClass::TryElsewhere, Reason::StartFailed),
-            "the conditions in its file do not hold on this node".to_owned(),
+            "conditions in the unit file are not met on this node".to_owned(),
         ),
         JobResult::Done | JobResult::Unseen | JobResult::Failed if state.has_ended() => {
             (class, how_it_ended(state))
         }
         JobResult::Done | JobResult::Unseen | JobResult::Failed => {
-            ((FailureClass::RetryHere, Reason::StartFailed), format!("it is {}", state.words))
+            ((FailureClass::RetryHere, Reason::StartFailed), format!("unit is {}", state.words))
         }
     };
     DriverFailure { class: class.0, reason: class.1, message: format!("{unit}: {message}{hint}") }
@@ -153,37 +153,37 @@ pub(super) fn how_it_ended(state: &UnitState) -> String {
     let main = state.service.as_ref().map_or(MainEnd::None, |service| service.main_end);
     match state.result.as_str() {
         "success" | "exit-code" | "signal" | "core-dump" => main_end(main, &state.result),
-        "oom-kill" => "the kernel's memory killer ended it".to_owned(),
-        "watchdog" => "it did not report to systemd in time (WatchdogSec=)".to_owned(),
+        "oom-kill" => "killed by the kernel's out-of-memory killer".to_owned(),
+        "watchdog" => "no report to systemd in time (WatchdogSec=)".to_owned(),
         "timeout" => {
-            "a time limit of the unit ran out (TimeoutStartSec=, TimeoutStopSec=, RuntimeMaxSec=)".to_owned()
+            "time limit of the unit exceeded (TimeoutStartSec=, TimeoutStopSec=, RuntimeMaxSec=)".to_owned()
         }
-        "start-limit-hit" => "systemd gave up restarting it (start-limit-hit)".to_owned(),
-        "protocol" => "it did not do what its Type= asks for (protocol)".to_owned(),
-        "resources" => "systemd lacked what it takes to run it (resources)".to_owned(),
+        "start-limit-hit" => "systemd stopped restarting the unit (start-limit-hit)".to_owned(),
+        "protocol" => "main process did not follow the protocol of Type= (protocol)".to_owned(),
+        "resources" => "systemd lacked resources to run the unit (resources)".to_owned(),
         // A unit that is no longer loaded has no result.
-        "" => "it ended".to_owned(),
-        other => format!("it failed ({other})"),
+        "" => "service exited".to_owned(),
+        other => format!("unit failed ({other})"),
     }
 }
 
 fn main_end(end: MainEnd, result: &str) -> String {
     match end {
         MainEnd::Exited(CANNOT_CHANGE_DIRECTORY) => {
-            "its working directory cannot be entered (exit status 200)".to_owned()
+            "cannot enter the working directory (exit status 200)".to_owned()
         }
-        MainEnd::Exited(CANNOT_EXECUTE) => "its program cannot be executed (exit status 203)".to_owned(),
-        MainEnd::Exited(NO_SUCH_GROUP) => "its group does not exist (exit status 216)".to_owned(),
-        MainEnd::Exited(NO_SUCH_USER) => "its user does not exist (exit status 217)".to_owned(),
+        MainEnd::Exited(CANNOT_EXECUTE) => "cannot execute the program (exit status 203)".to_owned(),
+        MainEnd::Exited(NO_SUCH_GROUP) => "group does not exist (exit status 216)".to_owned(),
+        MainEnd::Exited(NO_SUCH_USER) => "user does not exist (exit status 217)".to_owned(),
         MainEnd::Exited(CANNOT_MAKE_NAMESPACE) => {
-            "its namespaces cannot be set up (exit status 226)".to_owned()
+            "cannot set up namespaces (exit status 226)".to_owned()
         }
         // The main process may have succeeded, and another command of the unit failed.
         MainEnd::Exited(0) if result == "exit-code" => "a command of the unit failed".to_owned(),
-        MainEnd::Exited(status) => format!("its main process ended with exit status {status}"),
-        MainEnd::Killed(signal) => format!("its main process was killed by signal {signal}"),
-        MainEnd::Dumped(signal) => format!("its main process dumped core on signal {signal}"),
-        MainEnd::None => "it ended".to_owned(),
+        MainEnd::Exited(status) => format!("main process exited with status {status}"),
+        MainEnd::Killed(signal) => format!("main process was killed by signal {signal}"),
+        MainEnd::Dumped(signal) => format!("main process dumped core on signal {signal}"),
+        MainEnd::None => "service exited".to_owned(),
     }
 }
 
@@ -259,13 +259,13 @@ mod tests {
         check(&[("Type", Value::from("simple"))], None);
         check(
             &[("LoadState", Value::from("not-found"))],
-            Some((Reason::NotInstalled, "this node has no unit web.service")),
+            Some((Reason::NotInstalled, "unit web.service does not exist on this node")),
         );
         check(
             &[("LoadState", Value::from("masked"))],
             Some((
                 Reason::BadConfiguration,
-                "web.service is masked: `systemctl unmask web.service` makes it possible to start it",
+                "web.service is masked: run `systemctl unmask web.service`",
             )),
         );
         check(
@@ -276,7 +276,7 @@ mod tests {
             &[("Type", Value::from("oneshot"))],
             Some((
                 Reason::BadConfiguration,
-                "web.service is Type=oneshot without RemainAfterExit=yes: it ends at once, so it cannot be a service",
+                "web.service is Type=oneshot without RemainAfterExit=yes and exits immediately, so it cannot be a service",
             )),
         );
     }
@@ -295,46 +295,46 @@ mod tests {
         let check = |result: &str, state: &UnitState, class, reason, message: &str| {
             let failure = start_failure("web.service", &JobResult::of(result), state);
             assert_eq!((failure.class, failure.reason), (class, reason), "{}", failure.message);
-            assert_eq!(failure.message, format!("web.service: {message}; see journalctl -u web.service"));
+            assert_eq!(failure.message, format!("web.service: {message}; run journalctl -u web.service"));
         };
         let (here, never) = (FailureClass::RetryHere, FailureClass::NeverHere);
         let failed = |status| ended("exit-code", ("exited", status));
-        check("failed", &failed(1), here, Reason::StartFailed, "its main process ended with exit status 1");
-        let missing = "its program cannot be executed (exit status 203)";
+        check("failed", &failed(1), here, Reason::StartFailed, "main process exited with status 1");
+        let missing = "cannot execute the program (exit status 203)";
         check("failed", &failed(203), never, Reason::NotInstalled, missing);
         check("done", &failed(203), never, Reason::NotInstalled, missing);
-        let user = "its user does not exist (exit status 217)";
+        let user = "user does not exist (exit status 217)";
         check("failed", &failed(217), never, Reason::BadConfiguration, user);
         check("failed", &failed(0), here, Reason::StartFailed, "a command of the unit failed");
         let killed = ended("signal", ("killed", 9));
-        check("failed", &killed, here, Reason::StartFailed, "its main process was killed by signal 9");
+        check("failed", &killed, here, Reason::StartFailed, "main process was killed by signal 9");
         let late = ended("timeout", ("killed", 15));
-        let message = "a time limit of the unit ran out (TimeoutStartSec=, TimeoutStopSec=, RuntimeMaxSec=)";
+        let message = "time limit of the unit exceeded (TimeoutStartSec=, TimeoutStopSec=, RuntimeMaxSec=)";
         check("failed", &late, here, Reason::StartFailed, message);
-        let message = "its start took longer than JobTimeoutSec=";
+        let message = "start took longer than JobTimeoutSec=";
         check("timeout", &failed(1), here, Reason::TimedOut, message);
-        let message = "a unit that it needs could not be started";
+        let message = "a required unit could not be started";
         check("dependency", &failed(1), here, Reason::StartFailed, message);
-        let message = "systemd does not start it (assert)";
+        let message = "systemd rejected the start (assert)";
         check("assert", &failed(1), never, Reason::BadConfiguration, message);
         let unmet = unit(&[("ActiveState", Value::from("inactive"))]);
-        let message = "the conditions in its file do not hold on this node";
+        let message = "conditions in the unit file are not met on this node";
         check("done", &unmet, FailureClass::TryElsewhere, Reason::StartFailed, message);
         let restarting =
             unit(&[("ActiveState", Value::from("activating")), ("SubState", Value::from("auto-restart"))]);
-        check("failed", &restarting, here, Reason::StartFailed, "it is activating/auto-restart");
+        check("failed", &restarting, here, Reason::StartFailed, "unit is activating/auto-restart");
     }
 
     #[test]
     fn ends_are_told_in_a_sentence() {
         for (result, end, expected) in [
-            ("success", ("exited", 0), "its main process ended with exit status 0"),
-            ("core-dump", ("dumped", 11), "its main process dumped core on signal 11"),
-            ("oom-kill", ("killed", 9), "the kernel's memory killer ended it"),
-            ("watchdog", ("dumped", 6), "it did not report to systemd in time (WatchdogSec=)"),
-            ("start-limit-hit", ("exited", 1), "systemd gave up restarting it (start-limit-hit)"),
-            ("", ("", 0), "it ended"),
-            ("exec-condition", ("", 0), "it failed (exec-condition)"),
+            ("success", ("exited", 0), "main process exited with status 0"),
+            ("core-dump", ("dumped", 11), "main process dumped core on signal 11"),
+            ("oom-kill", ("killed", 9), "killed by the kernel's out-of-memory killer"),
+            ("watchdog", ("dumped", 6), "no report to systemd in time (WatchdogSec=)"),
+            ("start-limit-hit", ("exited", 1), "systemd stopped restarting the unit (start-limit-hit)"),
+            ("", ("", 0), "service exited"),
+            ("exec-condition", ("", 0), "unit failed (exec-condition)"),
         ] {
             assert_eq!(how_it_ended(&ended(result, end)), expected);
         }

@@ -55,7 +55,7 @@ impl Track {
                 self.runs = false;
                 let by_hand = is_by_hand(state, self.told);
                 let message = if by_hand {
-                    "a stop that hactl did not ask systemd for".to_owned()
+                    "stop that hactl did not request from systemd".to_owned()
                 } else {
                     how_it_ended(state)
                 };
@@ -70,7 +70,7 @@ async fn watch(context: Weak<Context>, service: ServiceDefinition, unit: String,
     let mut track = Track { runs, told: false };
     loop {
         if let Err(error) = watch_once(&context, &service, &unit, &mut track).await {
-            tracing::debug!(resource = service.name, unit, %error, "the unit is not watched");
+            tracing::debug!(resource = service.name, unit, %error, "cannot watch the unit");
         }
         if context.strong_count() == 0 {
             return;
@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn changes_are_noticed_once_and_judged() {
-        let crash = Noticed::Exited { message: "it ended".to_owned(), by_hand: false };
+        let crash = Noticed::Exited { message: "service exited".to_owned(), by_hand: false };
         let by_hand = Noticed::Exited {
-            message: "a stop that hactl did not ask systemd for".to_owned(),
+            message: "stop that hactl did not request from systemd".to_owned(),
             by_hand: true,
         };
         check(true, &[("active", 0)], None);
