@@ -257,7 +257,7 @@ async fn node(api: &Api<MemoryStore>, name: &str, state: &str) {
     api.post("nodes", &object).await;
     let status = json!({"state": state, "conditions": [
         {"type": "Ready", "status": if state == "Online" { "True" } else { "False" },
-            "reason": "HeartbeatLate", "message": "its heartbeat is late"}]});
+            "reason": "HeartbeatLate", "message": "Heartbeats are missing"}]});
     api.status(Kind::Node, name, &status).await;
     let report =
         json!({"drivers": ["simulated"], "watchdog": {"kind": "Kernel"}, "mode": {"kind": "Active"}});
@@ -330,7 +330,7 @@ async fn a_change_is_thought_through_and_not_made() {
     node1["spec"]["maintenance"] = json!(true);
     assert_eq!(
         effects(json!({"objects": [node1.clone()]})).await,
-        ["db would move node1 → node2, live", "web would move node1 → node2, live"]
+        ["db would live-migrate node1 → node2", "web would live-migrate node1 → node2"]
     );
     let mut stopped = api.get("resources/web").await.body;
     stopped["spec"]["state"] = json!("Stopped");
@@ -339,7 +339,7 @@ async fn a_change_is_thought_through_and_not_made() {
         ["new would start on node2", "web would stop on node1"]
     );
     let deletion = json!({"deletions": [{"kind": "Resource", "name": "vm:web"}]});
-    assert_eq!(effects(deletion).await, ["web would no longer be managed; what runs is left alone"]);
+    assert_eq!(effects(deletion).await, ["web would no longer be managed; a running service is not stopped"]);
     assert_eq!(
         effects(json!({"objects": [api.get("resources/web").await.body]})).await,
         Vec::<String>::new()
@@ -359,7 +359,7 @@ async fn a_change_is_thought_through_and_not_made() {
     // A dry run returns the same effects as warnings.
     let dry = api.put("nodes/node1?dryRun=All", &node1).await;
     assert!(
-        dry.warnings.iter().any(|warning| warning.contains("web would move node1 -> node2, live")),
+        dry.warnings.iter().any(|warning| warning.contains("web would live-migrate node1 -> node2")),
         "{:?}",
         dry.warnings
     );

@@ -105,7 +105,7 @@ async fn what_would_newly_break_it_is_warned_of_or_refused() {
     let dry = api.post("resources?dryRun=All", &sized("big", "3Gi")).await;
     assert!(dry.code == 201 && says(&dry.warnings, sentence), "{:?}", dry.warnings);
     assert!(
-        says(&dry.warnings, "db on node2: not enough memory: asks for 3Gi, 1Gi of 4Gi would be free"),
+        says(&dry.warnings, "db on node2: not enough memory: 3Gi requested, 1Gi of 4Gi would be free"),
         "{:?}",
         dry.warnings
     );

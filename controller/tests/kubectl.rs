@@ -154,7 +154,7 @@ fn group() -> Value {
 
 fn started() -> Value {
     json!({"observedGeneration": 1, "state": "Started", "node": "node1", "running": true, "conditions": [
-        {"type": "Ready", "status": "True", "reason": "Running", "message": "it runs as wanted", "observedGeneration": 1}]})
+        {"type": "Ready", "status": "True", "reason": "Running", "message": "Service is running", "observedGeneration": 1}]})
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn objects_are_applied_shown_and_deleted() {
         &["get", "resources"],
         &["NAME", "TYPE", "STATE", "NODE", "web", "exec", "Started", "node1", "Running"],
     );
-    server.check(0, &["get", "har,hag", "-o", "wide"], &["MESSAGE", "it runs as wanted", "node1:2,node2:1"]);
+    server.check(0, &["get", "har,hag", "-o", "wide"], &["MESSAGE", "Service is running", "node1:2,node2:1"]);
     server.check(0, &["get", "resource", "exec:web", "-o", "yaml"], &["state: Started", "uid:", "name: web"]);
     server.check(1, &["get", "resource", "vm:web"], &["write exec:web"]);
     server.check(0, &["get", "all"], &["resource.hactl.io/web", "group.hactl.io/g1"]);

@@ -13,13 +13,13 @@ use ha_api_types::view::{Plan, PlanRequest};
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 
-/// Show what an apply would change, and what would start, stop or move
+/// Show what an apply would change, and which services it would affect
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 no difference; 1 differences; more: it could not be told.")]
+#[command(after_help = "Exit status: 0 no differences; 1 differences; greater than 1: error.")]
 pub(crate) struct Diff {
     #[command(flatten)]
     files: FileFlags,
-    /// Do not ask what the change would do to services
+    /// Skip the simulation of effects on services
     #[arg(long)]
     no_effect: bool,
 }
@@ -68,7 +68,7 @@ impl Diff {
                 }
                 // The differences remain valid without the effects.
                 Err(failure) => {
-                    session.terminal().warn(&format!("the effect cannot be told: {}", failure.message));
+                    session.terminal().warn(&format!("cannot simulate the effects: {}", failure.message));
                 }
             }
         }
@@ -121,7 +121,7 @@ fn unified(terminal: &Terminal, header: &str, before: &str, after: &str) -> Stri
 fn effect(terminal: &Terminal, plan: &Plan) -> String {
     let mut text = format!("\n{}\n", terminal.paint(Style::Bold, "Effect"));
     if plan.effects.is_empty() {
-        text += "  no service would start, stop or move\n";
+        text += "  No service would start, stop or move\n";
     }
     for planned in &plan.effects {
         text += &format!("  {}\n", planned.sentence());
@@ -153,7 +153,7 @@ mod tests {
     fn check(warning: &str, expected: bool) {
         let plan = Plan {
             effects: vec![PlannedEffect {
-                message: "web would move node1 → node2, live".to_owned(),
+                message: "web would live-migrate node1 → node2".to_owned(),
                 ..PlannedEffect::default()
             }],
             waiting_for: Vec::new(),
@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn what_the_plan_says_is_not_said_of_one_object_too() {
-        check("web would move node1 -> node2, live", true);
-        check("web would move node1 -> node3, live", false);
+        check("web would live-migrate node1 -> node2", true);
+        check("web would live-migrate node1 -> node3", false);
         check(
             "with this change cluster c would fail the HA reservation check: services on node(s) node1",
             true,

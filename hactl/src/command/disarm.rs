@@ -18,9 +18,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How services are treated meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum How {
-    /// They keep running and are frozen
+    /// Services keep running and are not changed
     Freeze,
-    /// They may also be moved by hand; on arming they are looked for anew
+    /// Services may also be moved manually; the leader locates them again on arm
     Ignore,
 }
 
@@ -33,16 +33,16 @@ impl How {
     }
 }
 
-/// Disarm the cluster for work on the store or the network: no watchdog stays armed, nobody is declared dead
+/// Suspend watchdogs and fencing for work on etcd or the network
 #[derive(Args, Debug)]
 pub(crate) struct Disarm {
-    /// How services are treated meanwhile
+    /// Treatment of services while disarmed
     how: How,
     #[command(flatten)]
     wait: WaitFlags,
 }
 
-/// Arm the cluster again: nodes guard their services with their watchdogs, and failed ones are recovered
+/// Resume watchdogs and fencing after a disarm
 #[derive(Args, Debug)]
 pub(crate) struct Arm {
     #[command(flatten)]
@@ -53,10 +53,10 @@ impl Disarm {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let wanted = self.how.name();
         if change(session, Some(wanted)).await? {
-            let line = format!("cluster/{CLUSTER_NAME} is being disarmed ({wanted})");
+            let line = format!("cluster/{CLUSTER_NAME} disarming ({wanted})");
             session.terminal().say(&line);
         } else {
-            session.terminal().say(&format!("cluster/{CLUSTER_NAME} is disarmed already ({wanted})"));
+            session.terminal().say(&format!("cluster/{CLUSTER_NAME} already disarmed ({wanted})"));
         }
         follow(session, &self.wait, "Disarmed").await
     }
@@ -65,9 +65,9 @@ impl Disarm {
 impl Arm {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         if change(session, None).await? {
-            session.terminal().say(&format!("cluster/{CLUSTER_NAME} is being armed"));
+            session.terminal().say(&format!("cluster/{CLUSTER_NAME} arming"));
         } else {
-            session.terminal().say(&format!("cluster/{CLUSTER_NAME} is armed already"));
+            session.terminal().say(&format!("cluster/{CLUSTER_NAME} already armed"));
         }
         follow(session, &self.wait, "Armed").await
     }
@@ -172,14 +172,14 @@ mod tests {
         let overview = Overview {
             nodes: vec![node("node1", "Disarmed"), node("node2", "Disarming"), node("off", "")],
             waiting_for: vec![
-                "cluster default: disarm waits for web (Migrate)".to_owned(),
+                "cluster default: Disarming waits for web (Migrate)".to_owned(),
                 "resource web: it moves".to_owned(),
             ],
             ..Overview::default()
         };
         assert_eq!(
             missing(&overview, "Disarmed"),
-            ["cluster default: disarm waits for web (Migrate)", "node2: Disarming, Online"]
+            ["cluster default: Disarming waits for web (Migrate)", "node2: Disarming, Online"]
         );
     }
 }

@@ -137,7 +137,7 @@ fn diff_tells_difference_and_effect_by_exit_status() {
         &[
             "--- live/resource/web\n+++ files/resource/web\n@@",
             "\n+  maxRestart: 3\n",
-            "  web would move node1 → node2, live\n",
+            "  web would live-migrate node1 → node2\n",
             "g has no node",
         ],
     );

@@ -76,7 +76,7 @@ fn bad_input_is_told_with_its_place() {
         &CLUSTER.replace("|e|", "|x|").replace("d|1000|0|1000", "d|1000|0|lots"),
     );
     run(&mut command(&["balance", "-t", &path]))
-        .fails(2, "cluster: line 7, free memory (field 4): expected a whole number, found `lots`");
+        .fails(2, "cluster: line 7, free memory (field 4): expected an integer, found `lots`");
     let path = file(folder.path(), "cluster", CLUSTER);
     run(&mut command(&["balance", "-t", &path, "-O", "x"])).fails(2, "-O x: the cluster has no such node");
     run(&mut command(&["balance", "-t", &path, "-G", "x"])).fails(2, "-G x: the cluster has no such group");

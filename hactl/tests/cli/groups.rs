@@ -82,7 +82,7 @@ fn redistribute_heals_or_says_why_not() {
     run(&mut command(&["group", "redistribute", "-t", &after]))
         .prints(0, "All groups are healthy; nothing to do.\n");
     run(&mut command(&["group", "redistribute", "-t", &files.ill, "--no-inter-group-moves"]))
-        .shows(1, &["Group g1 is skipped: moves between groups are switched off"]);
+        .shows(1, &["Group g1 is skipped: moves between groups are disabled"]);
     let closed =
         CLUSTER.replace("g2|u2|preferred", "g2|u2|unallocable").replace("last_resort", "unallocable");
     let closed = file(files.folder.path(), "closed", &closed);
@@ -91,7 +91,7 @@ fn redistribute_heals_or_says_why_not() {
     let local = file(files.folder.path(), "local", &CLUSTER.replace("b||rbd", "b||plain"));
     let value = document(&["group", "redistribute", "-t", &local], 1);
     let reason = value["blocked"].as_str().expect("a reason");
-    assert!(reason.starts_with("j of group g1 finds no place: g2: its disk is on one node only"), "{reason}");
+    assert!(reason.starts_with("j of group g1 finds no place: g2: disk is on one node only"), "{reason}");
     assert_eq!(value["moves"], json!([]));
 }
 
@@ -139,15 +139,15 @@ fn allocate_ranks_groups_and_nodes() {
         (&value["groups"][2], |at: usize| value["groups"][2]["nodes"][at]["reason"].clone());
     assert_eq!(
         (&refused["score"], node(0)),
-        (&Value::Null, json!("no node for the second copy: offline or being emptied"))
+        (&Value::Null, json!("no node for the second copy: offline or being drained"))
     );
-    assert_eq!(node(1), "offline or being emptied");
+    assert_eq!(node(1), "offline or being drained");
     run(&mut command(&["allocate", "10G,9000,2", "-t", &files.ill]))
         .shows(1, &["too little memory", "no place"]);
     let closed =
         file(files.folder.path(), "closed", &CLUSTER.replace("g2|u2|preferred", "g2|u2|unallocable"));
     run(&mut command(&["allocate", "10G,2G,2", "-t", &closed]))
-        .shows(0, &["1     g3     LastResort", "the group is unallocable"]);
+        .shows(0, &["1     g3     LastResort", "group is unallocable"]);
     let sizes = [
         ("1,2", "does not have three parts"),
         ("memory=2X", "`2X` is not a size"),
@@ -160,7 +160,7 @@ fn allocate_ranks_groups_and_nodes() {
         run(&mut command(&["allocate", size, "-t", &files.ill])).fails(2, message);
     }
     run(&mut command(&["allocate", "memory=40G,disk=2G", "-t", &files.well]))
-        .shows(1, &["the group's policy wants memory from 128 to 32768, not 40960"]);
+        .shows(1, &["policy of the group requires memory from 128 to 32768, got 40960"]);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn evacuate_stays_inside_if_it_can() {
     run(&mut command(&["evacuate", "a", "-t", &files.ill, "-C", "--inter-group"]))
         .shows(0, &["gnt-instance replace-disks -n d i"]);
     run(&mut command(&["evacuate", "a", "-t", &files.ill, "--no-inter-group-moves"]))
-        .shows(1, &["i finds no place: g1: too few nodes that work", "Everything stays inside its group"]);
+        .shows(1, &["i finds no place: g1: too few working nodes", "Everything stays inside its group"]);
     run(&mut command(&["evacuate", "e", "-t", &files.ill])).shows(0, &["nothing to do"]);
     run(&mut command(&["evacuate", "a", "x", "-t", &files.ill])).fails(2, "x: the cluster has no such node");
     run(&mut command(&["evacuate", "-t", &files.ill])).fails(2, "<NODE>");

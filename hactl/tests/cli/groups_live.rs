@@ -41,15 +41,15 @@ fn what_changes_groups_is_carried_out_only_when_asked_for() {
     facts.lock()["services"]["a"]["storagePool"] = json!("fast");
     facts.lock()["nodes"]["node1"]["storagePools"] = json!(["fast"]);
     hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
-        .shows(1, &["a finds no place: ", "west: storage or a rule keeps it from every node there"]);
+        .shows(1, &["a finds no place: ", "west: storage or a rule excludes every node of the group"]);
     facts.lock()["nodes"]["node3"]["storagePools"] = json!(["fast"]);
     facts.lock()["settings"] = json!({"interGroupMoves": false});
     hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
-        .shows(1, &["Everything stays inside its group: moves between groups are switched off."]);
+        .shows(1, &["Everything stays inside its group: moves between groups are disabled."]);
     facts.lock()["nodeGroups"] = json!({"west": "Unallocable"});
     facts.lock()["settings"] = json!({});
     hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
-        .shows(1, &["west: the group is unallocable"]);
+        .shows(1, &["west: group is unallocable"]);
     facts.lock()["nodeGroups"] = json!({});
     hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"]).shows(0, &["(west, node3)"]);
     assert_eq!(facts.place("a"), "node3");
@@ -143,7 +143,7 @@ fn new_services_are_placed_and_counted() {
     facts.lock()["nodes"]["node3"]["storagePools"] = json!(["fast"]);
     let pooled = read(&["allocate", "memory=2G,pool=fast"], 0);
     assert_eq!(pooled["groups"][0]["nodes"][0]["nodes"], json!(["node3"]));
-    assert_eq!(pooled["groups"][1]["nodes"][0]["reason"], "storage, a rule or the node itself forbids it");
+    assert_eq!(pooled["groups"][1]["nodes"][0]["reason"], "excluded by storage, a rule or the node itself");
     facts.lock()["nodeGroups"] = json!({"west": "Unallocable"});
     read(&["allocate", "memory=2G,pool=fast"], 1);
     hactl(&server, &["allocate", "memory=2G,pool=slow"]).fails(2, "no node has the storage pool slow");

@@ -204,7 +204,7 @@ fn disarm_and_arm_change_the_cluster_and_wait_for_every_node() {
             (request.path.ends_with("/v1/status")).then(|| {
                 Scripted::Answer(
                     200,
-                    json!({"arming": "Disarming", "waitingFor": ["cluster default: disarm waits for web (Migrate)"],
+                    json!({"arming": "Disarming", "waitingFor": ["cluster default: Disarming waits for web (Migrate)"],
                         "nodes": [{"name": "node1", "arming": "Disarmed", "state": "Online"},
                             {"name": "node2", "arming": "Disarming", "state": "Online"}]}),
                 )
@@ -218,7 +218,7 @@ fn disarm_and_arm_change_the_cluster_and_wait_for_every_node() {
     hactl(&server, &["disarm", "freeze"]).prints(0, "cluster/default is disarmed already (Freeze)\n");
     let ran = hactl(&server, &["disarm", "ignore", "--wait", "--timeout", "1s"])
         .fails(124, "cluster/default is not Disarmed: not within 1s");
-    assert!(ran.stderr.contains("disarm waits for web (Migrate)"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("Disarming waits for web (Migrate)"), "{}", ran.stderr);
     assert!(ran.stderr.contains("node2: Disarming, Online"), "{}", ran.stderr);
     hactl(&server, &["arm"]).prints(0, "cluster/default is being armed\n");
     assert_eq!(server.object("clusters", "default").expect("stored")["spec"].get("disarmed"), None);

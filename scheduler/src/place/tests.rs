@@ -147,7 +147,7 @@ fn memory_is_a_hard_limit_that_says_what_is_free() {
     let placement = place(&view, "web", &big);
     let Some(Verdict::Refused(refusals)) = placement.verdicts.get("node1") else { panic!("{placement:?}") };
     assert_eq!(refusals[0].reason, Reason::NotEnoughMemory);
-    assert_eq!(refusals[0].message, "not enough memory: asks for 2Gi, 1Gi of 4Gi is free");
+    assert_eq!(refusals[0].message, "not enough memory: 2Gi requested, 1Gi of 4Gi free");
 }
 
 #[test]

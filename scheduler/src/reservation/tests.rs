@@ -273,8 +273,8 @@ fn what_is_lacked_is_told_node_by_node() {
     assert_eq!(
         lacks,
         [
-            "node2 NotEnoughMemory: not enough memory: asks for 3Gi, 2Gi of 4Gi would be free",
-            "node3 NodeInMaintenance: the node is in maintenance",
+            "node2 NotEnoughMemory: not enough memory: 3Gi requested, 2Gi of 4Gi would be free",
+            "node3 NodeInMaintenance: node is in maintenance",
         ]
     );
 }

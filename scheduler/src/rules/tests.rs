@@ -75,7 +75,7 @@ fn fewer_than_two_resources() {
 #[test]
 fn a_resource_in_two_node_affinity_rules_and_both_name_each_other() {
     let two = declared(&[("a", only(&["1", "2"], &["node1"])), ("b", on(&["vm:1"], &["node2"], false))]);
-    check(&two, &[("a", "resource 1 is in more than one node-affinity rule: a and b"), ("b", "b and a")]);
+    check(&two, &[("a", "Resource 1 is in several node-affinity rules (a and b)"), ("b", "b and a")]);
     let (rules, _) = Rules::compile(&two);
     assert_eq!((rules.node_rule("1"), rules.node_rule("2")), (None, None));
     let mut disabled = two;
@@ -117,7 +117,7 @@ fn restricted_groups_limit_a_set_as_strict_rules_do_and_others_do_not() {
 #[test]
 fn apart_and_together_after_merging() {
     let rules = [("a", together(&["1", "2"])), ("b", together(&["2", "3"])), ("c", apart(&["1", "3"]))];
-    let told = "1 and 3 must stay together by rule a, b and apart by rule c: none of these is applied";
+    let told = "Resources 1 and 3 have affinity by rule a, b and anti-affinity by rule c, none of which is applied";
     check(&declared(&rules), &[("a", told), ("b", told), ("c", told)]);
     let (in_force, conflicts) = Rules::compile(&declared(&rules));
     assert_eq!(in_force, Rules::default(), "neither side is applied");
@@ -131,7 +131,7 @@ fn apart_and_together_after_merging() {
         ("d", together(&["3", "4"])),
         ("e", apart(&["1", "4"])),
     ];
-    check(&declared(&others), &[("a", "rule b"), ("b", "rule b"), ("c", "by rule a and apart by rule c")]);
+    check(&declared(&others), &[("a", "rule b"), ("b", "rule b"), ("c", "by rule a and anti-affinity by rule c")]);
     let (in_force, _) = Rules::compile(&declared(&others));
     assert_eq!((in_force.together_with("3").count(), in_force.apart_from("1").count()), (1, 1));
     let soft = [("a", with(Affinity::Positive, &["1", "2"], false)), ("c", apart(&["1", "2"]))];
@@ -298,7 +298,7 @@ proptest! {
                     // Several node rules or priorities are a conflict by definition, even if a common node exists.
                     Some(conflict) if conflict.message.contains("node-affinity rule") => {}
                     // Rules of such a conflict have no precedence; they cannot all hold at once.
-                    Some(conflict) if conflict.message.contains("none of these is applied") => {
+                    Some(conflict) if conflict.message.contains("and anti-affinity by rule") => {
                         let mut tried = standing.clone();
                         tried.push(spec);
                         tried.extend(conflict.with.iter().filter_map(|name| all.rules.get(name)));

@@ -134,23 +134,23 @@ fn the_words_say_what_was_measured() {
         &view,
         "node1",
         Some(
-            "with it there cpu 7 of 16 (44 %), memory 34Gi of 64Gi (53 %); measured busy: cpu 6 memory 30Gi; \
-             by requests new: cpu 1 memory 4Gi",
+            "load with the service: cpu 7 of 16 (44 %), memory 34Gi of 64Gi (53 %); measured busy: cpu 6 memory 30Gi; \
+             requested new: cpu 1 memory 4Gi",
         ),
     );
     check(
         &view,
         "node2",
         Some(
-            "with it there cpu 1 of 16 (6 %), memory 6Gi of 64Gi (9 %); measured idle1 and 1 more: cpu 0 memory 2Gi; \
-             by requests new: cpu 1 memory 4Gi",
+            "load with the service: cpu 1 of 16 (6 %), memory 6Gi of 64Gi (9 %); measured idle1 and 1 more: cpu 0 memory 2Gi; \
+             requested new: cpu 1 memory 4Gi",
         ),
     );
     check(
         &cluster(SchedulerMode::Static),
         "node1",
         Some(
-            "with it there cpu 2 of 16 (12 %), memory 6Gi of 64Gi (9 %); by requests new and 1 more: cpu 2 memory 6Gi",
+            "load with the service: cpu 2 of 16 (12 %), memory 6Gi of 64Gi (9 %); requested new and 1 more: cpu 2 memory 6Gi",
         ),
     );
     check(&cluster(SchedulerMode::Basic), "node1", None);

@@ -80,7 +80,7 @@ fn blocked_says_who_is_where_by_which_rule_and_what_would_help() {
     let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
     let turns = turns(&cluster(2, &["a@1>2", "b@2>1"], &apart));
     let Some(Turn::Blocked { message }) = turns.get("a") else { panic!("{turns:?}") };
-    for part in ["go to node2", "b is there (rule rule0) and itself waits for node1", "would help"] {
+    for part in ["move to node2", "b is on node2 (rule rule0) and waits for node1", "Allow one of these"] {
         assert!(message.contains(part), "{message}");
     }
 }
@@ -94,7 +94,7 @@ fn while_one_moves_the_others_hold() {
     a.movable = false;
     drop(a);
     let turns = turns(&view);
-    let hold = Turn::Hold { message: "it waits until a has moved, one after another".to_owned() };
+    let hold = Turn::Hold { message: "Waiting until a has moved, one service at a time".to_owned() };
     assert_eq!(turns, BTreeMap::from([("b".to_owned(), hold)]));
 }
 

@@ -31,9 +31,9 @@ fn what_fails_names_nodes_and_services() {
     check(
         &[("node1", failing(vec![web])), ("node2", failing(vec![db]))],
         Reason::ReservationFailed,
-        "cluster default failed the HA reservation check: services on node(s) node1, node2 would not find a place after a \
-         failover; add capacity or stop unused services: web on node1: too small (node2, node3), away (node4); \
-         db on node2: there is no other node",
+        "Failover capacity (N+1) check of cluster default failed: services of node(s) node1, node2 could not be \
+         restarted after a failure; add capacity or stop unused services: web on node1: too small (node2, node3), away (node4); \
+         db on node2: no other node",
     );
 }
 
@@ -43,14 +43,14 @@ fn what_could_not_be_decided_says_so() {
     check(
         &[("node1", Verdict::Unknown(left))],
         Reason::ReservationUndecided,
-        "cluster default: it could not be decided whether services on node(s) node1 would find a place after a failover: \
+        "Failover capacity (N+1) check of cluster default is inconclusive for failures of node(s) node1: \
          web on node1: too small (node2)",
     );
 }
 
 #[test]
 fn what_is_survived_is_one_sentence() {
-    check(&[], Reason::ReservationHolds, "every service would find a place after a failover");
+    check(&[], Reason::ReservationHolds, "Every service can be restarted after the failure of any one node");
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
     refused(&mut lab, &node, &HoldRequest { boot_id: "another".to_owned(), ..asked.clone() }, "epoch 1");
     refused(&mut lab, "node9", &asked, "no epoch");
     let meant = HoldRequest { candidate: "c1".to_owned(), ..asked.clone() };
-    refused(&mut lab, &node, &meant, "each needs a url of its own");
+    refused(&mut lab, &node, &meant, "each controller needs its own URL");
     lab.away = false;
     lab.run(3_000);
     refused(&mut lab, &node, &asked, "reaches the store");
@@ -73,7 +73,7 @@ fn a_controller_does_not_grant_while_a_declaration_of_its_own_may_be_applied() {
     lab.until(TH, "declared dead, with an outcome that is unknown", |lab| lab.lose.len() < 20);
     lab.away = true;
     lab.run(NOTICED);
-    refused(&mut lab, &node, &asked, "was sent, and may be applied");
+    refused(&mut lab, &node, &asked, "was sent and may be applied");
 }
 
 #[test]

@@ -63,18 +63,18 @@ fn a_target_that_may_not_take_it() {
     let target = other(&lab, &node);
     lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = true);
     lab.run(500);
-    let message = format!("{target} may not take it: the node is in maintenance");
+    let message = format!("{target} may not take it: node is in maintenance");
     check_moves(&mut lab, &target, Reason::NodeInMaintenance, &message);
     lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = false);
     lab.edit::<NodeSpec>(&target, |node| node.spec.schedulable = false);
     lab.run(500);
-    let message = format!("{target} may not take it: the node is marked unschedulable");
+    let message = format!("{target} may not take it: node is unschedulable");
     check_moves(&mut lab, &target, Reason::NodeUnschedulable, &message);
     lab.edit::<NodeSpec>(&target, |node| node.spec.schedulable = true);
     group(&mut lab, &[(&node, 1)], true);
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.group = Some("g".to_owned()));
     lab.run(500);
-    let message = format!("{target} may not take it: the node is not a member of the restricted group g");
+    let message = format!("{target} may not take it: node is not a member of the restricted group g");
     check_moves(&mut lab, &target, Reason::NotInGroup, &message);
     // Every reason is named, not only the first.
     lab.agent(&target).die();
@@ -83,9 +83,9 @@ fn a_target_that_may_not_take_it() {
     lab.run(300);
     let said = lab.operation("both");
     assert_eq!((said.phase, said.reason), (OperationPhase::Refused, Reason::NodeNotOnline));
-    assert!(said.message.starts_with(&format!("{target} may not take it: the node is not online: ")));
+    assert!(said.message.starts_with(&format!("{target} may not take it: node is not online: ")));
     assert!(
-        said.message.ends_with(", the node is not a member of the restricted group g"),
+        said.message.ends_with(", node is not a member of the restricted group g"),
         "{}",
         said.message
     );
@@ -103,7 +103,7 @@ fn a_target_that_a_partner_uses_names_the_partner() {
     let spec = AffinityRuleSpec { resource_affinity: Some(apart), ..AffinityRuleSpec::default() };
     lab.apply(AffinityRule::new("apart", spec));
     lab.start("db");
-    let message = format!("{target} may not take it: db uses the node and rule apart keeps them apart");
+    let message = format!("{target} may not take it: db uses the node (anti-affinity rule apart)");
     check_moves(&mut lab, &target, Reason::NegativePartner, &message);
     lab.operate("named", operation(OperationAction::Migrate, Some(&target)));
     lab.run(300);

@@ -393,19 +393,20 @@ fn what_it_is_refused_for() {
             lab.run(20_000);
         },
         Reason::NodeNotOnline,
-        "node3 may not become its secondary: the node is not online: its epoch was closed while it had nothing active",
+        "node3 may not become its secondary: node is not online: Registration was revoked while the node ran no \
+         services",
     );
     check(
         "node3",
         node3(|node| node.maintenance = true),
         Reason::NodeInMaintenance,
-        "node3 may not become its secondary: the node is in maintenance",
+        "node3 may not become its secondary: node is in maintenance",
     );
     check(
         "node3",
         node3(|node| node.storage_pools.clear()),
         Reason::StorageUnreachable,
-        "node3 may not become its secondary: the node does not reach storage pool disks",
+        "node3 may not become its secondary: storage pool disks is not connected to the node",
     );
     let disk = |gibibytes: i128| Amounts {
         disk: Some(Quantity::from_milli((gibibytes * 1000) << 30)),
@@ -418,6 +419,6 @@ fn what_it_is_refused_for() {
             lab.edit::<NodeSpec>("node3", |node| node.spec.capacity = Some(disk(10)));
         },
         Reason::NotEnoughDisk,
-        "node3 may not become its secondary: not enough disk: asks for 20Gi, 10Gi of 10Gi is free",
+        "node3 may not become its secondary: not enough disk: 20Gi requested, 10Gi of 10Gi free",
     );
 }

@@ -450,5 +450,5 @@ fn an_agent_that_does_not_come_back_from_a_restart_is_worth_a_word() {
     lab.run(610_000);
     let status = lab.node(&node);
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
-    assert!(ready.message.contains("has not come back"), "{}", ready.message);
+    assert!(ready.message.contains("has not started again"), "{}", ready.message);
 }

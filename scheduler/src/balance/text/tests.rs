@@ -25,7 +25,7 @@ fn an_error_names_line_field_and_what_was_expected() {
         "|maybe|",
         "line 1, allocation policy (field 3): expected preferred, last_resort or unallocable, found `maybe`",
     );
-    check("|800|", "|much|", "line 3, free memory (field 4): expected a whole number, found `much`");
+    check("|800|", "|much|", "line 3, free memory (field 4): expected an integer, found `much`");
     check(
         "n1|1024|",
         "n1|0|",
@@ -44,24 +44,24 @@ fn an_error_names_line_field_and_what_was_expected() {
     check(
         "|n1|n2|drbd",
         "|n1|n1|drbd",
-        "line 6, secondary node (field 8): expected another node than the primary, found `n1`",
+        "line 6, secondary node (field 8): expected a node other than the primary, found `n1`",
     );
     check(
         "|n1|n2|drbd",
         "|n1||drbd",
-        "line 6, secondary node (field 8): expected a node, as the template is drbd, found nothing",
+        "line 6, secondary node (field 8): expected a node, because the template is drbd, found nothing",
     );
     check(
         "|n1|n2|drbd",
         "|n1|n2|plain",
-        "line 6, secondary node (field 8): expected nothing, as only the template drbd has one, found `n2`",
+        "line 6, secondary node (field 8): expected nothing, because only template drbd has a secondary node, found `n2`",
     );
-    check("i1|200|", "i1|-1|", "line 6, memory (field 2): expected a whole number, 0 or more, found `-1`");
-    check("|4.0|", "|none|", "line 10, vcpu ratio (field 5): expected a number above 0, found `none`");
+    check("i1|200|", "i1|-1|", "line 6, memory (field 2): expected an integer of 0 or more, found `-1`");
+    check("|4.0|", "|none|", "line 10, vcpu ratio (field 5): expected a number greater than 0, found `none`");
     check(
         "|128,1,1024,1,1,1|",
         "|128,one,1024,1,1,1|",
-        "line 10, standard size (field 2), cpus (value 2): expected a whole number, 0 or more, found `one`",
+        "line 10, standard size (field 2), cpus (value 2): expected an integer of 0 or more, found `one`",
     );
     check(
         "i1|200|1024|2|running|Y|n1|n2|drbd|web:1,x|1|-",
@@ -71,7 +71,7 @@ fn an_error_names_line_field_and_what_was_expected() {
     check(
         "n2|",
         "n1|",
-        "line 4, name (field 1): expected a node that no other line has, found `n1` a second time",
+        "line 4, name (field 1): expected a unique node, found `n1` a second time",
     );
     check(
         "htools:iextags:web\n\n",
