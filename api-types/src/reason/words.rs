@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 reasons! {
     Service {
         /// The leader has not processed the resource yet.
-        NotSeenYet => "Waiting for the leader to process the resource",
+        NotSeenYet => "Waiting for the leader to process the object",
             "wait a few seconds; if this persists, check that a controller is leader: hactl status",
         /// A node has not yet reported whether the service runs there.
         NotProbed => "Waiting for a node to report whether the service runs there",
@@ -46,7 +46,7 @@ reasons! {
         /// The assigned node was fenced, and the service is being scheduled.
         Recovering => "Assigned node was fenced, scheduling the service on another node", "",
         /// The service runs on another node after its assigned node failed.
-        Recovered => "Recovered on another node after a node failure",
+        Recovered => "Recovery after a node failure",
             "check the node that failed: hactl events --for node/NODE",
         /// No node has enough capacity; services of lower priority are moved or stopped.
         Preempting => "Preempting services of lower priority to free capacity", "",

@@ -53,7 +53,7 @@ pub struct PlannedEffect {
     pub to: Option<String>,
     /// CamelCase reason.
     pub reason: Reason,
-    /// Effect, as a sentence, such as `web would move node1 → node2, live`. May be empty.
+    /// Effect, as a sentence, such as `web would live-migrate node1 → node2`. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

@@ -126,7 +126,7 @@ fn proof_c_another_boot_of_the_same_machine_releases_without_waiting_for_w() {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
     });
     lab.until(2_000, "runs", |lab| lab.places("web").len() == 1);
-    assert!(lab.events.iter().any(|event| event.message.contains("another boot")));
+    assert!(lab.events.iter().any(|event| event.message.contains("machine was rebooted")));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn a_restricted_group_has_no_place_but_its_members_and_says_so_node_by_node() {
     let status = lab.status("web");
     let stalled = status.conditions.iter().find(|condition| condition.kind == "Stalled").unwrap();
     assert_eq!((stalled.status, stalled.reason), (ConditionStatus::True, Reason::NoFeasibleNode));
-    assert!(stalled.message.contains("node2: the node is not a member"), "{}", stalled.message);
+    assert!(stalled.message.contains("node2: node is not a member"), "{}", stalled.message);
     lab.operate("move", operation(OperationAction::Migrate, Some("node2")));
     lab.run(1_000);
     assert_eq!(lab.operation("move").phase, OperationPhase::Refused, "commands in Recovery are refused");
