@@ -60,12 +60,12 @@ async fn run(options: Options) -> anyhow::Result<()> {
         Ok(lock) => Some(lock),
         Err(error @ state_dir::LockError::Held(_)) => return Err(unusable(error)),
         Err(error @ state_dir::LockError::Unusable(..)) => {
-            tracing::warn!(%error, "controller joins as another candidate at each start: use a writable --state-dir");
+            tracing::warn!(%error, "cannot keep the candidate identity, joining as a new candidate at each start: use a writable --state-dir");
             None
         }
     };
-    let (trigger, shutdown) = Shutdown::on_signals().context("signals cannot be handled")?;
-    let clock = SystemClock::new().context("the machine's clocks cannot be read")?;
+    let (trigger, shutdown) = Shutdown::on_signals().context("cannot handle signals")?;
+    let clock = SystemClock::new().context("cannot read the clocks of this machine")?;
     let keys = Keys::new(&options.cluster);
     let remedy = "restart ha-controller on this machine".to_owned();
     let followed = Followed::new(keys.incarnation(), "", None, remedy);
@@ -83,7 +83,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         machine: options.machine(),
         is_only_process: lock.is_some(),
     };
-    tracing::info!(id = %config.id, url = %config.url, instance = %config.instance, "the controller starts");
+    tracing::info!(id = %config.id, url = %config.url, instance = %config.instance, "starting the controller");
     let started = clock.now().wall_unix_ms / 1000;
     let metrics =
         Metrics::new("ha-controller", env!("CARGO_PKG_VERSION"), i64::try_from(started).unwrap_or(0))?;
@@ -153,9 +153,9 @@ async fn run(options: Options) -> anyhow::Result<()> {
     .take_until(async move {
         tokio::select! {
             _ = wait_for_end.wait_for(|ended| *ended) => {}
-            () = shutdown.forced() => tracing::warn!("ends at once; its keys end with their leases"),
+            () = shutdown.forced() => tracing::warn!("exiting immediately, keys remain until their leases expire"),
             () = async { shutdown.requested().await; tokio::time::sleep(FAREWELL).await } => {
-                tracing::warn!("the keys could not be given up in time; they end with their leases");
+                tracing::warn!("cannot delete the keys in time, keys remain until their leases expire");
             }
         }
     });

@@ -61,15 +61,15 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> anyhow::Result<()> {
-    let (trigger, shutdown) = Shutdown::on_signals().context("signals cannot be handled")?;
-    let clock = SystemClock::new().context("the machine's clocks cannot be read")?;
+    let (trigger, shutdown) = Shutdown::on_signals().context("cannot handle signals")?;
+    let clock = SystemClock::new().context("cannot read the clocks of this machine")?;
     std::fs::create_dir_all(&options.state_dir)
-        .with_context(|| format!("--state-dir {} cannot be made", options.state_dir.display()))
+        .with_context(|| format!("cannot create --state-dir {}", options.state_dir.display()))
         .map_err(unusable)?;
     let journal_file = JournalFile::open(&options.state_dir)?;
     let journal = journal_file.load()?;
     let keys = Keys::new(&options.cluster);
-    let remedy = format!("run hactl node follow-store {} there", options.node);
+    let remedy = format!("run hactl node follow-store {}", options.node);
     let followed = Followed::new(keys.incarnation(), &options.node, journal.incarnation.clone(), remedy);
     let store = EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
     // Heartbeats have channels of their own, so that no other request delays them.
@@ -93,7 +93,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     };
     tracing::info!(
         node = %config.node, instance = %config.instance, boot_id = %config.boot_id,
-        is_virtual = config.is_virtual, drivers = ?config.drivers, "the agent starts"
+        is_virtual = config.is_virtual, drivers = ?config.drivers, "starting the agent"
     );
     let started = clock.now().wall_unix_ms / 1000;
     let metrics =
@@ -143,7 +143,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     .take_until(async move {
         tokio::select! {
             _ = wait_for_end.wait_for(|ended| *ended) => {}
-            () = forced.forced() => tracing::warn!("ends at once: a running service goes on, an armed watchdog too"),
+            () = forced.forced() => tracing::warn!("exiting immediately: running services and an armed watchdog keep running"),
         }
     });
     ha_runtime::notify::ready("running");

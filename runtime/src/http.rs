@@ -144,7 +144,7 @@ impl Server {
         tokio::select! {
             () = graceful.shutdown() => {}
             () = tokio::time::sleep(self.options.grace) => {
-                tracing::warn!(address = %self.address, "connections that did not end in time are cut");
+                tracing::warn!(address = %self.address, "closing connections that did not end in time");
             }
             () = shutdown.forced() => {}
         }
@@ -166,7 +166,7 @@ async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpSt
     match listener.accept().await {
         Ok((stream, peer)) => Some((stream, peer, slot)),
         Err(error) => {
-            tracing::warn!(%error, "a connection could not be accepted");
+            tracing::warn!(%error, "cannot accept a connection");
             // Descriptors or memory are exhausted. An immediate retry would only waste CPU time until other
             // connections end.
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -202,7 +202,7 @@ impl Connection {
             .and_then(ClientIdentity::of_certificate);
         match identity {
             Ok(identity) => self.serve(stream, identity).await,
-            Err(error) => tracing::warn!(peer = %self.peer, error, "client certificate is refused"),
+            Err(error) => tracing::warn!(peer = %self.peer, error, "rejected a client certificate"),
         }
     }
 
@@ -228,7 +228,7 @@ impl Connection {
         let (version, stream) = match opened {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => return tracing::debug!(%peer, %error, "connection ended before a request"),
-            Err(_) => return tracing::debug!(%peer, "connection without a request is given up"),
+            Err(_) => return tracing::debug!(%peer, "closing a connection without a request"),
         };
         let mut builder = Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(header_read_timeout);

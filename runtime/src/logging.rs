@@ -79,7 +79,7 @@ pub fn init(options: &LogOptions) -> Result<(), LogError> {
     };
     tracing_subscriber::registry().with(layer).with(filter).try_init().map_err(|_| LogError::AlreadySet)?;
     if let Some(error) = missing {
-        tracing::warn!(%error, "no journal of systemd at {}: log lines are text on standard error", journal::SOCKET);
+        tracing::warn!(%error, "cannot use the systemd journal at {}, logging text to standard error", journal::SOCKET);
     }
     Ok(())
 }

@@ -38,6 +38,6 @@ pub fn watchdog_interval() -> Option<Duration> {
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "the service manager could not be told");
+        tracing::debug!(%error, "cannot notify systemd");
     }
 }

@@ -44,7 +44,7 @@ pub fn main<O: ProgramOptions, F: Future<Output = anyhow::Result<()>>>(run: impl
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(%error, "the runtime cannot be started");
+            tracing::error!(%error, "cannot start the async runtime");
             return ExitCode::FAILURE;
         }
     };

@@ -46,10 +46,10 @@ impl Shutdown {
         let listener = trigger.clone();
         tokio::spawn(async move {
             let name = either(&mut terminate, &mut interrupt).await;
-            tracing::info!(signal = name, "asked to end; a second signal ends at once");
+            tracing::info!(signal = name, "received a signal, stopping; a second signal exits immediately");
             listener.request();
             let name = either(&mut terminate, &mut interrupt).await;
-            tracing::warn!(signal = name, "asked to end at once");
+            tracing::warn!(signal = name, "received a second signal, exiting immediately");
             listener.force();
         });
         Ok((trigger, shutdown))

@@ -121,11 +121,11 @@ impl ReloadingTls {
         if stamps != current.stamps {
             match load(&self.files) {
                 Ok(config) => {
-                    tracing::info!(certificate = %self.files.certificate.display(), "TLS files were read again");
+                    tracing::info!(certificate = %self.files.certificate.display(), "reloaded TLS files");
                     current.config = config;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "changed TLS files are not used; the previous ones stay in force");
+                    tracing::warn!(%error, "cannot use the changed TLS files, keeping the previous ones");
                 }
             }
             current.stamps = stamps;

@@ -38,7 +38,7 @@ pub trait Subject: Clone + Send + Sync + 'static {
 pub async fn run<S: Subject>(subject: &S) -> Vec<String> {
     let mut failures = Vec::new();
     for (name, case) in cases::<S>() {
-        tracing::info!(name, "conformance");
+        tracing::info!(name, "running the conformance test");
         let verdict =
             tokio::time::timeout(4 * PATIENCE, case(subject.clone(), format!("/conformance/{name}/")));
         match verdict.await {

@@ -162,7 +162,7 @@ impl Inner {
             match result {
                 Ok(_) => answered = true,
                 Err(Failure::Unsupported(sentence)) => return Err(Failure::Unsupported(sentence)),
-                Err(failure) => tracing::debug!(%failure, "a store member was not asked for its version"),
+                Err(failure) => tracing::debug!(%failure, "cannot get the version of an etcd member"),
             }
         }
         if answered {

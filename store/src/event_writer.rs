@@ -46,7 +46,7 @@ impl EventWriter {
     /// Queues an event; `name` must be unique for this writer. The event is discarded if the queue is full.
     pub fn write(&self, name: String, event: Event) {
         if self.items.try_send(Item::Event(name, Box::new(event))).is_err() {
-            tracing::warn!("too many events wait for the store; one is dropped");
+            tracing::warn!("dropped an event because too many events wait for etcd");
         }
     }
 
@@ -70,7 +70,7 @@ async fn write<S: Store>(store: &S, lease: &mut Option<(LeaseId, Instant)>, key:
                     id
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "an event was not written");
+                    tracing::debug!(%error, "cannot write an event");
                     return;
                 }
             },
@@ -80,9 +80,9 @@ async fn write<S: Store>(store: &S, lease: &mut Option<(LeaseId, Instant)>, key:
             Outcome::LeaseNotFound => *lease = None,
             Outcome::Applied(_) | Outcome::Conflict(_) => return,
             // The name is unique: if the event was written, the next attempt conflicts.
-            Outcome::Unknown(why) => tracing::debug!(why, "an event was perhaps not written"),
+            Outcome::Unknown(why) => tracing::debug!(why, "cannot confirm that an event was written"),
             Outcome::Refused(why) => {
-                tracing::debug!(why, "an event was not written");
+                tracing::debug!(why, "cannot write an event");
                 return;
             }
         }

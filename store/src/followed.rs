@@ -100,13 +100,13 @@ impl Followed {
             Verdict::Follows(_) | Verdict::Begins(_) => {
                 tracing::warn!(
                     cluster = format!("{cluster:x}"),
-                    "etcd was restored as another cluster, following it"
+                    "following another etcd cluster because etcd was restored"
                 );
                 state.cluster = cluster;
                 state.refused = None;
             }
             // Members of the followed cluster may still answer.
-            Verdict::Refused(why) => tracing::error!(why, "answers of another etcd cluster refused"),
+            Verdict::Refused(why) => tracing::error!(why, "rejected answers of another etcd cluster"),
         }
     }
 }

@@ -303,9 +303,9 @@ impl<S: Store + Clone> Reflection<S> {
             reading.entries.iter().map(|entry| (entry.key.clone(), entry.mod_revision)).collect();
         let differs = view != self.view;
         if went_back {
-            tracing::warn!(revision = reading.revision, last = self.last, "the store went back in time");
+            tracing::warn!(revision = reading.revision, last = self.last, "etcd revision decreased, reading again");
         } else if self.synced && differs && !overtaken {
-            tracing::warn!(revision = self.last, "the watch had lost events, starting from a new reading");
+            tracing::warn!(revision = self.last, "watch lost events, reading again");
         }
         self.last = if went_back { reading.revision } else { self.last.max(reading.revision) };
         self.view = view;

@@ -23,7 +23,7 @@ impl Half {
     /// other.
     pub(crate) fn of(entry: &Entry) -> Half {
         let value = serde_json::from_slice(&entry.value).unwrap_or_else(|error| {
-            tracing::warn!(key = entry.key, %error, "a key of the store holds no JSON");
+            tracing::warn!(key = entry.key, %error, "cannot parse a value in etcd as JSON");
             Value::Null
         });
         let value = if value.is_object() { value } else { json!({}) };

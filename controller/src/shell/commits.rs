@@ -59,7 +59,7 @@ impl StoreLink {
         let store = self.store.clone();
         tokio::spawn(async move {
             if let Err(error) = store.revoke_lease(lease).await {
-                tracing::debug!(%error, "a lease was not revoked; it ends by itself");
+                tracing::debug!(%error, "cannot revoke a lease, waiting for its expiry");
             }
         });
     }

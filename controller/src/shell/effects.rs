@@ -33,7 +33,7 @@ impl Effects {
                 tokio::spawn(async move {
                     tracing::info!(node = %run.node, device = %run.device.name, action = ?run.action, "fence device");
                     let outcome = fencer.run(&run).await;
-                    tracing::info!(node = %run.node, device = %run.device.name, ?outcome, "fence device ended");
+                    tracing::info!(node = %run.node, device = %run.device.name, ?outcome, "fence device finished");
                     // The receiver is gone once the loop has ended.
                     let _ = inputs.send(Input::FencerDone { id: run.id, outcome });
                 });

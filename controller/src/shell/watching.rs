@@ -108,7 +108,7 @@ pub(super) fn spawn(
                         })
                     }
                     Err(why) => {
-                        tracing::error!(why, "the data in etcd is refused");
+                        tracing::error!(why, "rejected the data in etcd");
                         ready.set("store", Err(why));
                         Ok(())
                     }
@@ -123,7 +123,7 @@ pub(super) fn spawn(
                     inputs.send(Input::Progress(revision))
                 }
                 Item::Unavailable(error) => {
-                    tracing::warn!(%error, "the store cannot be watched; trying on");
+                    tracing::warn!(%error, "cannot watch etcd, retrying");
                     metrics.watch_failed();
                     ready.set("store", Err(error.to_string()));
                     Ok(())

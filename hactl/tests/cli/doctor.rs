@@ -20,7 +20,7 @@ fn soft() -> Value {
 
 fn busy() -> Value {
     json!([{"name": "watchdog-owner", "verdict": "Fail", "seen": "process 9 (sbd) holds the watchdog device",
-        "help": "disable it: systemctl disable --now sbd"}])
+        "help": "run systemctl disable --now sbd"}])
 }
 
 /// Starts a server whose overview contains these checks of the cluster.

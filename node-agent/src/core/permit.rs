@@ -111,9 +111,9 @@ impl AgentCore {
     fn pets_wait_for(&self) -> Option<&'static str> {
         let committed = self.node_report().is_some_and(|report| report.watchdog_failed);
         if !self.watchdog.takes_pets() {
-            return Some("the watchdog to accept pings again");
+            return Some("the watchdog to accept renewals again");
         }
-        committed.then_some("a committed report that the watchdog accepts pings again")
+        committed.then_some("a committed report that the watchdog accepts renewals again")
     }
 
     /// Returns why the watchdog cannot be armed, for messages; `None` if that is not known.

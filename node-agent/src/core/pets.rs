@@ -8,7 +8,7 @@ use ha_api_types::time::{Millis, Mono, Now};
 
 /// Problem reported for a watchdog that refuses pets.
 pub(super) const REFUSES_PETS: &str =
-    "the watchdog rejects pings because its driver was unbound or its device has failed: check the kernel log";
+    "the watchdog rejects renewals because its driver was unbound or its device has failed: check the kernel log";
 /// Delay before the daemon is asked again whether the device takes pets.
 pub(super) const LOOK_AGAIN_MS: Millis = 500;
 /// The device's history of pets (FENCING R4.17 to R4.24). This process remembers it, because a daemon of an earlier
@@ -46,13 +46,13 @@ impl AgentCore {
         if is_news {
             let errno = errno.map_or_else(String::new, |errno| format!(" (error {errno})"));
             let text =
-                format!("the watchdog rejects pings{errno}: exclusive services move away from this node");
+                format!("the watchdog rejects renewals{errno}: exclusive services move away from this node");
             self.log(Level::Error, text);
             self.changed = true;
             self.all_stale = true;
             if self.watchdog_test.is_under_way() {
                 // The coming reset would not be caused by the device, so it proves nothing about the device.
-                self.end_test("the watchdog rejects pings");
+                self.end_test("the watchdog rejects renewals");
             }
         }
     }
@@ -63,7 +63,7 @@ impl AgentCore {
         let returned = self.watchdog.returned_at().is_some_and(|at| now.raw >= at);
         if returned && !self.watchdog.status.takes_no_pets {
             self.watchdog.pets = Pets::Taken;
-            self.log(Level::Info, "the watchdog accepts pings again".to_owned());
+            self.log(Level::Info, "the watchdog accepts renewals again".to_owned());
             self.changed = true;
             self.all_stale = true;
         }

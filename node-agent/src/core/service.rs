@@ -123,7 +123,7 @@ impl ResetCause {
     pub(super) fn told(self) -> &'static str {
         match self {
             ResetCause::LeaseLost => "no heartbeat was committed in time",
-            ResetCause::Unpetted => "ha-watchdogd was not running, so the watchdog was not pinged",
+            ResetCause::Unpetted => "ha-watchdogd was not running, so the watchdog was not renewed",
         }
     }
 }

@@ -338,7 +338,7 @@ impl AgentCore {
             }
             KillReason::BeforeReset(ResetCause::Unpetted) => (
                 Reason::WatchdogMissing,
-                "Killed because the watchdog is not pinged and will reset this machine",
+                "Killed because the watchdog is not renewed and will reset this machine",
             ),
             KillReason::NotHere => (Reason::StartedOutside, "Killed because the service must not run on this node"),
             KillReason::NotReceived => (Reason::MoveFailed, "Migration to this node did not take place"),

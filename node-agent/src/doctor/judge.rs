@@ -61,23 +61,23 @@ fn device(watchdog: &WatchdogReport) -> Check {
     );
     let unusable = (!watchdog.problem.is_empty()).then(|| watchdog.problem.clone());
     match (watchdog.kind, unusable) {
-        (_, Some(problem)) => Check::fail(name, "it cannot be armed", problem),
+        (_, Some(problem)) => Check::fail(name, "watchdog cannot be armed", problem),
         (WatchdogKind::None, None) => Check::fail(
             name,
-            "there is none, as far as is known",
-            "see systemctl status ha-watchdogd, and WATCHDOG_MODULE in /etc/default/ha-watchdogd",
+            "no watchdog reported",
+            "check systemctl status ha-watchdogd, and WATCHDOG_MODULE in /etc/default/ha-watchdogd",
         ),
         (WatchdogKind::StandIn, None) => Check::warn(
             name,
-            "a stand-in for sandboxes and tests: this machine is not guarded for real",
+            "simulated watchdog, for sandboxes and tests only: this machine is not protected",
             "start ha-watchdogd without --stand-in",
         ),
         (WatchdogKind::Kernel, None) if watchdog.identity == SOFTDOG_IDENTITY => Check::warn(
             name,
             format!(
-                "{shown}: softdog is the weaker kind, it cannot reset a machine whose kernel has stopped"
+                "{shown}: softdog cannot reset a machine whose kernel has stopped"
             ),
-            "name the driver of this machine's hardware as WATCHDOG_MODULE in /etc/default/ha-watchdogd, then systemctl kill ha-watchdogd",
+            "set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd",
         ),
         (WatchdogKind::Kernel, None) if !watchdog.descriptor_retained => Check::warn(
             name,
@@ -91,7 +91,7 @@ fn device(watchdog: &WatchdogReport) -> Check {
 fn owner(facts: &MachineFacts) -> Check {
     let name = "watchdog-owner";
     match &facts.watchdog_owner {
-        None => Check::ok(name, "nobody has the device open: nothing is armed"),
+        None => Check::ok(name, "no process has the device open: nothing is armed"),
         Some(owner) if owner.name == "ha-watchdogd" => {
             Check::ok(name, format!("ha-watchdogd (process {})", owner.pid))
         }
@@ -108,10 +108,10 @@ fn nowayout(daemon: &Status) -> Check {
     match daemon.device {
         Some(device) if device.nowayout => Check::warn(
             name,
-            "the device cannot be stopped once started, so stopping ha-watchdogd alone resets the machine",
+            "device cannot be stopped after it was started, so stopping ha-watchdogd resets the machine",
             "load the driver with nowayout=0 (/etc/modprobe.d/)",
         ),
-        Some(_) => Check::ok(name, "the device can be stopped (magic close)"),
+        Some(_) => Check::ok(name, "device can be stopped (magic close)"),
         None => Check::ok(name, "nothing is armed"),
     }
 }
@@ -125,8 +125,8 @@ fn left_alone(
 ) -> Check {
     match facts.manager.as_ref().map(problem) {
         Some(Some((seen, help))) => Check::fail(name, seen, help),
-        Some(None) => Check::ok(name, format!("systemd leaves the watchdog alone {when}")),
-        None => Check::ok(name, "systemd does not run here"),
+        Some(None) => Check::ok(name, format!("systemd does not use the watchdog {when}")),
+        None => Check::ok(name, "systemd does not run on this machine"),
     }
 }
 
@@ -134,25 +134,25 @@ fn tested(watchdog: &WatchdogReport, circumstances: &Circumstances) -> Check {
     let name = "watchdog-tested";
     let node = &circumstances.node;
     let help = format!(
-        "hactl node maintenance enable {node} --wait, then hactl node test-watchdog {node} (a real reset)"
+        "run hactl node maintenance enable {node} --wait, then hactl node test-watchdog {node} (resets the machine)"
     );
     let seen = match &watchdog.last_test {
         Some(test) if watchdog.tested => {
             let seconds = test.lasted_ms.div_ceil(1000);
             return Check::ok(
                 name,
-                format!("it has reset this machine in a test ({}, within {seconds} s)", test.at),
+                format!("watchdog reset this machine in a test ({}, within {seconds} s)", test.at),
             );
         }
         Some(test) => format!(
-            "it was tested with a timeout of {} s, and {} s is in force",
+            "watchdog was tested with a timeout of {} s, but {} s is active",
             test.timeout_ms / 1000,
             circumstances.timings.watchdog_timeout_ms / 1000
         ),
-        None => "it was never seen to reset this machine".to_owned(),
+        None => "watchdog has never been tested on this machine".to_owned(),
     };
     if circumstances.require_tested {
-        Check::fail(name, format!("{seen}; Cluster.spec.fencing.requireTested asks for a test"), help)
+        Check::fail(name, format!("{seen}; Cluster.spec.fencing.requireTested requires a test"), help)
     } else {
         Check::warn(name, seen, help)
     }
@@ -164,25 +164,25 @@ fn margin(watchdog: &WatchdogReport, daemon: &Status) -> Check {
         return Check::warn(
             name,
             format!(
-                "the driver's pretimeout of {seconds} s cannot be switched off: it acts before the deadline"
+                "the watchdog driver's pretimeout of {seconds} s cannot be disabled and acts before the deadline"
             ),
-            "choose the governor noop: echo noop > /sys/class/watchdog/watchdog0/pretimeout_governor",
+            "select the governor noop: echo noop > /sys/class/watchdog/watchdog0/pretimeout_governor",
         );
     }
     if !(daemon.privileges.real_time && daemon.privileges.memory_locked) {
         return Check::warn(
             name,
-            "ha-watchdogd has no real-time priority or its memory is not locked: a starved machine is reset for nothing",
-            "run it as its systemd unit does (LimitRTPRIO=99, LimitMEMLOCK=infinity)",
+            "ha-watchdogd has no real-time priority or no locked memory: an overloaded machine may be reset unnecessarily",
+            "run ha-watchdogd as its systemd unit does (LimitRTPRIO=99, LimitMEMLOCK=infinity)",
         );
     }
     let Some(margin_ms) = daemon.smallest_margin_ms else { return Check::ok(name, "nothing is armed") };
     let lateness_ms = daemon.worst_lateness_ms.unwrap_or(0);
     let seen = format!(
-        "at least {margin_ms} ms were left at every pet; the loop was late by {lateness_ms} ms at most"
+        "minimum watchdog margin {margin_ms} ms, maximum scheduling delay {lateness_ms} ms"
     );
     if u64::from(margin_ms) * 4 < watchdog.timeout_ms {
-        let help = "raise Cluster.spec.timing.watchdogTimeoutSeconds (failovers take longer: hactl timing), or find what starves this machine";
+        let help = "increase Cluster.spec.timing.watchdogTimeoutSeconds (failovers take longer, see hactl timing), or reduce the load of this machine";
         Check::warn(name, seen, help)
     } else {
         Check::ok(name, seen)
@@ -194,14 +194,14 @@ fn clock(facts: &MachineFacts, circumstances: &Circumstances) -> Check {
     let bearable_ppm = circumstances.timings.clock_rate_error_ppm;
     let percent = |ppm: u64| ppm as f64 / 10_000.0;
     let Some(worst) = facts.time_daemons.iter().max_by_key(|daemon| daemon.slew_ppm) else {
-        return Check::ok(name, "no time daemon runs: nobody slews the clock");
+        return Check::ok(name, "no time daemon runs, so the clock is not slewed");
     };
     let seen = format!("{} may slew the clock by {} %", worst.name, percent(worst.slew_ppm));
     if worst.slew_ppm <= bearable_ppm {
         return Check::ok(name, seen);
     }
     let beyond = format!(
-        "{seen}, timing.clockRateErrorPercent is {}: a deadline may come early and stop services for nothing",
+        "{seen}, timing.clockRateErrorPercent is {}: services may be stopped unnecessarily",
         percent(bearable_ppm)
     );
     Check::warn(name, beyond, worst.mend)
@@ -209,19 +209,18 @@ fn clock(facts: &MachineFacts, circumstances: &Circumstances) -> Check {
 
 fn sleep(sleep: &Sleep, circumstances: &Circumstances) -> Check {
     let name = "sleep";
-    let help = "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target suspend-then-hibernate.target";
+    let help = "run systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target suspend-then-hibernate.target";
     match circumstances.sleep_protection {
         Some(SleepProtection::NotNeeded) => return Check::ok(name, "this machine cannot sleep"),
-        Some(SleepProtection::Masked) => return Check::ok(name, "sleep is switched off in systemd"),
+        Some(SleepProtection::Masked) => return Check::ok(name, "sleep is disabled in systemd"),
         Some(SleepProtection::Inhibitor) => {
-            return Check::ok(name, "the agent holds an inhibitor that keeps this machine awake");
+            return Check::ok(name, "agent holds an inhibitor that keeps this machine awake");
         }
         Some(SleepProtection::None) if circumstances.has_other_proof => {
-            return Check::warn(name, "this machine can sleep, and nothing keeps it awake", help);
+            return Check::warn(name, "this machine can sleep, and no inhibitor keeps it awake", help);
         }
         Some(SleepProtection::None) => {
-            let seen = "this machine can sleep, and nothing keeps it awake: its silence proves nothing, and its services \
-                        are not recovered";
+            let seen = "this machine can sleep, and no inhibitor keeps it awake: missed heartbeats do not confirm a failure, so its services are not recovered";
             return Check::fail(name, seen, help);
         }
         None => {}
@@ -236,7 +235,7 @@ fn sleep(sleep: &Sleep, circumstances: &Circumstances) -> Check {
     Check::warn(
         name,
         format!(
-            "this machine can sleep ({}), and a node that sleeps is fenced: only an armed node keeps it awake",
+            "this machine can sleep ({}), and a sleeping node is fenced: the agent prevents sleep only while the watchdog is armed",
             sleep.states.join(", ")
         ),
         help,
@@ -249,16 +248,16 @@ fn panic(settings: &PanicSettings) -> Check {
     let mut lines = Vec::new();
     if settings.panic == Some(0) {
         wrong.push(
-            "after a panic the machine stays dead until somebody resets it, and softdog is dead with it",
+            "kernel.panic=0: the machine does not reboot after a kernel panic, and softdog cannot reset it",
         );
         lines.push("kernel.panic=10");
     }
     if settings.panic_on_oops == Some(0) {
-        wrong.push("after an oops the kernel goes on, damaged");
+        wrong.push("kernel.panic_on_oops=0: the kernel keeps running after an oops");
         lines.push("kernel.panic_on_oops=1");
     }
     if settings.hung_task_panic.is_some_and(|value| value != 0) {
-        wrong.push("a slow disk is enough for a panic (hung_task_panic)");
+        wrong.push("kernel.hung_task_panic=1: a slow disk can cause a panic");
         lines.push("kernel.hung_task_panic=0");
     }
     let shown = |value: Option<i64>| value.map_or("-".to_owned(), |value| value.to_string());
@@ -275,20 +274,20 @@ fn panic(settings: &PanicSettings) -> Check {
             ),
         );
     }
-    let help = format!("put {} into /etc/sysctl.d/50-hactl.conf, then sysctl --system", lines.join(" and "));
+    let help = format!("add {} to /etc/sysctl.d/50-hactl.conf, then run sysctl --system", lines.join(" and "));
     Check::warn(name, wrong.join("; "), help)
 }
 
 fn machine(circumstances: &Circumstances) -> Check {
     let name = "machine";
     match (circumstances.is_virtual, circumstances.has_other_proof) {
-        (false, _) => Check::ok(name, "metal"),
-        (true, true) => Check::ok(name, "virtual, with a fence device or allowUnfenced"),
+        (false, _) => Check::ok(name, "physical machine"),
+        (true, true) => Check::ok(name, "virtual machine, with a fence device or allowUnfenced"),
         (true, false) => Check::fail(
             name,
-            "virtual: its hypervisor can pause it with its clock, so its silence proves nothing and its services are not recovered",
+            "virtual machine: its hypervisor can pause it together with its clock. Missed heartbeats do not confirm a failure, so its services are not recovered",
             format!(
-                "give node {} its hypervisor's fence agent (spec.fencing.devices), or take the risk: hactl set node/{} fencing.allowUnfenced=true",
+                "configure the fence agent of the hypervisor for node {} (spec.fencing.devices), or accept the risk: hactl set node/{} fencing.allowUnfenced=true",
                 circumstances.node, circumstances.node
             ),
         ),

@@ -1,7 +1,7 @@
 //! systemd's own watchdog settings, and problems with them.
 
 /// Location of the drop-in, and the command that applies a change.
-const MEND: &str = "in /etc/systemd/system.conf.d/50-ha-watchdogd.conf, then systemctl daemon-reexec";
+const MEND: &str = "in /etc/systemd/system.conf.d/50-ha-watchdogd.conf, then run systemctl daemon-reexec";
 
 /// systemd's watchdog settings from its configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ impl ManagerSettings {
     pub fn runtime_problem(&self) -> Option<(String, String)> {
         (!is_off(&self.runtime)).then(|| {
             (
-                format!("systemd pets the watchdog itself (RuntimeWatchdogSec={})", self.runtime),
+                format!("systemd renews the watchdog itself (RuntimeWatchdogSec={})", self.runtime),
                 format!("set RuntimeWatchdogSec=0 {MEND}"),
             )
         })
@@ -28,7 +28,7 @@ impl ManagerSettings {
         (!is_off(&self.reboot)).then(|| {
             (
                 format!(
-                    "systemd gives the watchdog {} at reboot, so a machine that hangs on its way down is reset late",
+                    "systemd sets the watchdog timeout to {} at reboot, so a machine that hangs during shutdown is reset late",
                     self.reboot
                 ),
                 format!("set RebootWatchdogSec=0 {MEND}"),

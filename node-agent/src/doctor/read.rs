@@ -121,7 +121,7 @@ fn time_daemons(root: &Path, processes: &[Process]) -> Vec<TimeDaemon> {
         "chronyd" => Some(TimeDaemon {
             name: process.name.clone(),
             slew_ppm: chrony_slew_ppm(root),
-            mend: "add maxslewrate 500 to /etc/chrony/chrony.conf, then systemctl restart chrony",
+            mend: "add maxslewrate 500 to /etc/chrony/chrony.conf, then run systemctl restart chrony",
         }),
         // The kernel cuts process names to 15 characters.
         "ntpd" | "systemd-timesyn" => {

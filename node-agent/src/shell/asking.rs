@@ -63,16 +63,16 @@ async fn answer_to(asking: RequestBuilder) -> Result<HoldAnswer, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| deepest(&error))? {
         if body.len() + chunk.len() > MOST_BYTES {
-            return Err(format!("an answer longer than {MOST_BYTES} bytes"));
+            return Err(format!("answer is longer than {MOST_BYTES} bytes"));
         }
         body.extend_from_slice(&chunk);
     }
     if !code.is_success() {
         let status: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
         let message = status["message"].as_str().unwrap_or_default();
-        return Err(format!("it answered {code} {message}"));
+        return Err(format!("unexpected answer {code} {message}"));
     }
-    serde_json::from_slice(&body).map_err(|error| format!("an answer that cannot be read: {error}"))
+    serde_json::from_slice(&body).map_err(|error| format!("cannot parse the answer: {error}"))
 }
 
 /// The sources of a client: paths of PEM files and their last contents.
@@ -131,12 +131,12 @@ impl Pem {
             Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().http1_only();
         if let Some(pem) = &self.authority {
             let certificates = Certificate::from_pem_bundle(pem)
-                .map_err(|error| format!("the store's authority: {}", deepest(&error)))?;
+                .map_err(|error| format!("certificate authority of etcd: {}", deepest(&error)))?;
             builder = builder.tls_certs_only(certificates);
         }
         if let Some(pem) = &self.identity {
             let identity = Identity::from_pem(pem)
-                .map_err(|error| format!("the agent's certificate: {}", deepest(&error)))?;
+                .map_err(|error| format!("certificate of the agent: {}", deepest(&error)))?;
             builder = builder.identity(identity);
         }
         builder.build().map_err(|error| deepest(&error))

@@ -37,10 +37,10 @@ impl Drivers {
     pub(super) fn new(options: &Options, boot_id: &str, inputs: &Inputs) -> anyhow::Result<Drivers> {
         let (events, mut noticed) = mpsc::unbounded_channel();
         let folder =
-            || format!("--state-dir {} cannot hold the drivers' folders", options.state_dir.display());
+            || format!("cannot create the directories of the drivers in --state-dir {}", options.state_dir.display());
         let programs =
             ProgramSettings::new(options.node.clone(), boot_id.to_owned(), options.state_dir.clone())
-                .context("the folder of this program cannot be told")?;
+                .context("cannot determine the directory of this program")?;
         let ocf = OcfSettings {
             programs: programs.clone(),
             root: options.ocf_root.clone(),
@@ -59,7 +59,7 @@ impl Drivers {
             SimulatedDriver::new(options.node.clone(), boot_id.to_owned(), pretended).with_context(folder)?;
         let libvirt = LibvirtDriver::new(&options.state_dir, events.clone()).with_context(folder)?;
         let systemd = SystemdDriver::new(SystemdSettings::new(options.node.clone()), events.clone())
-            .context("this machine's mounts cannot be read")?;
+            .context("cannot read the mounts of this machine")?;
         let podman = PodmanSettings::new(options.node.clone(), options.podman_socket.clone());
         let podman = PodmanDriver::new(podman, events);
         let all: [Arc<dyn Driver>; 7] = [
@@ -169,7 +169,7 @@ async fn in_time(driver: &dyn Driver, command: &Command, service: &ServiceDefini
         CommandResult::Failed(DriverFailure {
             class: FailureClass::RetryHere,
             reason: Reason::TimedOut,
-            message: format!("{} did not end within {} s", command.name(), limit.as_secs()),
+            message: format!("{} timed out after {} s", command.name(), limit.as_secs()),
         })
     })
 }

@@ -72,7 +72,7 @@ impl Effects {
                 Level::Debug => tracing::debug!("{message}"),
             },
             Effect::Exit(exit) => {
-                tracing::info!(?exit, "the agent ends");
+                tracing::info!(?exit, "stopping the agent");
                 if let Ok(mut known) = self.exit.lock() {
                     *known = Some(exit);
                 }

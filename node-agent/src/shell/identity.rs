@@ -7,7 +7,7 @@ use std::path::Path;
 /// Reads an id from a file. An empty id is refused, because it would make all machines equal.
 pub(super) fn read_id(path: &Path, flag: &str) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(path).with_context(|| {
-        format!("{flag} {} cannot be read; name a file that holds the id", path.display())
+        format!("cannot read {flag} {}: set a file that contains the id", path.display())
     })?;
     let id = text.trim();
     if id.is_empty() || id.len() > 128 {

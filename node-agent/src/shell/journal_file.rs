@@ -38,11 +38,11 @@ impl JournalFile {
             .write(true)
             .mode(0o600)
             .open(&path)
-            .with_context(|| format!("{} cannot be opened", path.display()))?;
+            .with_context(|| format!("cannot open {}", path.display()))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(JournalFile { folder: folder.to_owned(), lock }),
             Err((_, errno)) => anyhow::bail!(
-                "{} is locked ({errno}): another agent runs with this --state-dir; stop it first",
+                "{} is locked ({errno}): another agent runs with this --state-dir, stop it first",
                 path.display()
             ),
         }
@@ -62,7 +62,7 @@ impl JournalFile {
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Journal::default()),
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
         match parse(&String::from_utf8_lossy(&bytes)) {
             Ok(journal) => Ok(journal),
@@ -74,7 +74,7 @@ impl JournalFile {
                     aside.display()
                 );
                 std::fs::rename(&path, &aside)
-                    .with_context(|| format!("{} cannot be renamed", path.display()))?;
+                    .with_context(|| format!("cannot rename {}", path.display()))?;
                 Ok(Journal::default())
             }
         }
@@ -130,11 +130,11 @@ fn render(journal: &Journal) -> std::io::Result<String> {
 }
 
 fn parse(text: &str) -> anyhow::Result<Journal> {
-    let (head, rest) = text.split_once('\n').context("the first line is not complete")?;
-    let body = rest.strip_suffix('\n').context("the last line is not complete")?;
-    let sum = head.strip_prefix(MAGIC).map(str::trim).context("the first line is not of this format")?;
+    let (head, rest) = text.split_once('\n').context("first line is incomplete")?;
+    let body = rest.strip_suffix('\n').context("last line is incomplete")?;
+    let sum = head.strip_prefix(MAGIC).map(str::trim).context("first line has an unknown format")?;
     if sum != format!("{:016x}", checksum(body.as_bytes())) {
-        anyhow::bail!("the checksum does not match");
+        anyhow::bail!("checksum does not match");
     }
     Ok(serde_json::from_str(body)?)
 }

@@ -46,7 +46,7 @@ impl ShutdownDelay {
         // Sending fails if no watch is running.
         let _ = self.release.send(true);
         if left && tokio::time::timeout(STOP_WITHIN, requested).await.is_err() {
-            tracing::warn!("the announced shutdown does not come; the agent ends and is started again");
+            tracing::warn!("announced shutdown did not happen, restarting the agent");
         }
     }
 }
@@ -54,7 +54,7 @@ impl ShutdownDelay {
 async fn keep_watch(inputs: Inputs, told: watch::Sender<bool>, mut released: watch::Receiver<bool>) {
     loop {
         if let Err(error) = watch_once(&inputs, &told, &mut released).await {
-            tracing::debug!(%error, "the log-in manager is not watched");
+            tracing::debug!(%error, "cannot watch systemd-logind");
         }
         if *told.borrow() || *released.borrow() {
             return;
@@ -71,7 +71,7 @@ async fn watch_once(
 ) -> std::io::Result<()> {
     let mut monitor = monitor()?;
     let Some(output) = monitor.stdout.take() else { return Ok(()) };
-    let lock = inhibitor::hold("shutdown", "delay", "services of this node are moved away or stopped first")?;
+    let lock = inhibitor::hold("shutdown", "delay", "moving or stopping the services of this node")?;
     let mut lines = BufReader::new(output).lines();
     while let Some(line) = lines.next_line().await? {
         let announcement = match announced(&line) {
@@ -82,7 +82,7 @@ async fn watch_once(
             Some(Announcement::Ends(leave)) => {
                 tracing::info!(
                     ?leave,
-                    "a shutdown of this machine is announced, and delayed until this node has left"
+                    "delaying the announced shutdown of this machine until this node has left the cluster"
                 );
                 told.send_replace(true);
                 // Sending fails only once the loop has ended.
@@ -93,7 +93,7 @@ async fn watch_once(
             }
             Some(Announcement::EndsSomehow) => {
                 tracing::info!(
-                    "a shutdown of this machine is announced; its kind comes with the service manager's jobs"
+                    "detected an announced shutdown of this machine, waiting for its kind"
                 );
                 break;
             }

@@ -27,7 +27,7 @@ pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
             removed: std::fs::remove_file(REMOVED).is_ok(),
         };
         let told = why(&evidence);
-        tracing::info!(?told, "told to end");
+        tracing::info!(?told, "received a request to stop");
         // Sending fails only once the loop has ended.
         let _ = inputs.send(Input::Shutdown(told));
     });
@@ -40,11 +40,11 @@ async fn ask(words: &[&str]) -> Option<String> {
         match tokio::time::timeout(ANSWER_WITHIN, answer).await {
             Ok(Ok(output)) => return Some(String::from_utf8_lossy(&output.stdout).into_owned()),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "systemctl cannot be run");
+                tracing::debug!(%error, "cannot run systemctl");
                 return None;
             }
             Err(_) => {
-                tracing::warn!("the service manager does not say whether this machine ends; asking again");
+                tracing::warn!("cannot determine from systemd whether this machine shuts down, retrying");
             }
         }
     }

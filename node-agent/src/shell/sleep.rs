@@ -36,7 +36,7 @@ pub(super) async fn keep_awake(options: &Options, inputs: Inputs) -> SleepProtec
     let first = protection(&mut held).await;
     if first == SleepProtection::None {
         tracing::warn!(
-            "nothing keeps this machine awake, so its silence proves nothing: mask its sleep targets (hactl doctor)"
+            "no inhibitor keeps this machine awake, so missed heartbeats do not confirm a failure: mask its sleep targets (hactl doctor)"
         );
     }
     tokio::spawn(watch(inputs, held, first));
@@ -62,7 +62,7 @@ async fn watch(inputs: Inputs, mut held: Option<Held>, mut known: SleepProtectio
             if known == SleepProtection::Inhibitor && !is_masked() {
                 // The loss is reported before another inhibitor is requested, because the machine may have slept in
                 // between.
-                tracing::warn!("the inhibitor that kept this machine awake is lost");
+                tracing::warn!("lost the inhibitor that kept this machine awake");
                 known = SleepProtection::None;
                 if inputs.send(Input::Sleep(known)).is_err() {
                     return;
@@ -71,7 +71,7 @@ async fn watch(inputs: Inputs, mut held: Option<Held>, mut known: SleepProtectio
         }
         let present = protection(&mut held).await;
         if present != known {
-            tracing::info!(protection = present.name(), "what keeps this machine awake has changed");
+            tracing::info!(protection = present.name(), "sleep protection changed");
             known = present;
             if inputs.send(Input::Sleep(known)).is_err() {
                 return;
@@ -105,7 +105,7 @@ async fn take() -> Option<Held> {
         return None;
     }
     let mut child =
-        inhibitor::hold("sleep", "block", "services of this node are guarded by its watchdog").ok()?;
+        inhibitor::hold("sleep", "block", "the watchdog protects the services of this node").ok()?;
     // Waiting for the child would close its standard input.
     let input = child.stdin.take()?;
     let mut lines = BufReader::new(child.stdout.take()?).lines();

@@ -37,7 +37,7 @@ pub(super) fn spawn(
                         })
                     }
                     Err(why) => {
-                        tracing::error!(why, "the data in etcd is refused");
+                        tracing::error!(why, "rejected the data in etcd");
                         ready.set("store", Err(why));
                         true
                     }
@@ -52,7 +52,7 @@ pub(super) fn spawn(
                     inputs.send(Input::Progress(revision)).is_ok()
                 }
                 Item::Unavailable(error) => {
-                    tracing::warn!(%error, "the store cannot be watched; trying on");
+                    tracing::warn!(%error, "cannot watch etcd, retrying");
                     ready.set("store", Err(error.to_string()));
                     // An operator may have ordered this node to follow the refused data.
                     if followed.refused().is_some() {
@@ -81,7 +81,7 @@ async fn follow(store: &EtcdStore, followed: &Followed, inputs: &Inputs) -> Resu
             tracing::warn!(
                 why,
                 key = followed.key(),
-                "the incarnation cannot be read: grant this node's user to read it"
+                "cannot read the incarnation of etcd: grant the etcd user of this node read access to this key"
             );
             return Ok(());
         }

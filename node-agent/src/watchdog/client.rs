@@ -39,7 +39,7 @@ const EVENTS: usize = 64;
 pub enum ClientError {
     /// No daemon listens on the socket.
     #[error(
-        "ha-watchdogd does not answer at its socket ({0}): is it running (systemctl status ha-watchdogd)?"
+        "ha-watchdogd does not answer at its socket ({0}): run systemctl status ha-watchdogd"
     )]
     Unreachable(Errno),
     /// The daemon refused the request.
@@ -49,10 +49,10 @@ pub enum ClientError {
     #[error("ha-watchdogd did not answer within {} s", ANSWER_WITHIN.as_secs())]
     Unanswered,
     /// The connection is lost.
-    #[error("the connection to ha-watchdogd is lost")]
+    #[error("lost the connection to ha-watchdogd")]
     Lost,
     /// The received data is not a valid message.
-    #[error("ha-watchdogd sent what is no answer: {0}")]
+    #[error("ha-watchdogd sent an invalid answer: {0}")]
     Protocol(DecodeError),
 }
 
@@ -180,7 +180,7 @@ impl Connection {
         };
         // Later requests fail, because the receiving end is dropped before the event is sent.
         drop(requests);
-        tracing::warn!(%reason, "the connection to ha-watchdogd has ended");
+        tracing::warn!(%reason, "lost the connection to ha-watchdogd");
         for (_, answer) in self.waiting {
             // Sending fails if the requester has given up.
             let _ = answer.send(Err(reason));

@@ -83,7 +83,7 @@ pub fn run(options: &Options) -> Result<()> {
     };
     driver_module::provide(&mut place, &options.module, &mut Machine).tell();
     let mut inherited =
-        system_calls::inherited_descriptors().context("take descriptors from the service manager")?;
+        system_calls::inherited_descriptors().context("cannot receive descriptors from the service manager")?;
     let mut take = |name: &str| {
         let at = inherited.iter().position(|(found, _)| found == name)?;
         Some(inherited.swap_remove(at).1)
@@ -91,13 +91,13 @@ pub fn run(options: &Options) -> Result<()> {
     let (device, record) = (take(STORED_DEVICE), take(STORED_RECORD));
     let manager = ServiceManager::from_environment(options.descriptor_store_max);
     let fresh_record = record.is_none();
-    let record = Record::new(record).context("make the record for the next daemon")?;
+    let record = Record::new(record).context("cannot create the record for the next daemon")?;
     if fresh_record {
         manager.store(STORED_RECORD, record.descriptor());
     }
 
     let listener = seqpacket::listen_at(&options.socket)
-        .with_context(|| format!("listen on {}", options.socket.display()))?;
+        .with_context(|| format!("cannot listen on {}", options.socket.display()))?;
     restrict(&options.socket, options.allowed_uid)?;
     let signals = ending_signals()?;
     let privileges = gain_privileges();
@@ -110,24 +110,24 @@ pub fn run(options: &Options) -> Result<()> {
     match ended {
         Ok(State::Armed { .. } | State::Expired { .. }) => {
             warn!(
-                "ended while armed: the device runs on, and resets the machine unless a new ha-watchdogd takes over"
+                "exited while armed: the watchdog resets the machine unless a new ha-watchdogd takes over"
             );
         }
-        Ok(State::Released | State::Staying) => info!("ended"),
-        Err(errno) => error!(%errno, "the loop failed"),
+        Ok(State::Released | State::Staying) => info!("exited"),
+        Err(errno) => error!(%errno, "event loop failed"),
     }
-    ended.map(drop).map_err(|errno| anyhow!("wait for events: {errno}"))
+    ended.map(drop).map_err(|errno| anyhow!("cannot cannot wait for events: {errno}"))
 }
 
 /// Prevents a second daemon on the same socket.
 fn lock(socket: &Path) -> Result<Flock<File>> {
     if let Some(folder) = socket.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("make folder {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create directory {}", folder.display()))?;
     }
     let path = socket.with_extension("lock");
-    let file = File::create(&path).with_context(|| format!("open {}", path.display()))?;
+    let file = File::create(&path).with_context(|| format!("cannot open {}", path.display()))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| {
-        anyhow!("lock {}: {errno}: another ha-watchdogd uses this socket", path.display())
+        anyhow!("cannot cannot lock {}: {errno}: another ha-watchdogd uses this socket", path.display())
     })
 }
 
@@ -143,7 +143,7 @@ impl Modules for Machine {
         match Command::new("modprobe").arg("--").arg(module).status() {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(format!("modprobe {module}: {status}")),
-            Err(error) => Err(format!("modprobe cannot be run: {error}")),
+            Err(error) => Err(format!("cannot run modprobe: {error}")),
         }
     }
 }
@@ -151,10 +151,10 @@ impl Modules for Machine {
 /// Restricts the socket to root and the allowed user. Credentials are checked again on each connection.
 fn restrict(socket: &Path, allowed_uid: Option<u32>) -> Result<()> {
     fchmodat(nix::fcntl::AT_FDCWD, socket, Mode::from_bits_truncate(0o600), FchmodatFlags::FollowSymlink)
-        .with_context(|| format!("restrict {}", socket.display()))?;
+        .with_context(|| format!("cannot set the permissions of {}", socket.display()))?;
     if let Some(uid) = allowed_uid {
         std::os::unix::fs::chown(socket, Some(uid), None)
-            .with_context(|| format!("give {} to user {uid}", socket.display()))?;
+            .with_context(|| format!("cannot change the owner of {} to user {uid}", socket.display()))?;
     }
     Ok(())
 }
@@ -165,10 +165,10 @@ fn ending_signals() -> Result<SignalFd> {
     let mut blocked = set;
     blocked.add(Signal::SIGHUP);
     blocked.add(Signal::SIGPIPE);
-    blocked.thread_block().context("block signals")?;
+    blocked.thread_block().context("cannot block signals")?;
     let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
-    let signals = signals.context("receive signals")?;
-    ensure!(signals.read_signal().context("read a signal")?.is_none(), "told to end before it began");
+    let signals = signals.context("cannot receive signals")?;
+    ensure!(signals.read_signal().context("cannot read a signal")?.is_none(), "asked to exit during startup");
     Ok(signals)
 }
 
@@ -177,14 +177,14 @@ fn gain_privileges() -> Privileges {
     let memory_locked = match mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE) {
         Ok(()) => true,
         Err(errno) => {
-            warn!(%errno, "memory is not locked: give CAP_IPC_LOCK or raise LimitMEMLOCK");
+            warn!(%errno, "cannot lock memory: grant CAP_IPC_LOCK or increase LimitMEMLOCK");
             false
         }
     };
     let real_time = match system_calls::become_real_time(REAL_TIME_PRIORITY) {
         Ok(()) => true,
         Err(errno) => {
-            warn!(%errno, "no real-time priority: give CAP_SYS_NICE or raise LimitRTPRIO");
+            warn!(%errno, "cannot set real-time priority: grant CAP_SYS_NICE or increase LimitRTPRIO");
             false
         }
     };
@@ -197,7 +197,7 @@ fn take_over(core: &mut Core, place: &Place, stored: Option<OwnedFd>, record: &R
         (Place::Kernel(path), Some(descriptor)) => match KernelDevice::inherit(descriptor, path) {
             Ok((device, facts)) => (Device::Kernel(device), facts),
             Err((errno, descriptor)) => {
-                error!(errno, "the stored descriptor does not answer as a watchdog device");
+                error!(errno, "cannot use the stored descriptor as a watchdog device");
                 let saved = record.read()?;
                 // The deadline continues without the device: nothing else would end the services that it has protected.
                 let (State::Armed { .. } | State::Expired { .. }, Some(facts)) = (saved.state, saved.device)
@@ -234,7 +234,7 @@ fn announce(place: &Place, manager: &ServiceManager, core: &Core) {
             info!(device = %device.display(), descriptor_retained = manager.retains(), state = ?status.state, "ready");
         }
         Place::StandIn(socket) => {
-            warn!(socket = %socket.display(), state = ?status.state, "ready with a stand-in watchdog: this machine is NOT guarded for real");
+            warn!(socket = %socket.display(), state = ?status.state, "ready with a simulated watchdog: this machine is NOT protected");
         }
     }
 }

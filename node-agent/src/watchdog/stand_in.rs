@@ -59,7 +59,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     let mut targets = Targets::of(options)?;
     let listener = seqpacket::listen_at(&options.socket)
-        .with_context(|| format!("listen on {}", options.socket.display()))?;
+        .with_context(|| format!("cannot listen on {}", options.socket.display()))?;
     let signals = signals()?;
     let mut log = Log::open(options)?;
     log.line(&format!("ready on {}", options.socket.display()));
@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     match nix::unistd::unlink(&options.socket) {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
-        Err(errno) => Err(errno).context("remove the socket"),
+        Err(errno) => Err(errno).context("cannot cannot remove the socket"),
     }
 }
 
@@ -89,8 +89,8 @@ pub fn run(options: &Options) -> Result<()> {
 /// refuse every pet; SIGUSR2 makes it take pets again.
 fn signals() -> Result<SignalFd> {
     let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1, Signal::SIGUSR2]);
-    set.thread_block().context("block signals")?;
-    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).context("receive signals")
+    set.thread_block().context("cannot block signals")?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).context("cannot receive signals")
 }
 
 /// The reason for which the loop ended.
@@ -121,7 +121,7 @@ impl Loop {
                 return Ok(Ended::TargetsGone);
             }
             self.wait(wait, targets)?;
-            while let Some(signal) = self.signals.read_signal().context("read a signal")? {
+            while let Some(signal) = self.signals.read_signal().context("cannot read a signal")? {
                 match i32::try_from(signal.ssi_signo).map(Signal::try_from) {
                     Ok(Ok(Signal::SIGUSR1)) => self.timer.set_refuses(true),
                     Ok(Ok(Signal::SIGUSR2)) => self.timer.set_refuses(false),
@@ -194,7 +194,7 @@ impl Log {
                 .create(true)
                 .append(true)
                 .open(path)
-                .with_context(|| format!("open {}", path.display()))
+                .with_context(|| format!("cannot open {}", path.display()))
         };
         Ok(Self { file: options.log.as_ref().map(open).transpose()? })
     }

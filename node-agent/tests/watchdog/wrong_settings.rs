@@ -67,8 +67,8 @@ impl Drop for Daemon {
 async fn a_missing_device_is_named() {
     let refusal = Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/no-such-watchdog") };
     let expected = [
-        "cannot arm the watchdog: there is no watchdog device /dev/no-such-watchdog",
-        "set WATCHDOG_MODULE (or another WATCHDOG_DEVICE) in /etc/default/ha-watchdogd",
+        "cannot arm the watchdog: no watchdog device /dev/no-such-watchdog",
+        "set WATCHDOG_MODULE, or another WATCHDOG_DEVICE, in /etc/default/ha-watchdogd",
     ];
     Daemon::start("/dev/no-such-watchdog", None).refuses(&expected, refusal).await;
 }

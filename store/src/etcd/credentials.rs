@@ -75,11 +75,11 @@ impl Credentials {
                 match read_tls(self.ca.as_deref(), self.identity.as_ref()) {
                     Ok(tls) => {
                         let generation = state.loaded.generation + 1;
-                        tracing::info!(generation, "the store's certificate files changed, connecting anew");
+                        tracing::info!(generation, "reconnecting to etcd because its certificate files changed");
                         state.loaded = Loaded { generation, tls };
                         state.stamps = stamps;
                     }
-                    Err(error) => tracing::warn!(%error, "keeping the certificates that were read before"),
+                    Err(error) => tracing::warn!(%error, "cannot read the changed certificate files, keeping the previous certificates"),
                 }
             }
         }

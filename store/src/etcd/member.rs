@@ -106,7 +106,7 @@ impl Member {
                     *slot = Slot { client: Some(client), generation, verified: false, authenticated: None };
                 }
                 (Err(error), Some(_)) => {
-                    tracing::warn!(%error, endpoint = self.endpoint, "keeping the connection with the old certificates");
+                    tracing::warn!(%error, endpoint = self.endpoint, "cannot reconnect with the changed certificates, keeping the connection");
                     slot.generation = loaded.generation;
                 }
                 (Err(error), None) => return Err(error),
@@ -170,7 +170,7 @@ async fn authenticate(client: &mut Client, inner: &Inner) -> Result<(), Failure>
     match client.update_user(Some((user.clone(), password))).await {
         Ok(()) => Ok(()),
         Err(error) if error.to_string().contains("authentication is not enabled") => {
-            tracing::warn!(user, "the store does not ask who we are: its authentication is off");
+            tracing::warn!(user, "etcd has authentication disabled, so user and password are not used");
             Ok(())
         }
         Err(error) => Err(not_sent(&Failure::of(&error))),

@@ -82,7 +82,7 @@ fn the_watchdog_is_judged() {
         |m| m.watchdog.kind = WatchdogKind::None,
         "watchdog",
         Fail,
-        "there is none",
+        "no watchdog reported",
         "systemctl status ha-watchdogd",
     );
     check(|m| m.watchdog.problem = "raise it".to_owned(), "watchdog", Fail, "cannot be armed", "raise it");
@@ -90,7 +90,7 @@ fn the_watchdog_is_judged() {
         |m| m.watchdog.identity = SOFTDOG_IDENTITY.to_owned(),
         "watchdog",
         Warn,
-        "weaker kind",
+        "softdog cannot reset",
         "WATCHDOG_MODULE",
     );
     check(
@@ -101,7 +101,7 @@ fn the_watchdog_is_judged() {
         "FileDescriptorStoreMax=2",
     );
     check(|m| m.watchdog.sliding = false, "watchdog", Ok, "fixed", "");
-    check(|m| m.facts.watchdog_owner = None, "watchdog-owner", Ok, "nobody", "");
+    check(|m| m.facts.watchdog_owner = None, "watchdog-owner", Ok, "no process has", "");
     let owned = |name: &'static str| {
         move |m: &mut Machine| m.facts.watchdog_owner = Some(Owner { pid: 1, name: name.to_owned() })
     };
@@ -116,7 +116,7 @@ fn the_watchdog_is_judged() {
         |m| (m.watchdog.tested, m.watchdog.last_test) = (false, None),
         "watchdog-tested",
         Warn,
-        "never seen",
+        "never been tested",
         "hactl node maintenance enable node1 --wait, then hactl node test-watchdog node1",
     );
     check(|_| (), "watchdog-tested", Ok, "within 3 s", "");
@@ -124,7 +124,7 @@ fn the_watchdog_is_judged() {
         m.watchdog.tested = false;
         m.circumstances.timings.watchdog_timeout_ms = 15_000;
     };
-    check(retimed, "watchdog-tested", Warn, "a timeout of 5 s, and 15 s is in force", "test-watchdog");
+    check(retimed, "watchdog-tested", Warn, "a timeout of 5 s, but 15 s is active", "test-watchdog");
     let required = |m: &mut Machine| {
         m.watchdog.tested = false;
         m.circumstances.require_tested = true;
@@ -200,29 +200,29 @@ fn the_machine_around_it_is_judged() {
         }
     };
     check(protected(SleepProtection::NotNeeded, false), "sleep", Ok, "cannot sleep", "");
-    check(protected(SleepProtection::Masked, false), "sleep", Ok, "switched off", "");
+    check(protected(SleepProtection::Masked, false), "sleep", Ok, "disabled in systemd", "");
     check(protected(SleepProtection::Inhibitor, false), "sleep", Ok, "inhibitor", "");
     check(
         protected(SleepProtection::None, false),
         "sleep",
         Fail,
-        "silence proves nothing",
+        "missed heartbeats do not confirm a failure",
         "systemctl mask sleep.target",
     );
-    check(protected(SleepProtection::None, true), "sleep", Warn, "nothing keeps it awake", "systemctl mask");
+    check(protected(SleepProtection::None, true), "sleep", Warn, "no inhibitor keeps it awake", "systemctl mask");
     check(
         |m| m.facts.panic.panic = Some(0),
         "panic",
         Warn,
-        "stays dead",
-        "put kernel.panic=10 into /etc/sysctl.d",
+        "kernel.panic=0",
+        "add kernel.panic=10 to /etc/sysctl.d",
     );
-    check(|m| m.facts.panic.panic_on_oops = Some(0), "panic", Warn, "damaged", "kernel.panic_on_oops=1");
+    check(|m| m.facts.panic.panic_on_oops = Some(0), "panic", Warn, "keeps running after an oops", "kernel.panic_on_oops=1");
     check(
         |m| m.facts.panic.hung_task_panic = Some(1),
         "panic",
         Warn,
-        "slow disk",
+        "slow disk can cause a panic",
         "kernel.hung_task_panic=0",
     );
     check(|m| m.circumstances.is_virtual = true, "machine", Fail, "hypervisor", "allowUnfenced=true");
@@ -230,5 +230,5 @@ fn the_machine_around_it_is_judged() {
         m.circumstances.is_virtual = true;
         m.circumstances.has_other_proof = true;
     };
-    check(covered, "machine", Ok, "virtual, with", "");
+    check(covered, "machine", Ok, "virtual machine, with", "");
 }

@@ -378,7 +378,7 @@ fn absent() -> Seen {
 /// Returns the observed state as text for a message.
 fn said(observed: &Observed) -> String {
     match observed {
-        Observed::Running => "Service running".to_owned(),
+        Observed::Running => "domain runs".to_owned(),
         Observed::NotRunning => "domain does not run after its start".to_owned(),
         Observed::Remnant(message) | Observed::Unknown(message) => message.clone(),
     }

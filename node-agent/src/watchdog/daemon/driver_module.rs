@@ -64,7 +64,7 @@ pub(super) fn provide(place: &mut Place, module: &str, modules: &mut impl Module
     }
     let why = match modules.load(module) {
         Ok(()) if modules.is_there(place) => return Provided::Loaded(module.to_owned()),
-        Ok(()) => "it was loaded and found no such device".to_owned(),
+        Ok(()) => "module was loaded, but no such device appeared".to_owned(),
         Err(why) => why,
     };
     if module == FALLBACK {
@@ -133,7 +133,7 @@ mod tests {
         check(&[SOFTDOG], dog, "softdog", &Provided::Loaded("softdog".to_owned()), dog);
         check(&[SOFTDOG], dog, "i6300esb", &fell_back("module i6300esb not found"), dog);
         // The module loads on a machine without its hardware.
-        let nothing = "it was loaded and found no such device";
+        let nothing = "module was loaded, but no such device appeared";
         check(&[SOFTDOG, NO_HARDWARE], dog, "i6300esb", &fell_back(nothing), dog);
         // The device was configured by name or by another path: the daemon must use softdog's device from now on.
         check(

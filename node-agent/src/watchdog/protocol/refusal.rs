@@ -9,17 +9,17 @@ use thiserror::Error;
 pub enum Refusal {
     /// The peer uses another version of the protocol.
     #[error(
-        "agent and ha-watchdogd speak different versions (the daemon speaks {daemon}): install the same release of both and run systemctl kill ha-watchdogd, which starts it again"
+        "agent and ha-watchdogd use different protocol versions (ha-watchdogd uses {daemon}): install the same release of both, then run systemctl kill ha-watchdogd, which restarts it"
     )]
     Version {
         /// The daemon's version.
         daemon: u16,
     },
     /// The bytes are not a valid message.
-    #[error("the message cannot be read: install the same release of ha-node-agent and ha-watchdogd")]
+    #[error("cannot parse the message: install the same release of ha-node-agent and ha-watchdogd")]
     BadMessage,
     /// The numbers of the requests have a gap or a repetition; the connection ends.
-    #[error("request number {expected} was expected: messages were lost, connect again")]
+    #[error("messages were lost, expected request {expected}: connect again")]
     OutOfOrder {
         /// The expected number.
         expected: u64,
@@ -33,13 +33,13 @@ pub enum Refusal {
         uid: u32,
     },
     /// The daemon serves another connection.
-    #[error("process {pid} is connected already: one agent at a time, stop that one first")]
+    #[error("process {pid} is already connected: stop that agent first")]
     AnotherPeer {
         /// The pid of that connection's process.
         pid: u32,
     },
     /// The process that was served before has closed its connection but is still alive.
-    #[error("process {pid}, served before, still lives: wait for its end or stop it")]
+    #[error("process {pid}, the previous client, still runs: wait for its exit or stop it")]
     PreviousPeerAlive {
         /// The pid of that process.
         pid: u32,
@@ -52,7 +52,7 @@ pub enum Refusal {
     DeadlinePassed,
     /// The deadline is further away than the validity of a heartbeat.
     #[error(
-        "the deadline is {ahead_ms} ms away, a heartbeat is good for {heartbeat_valid_ms} ms only: agent and ha-watchdogd must share clocks (no time namespace between them)"
+        "deadline is {ahead_ms} ms away, but a heartbeat is valid for {heartbeat_valid_ms} ms: agent and ha-watchdogd must run in the same time namespace"
     )]
     DeadlineTooFar {
         /// Time to the deadline, milliseconds.
@@ -62,7 +62,7 @@ pub enum Refusal {
     },
     /// The device does not exist.
     #[error(
-        "there is no watchdog device {place} (error {errno}): load a driver, for example set WATCHDOG_MODULE (or another WATCHDOG_DEVICE) in /etc/default/ha-watchdogd and run systemctl kill ha-watchdogd, which starts it again"
+        "no watchdog device {place} (error {errno}): set WATCHDOG_MODULE, or another WATCHDOG_DEVICE, in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd, which restarts it"
     )]
     NoDevice {
         /// The error number from the kernel.
@@ -88,12 +88,12 @@ pub enum Refusal {
     },
     /// A close would stop the device, so the daemon's death would end the protection.
     #[error(
-        "the watchdog driver has neither magic close nor nowayout, it would stop when ha-watchdogd dies: load it with nowayout=1 or use another, for example softdog"
+        "watchdog driver has neither magic close nor nowayout and would stop if ha-watchdogd dies: load it with nowayout=1 or use another driver, such as softdog"
     )]
     StopsWhenClosed,
     /// The timeout read back is longer than the agent's W allows.
     #[error(
-        "the device takes a timeout of {read_back_seconds} s, W bears {largest_seconds} s: raise timing.watchdogTimeoutSeconds by {} to {read_back_seconds} (W grows with it: hactl timing) or use another device",
+        "watchdog device sets a timeout of {read_back_seconds} s, limit is {largest_seconds} s: increase timing.watchdogTimeoutSeconds by {} to {read_back_seconds} (failovers take longer, see hactl timing) or use another device",
         read_back_seconds.saturating_sub(*largest_seconds)
     )]
     TimeoutTooLong {
@@ -104,7 +104,7 @@ pub enum Refusal {
     },
     /// The driver does not accept that timeout.
     #[error(
-        "the device takes timeouts from {smallest_seconds} to {largest_seconds} s: set timing.watchdogTimeoutSeconds to one of these (W grows with it: hactl timing) or use another device"
+        "watchdog device accepts timeouts from {smallest_seconds} to {largest_seconds} s: set timing.watchdogTimeoutSeconds within this range (failovers take longer, see hactl timing) or use another device"
     )]
     TimeoutNotTaken {
         /// The driver's smallest timeout, seconds.
@@ -113,7 +113,7 @@ pub enum Refusal {
         largest_seconds: u32,
     },
     /// The device returned an error.
-    #[error("the watchdog device gave error {errno}: see the kernel's log, and try another driver")]
+    #[error("watchdog device failed with error {errno}: check the kernel log, and try another driver")]
     DeviceFailed {
         /// The error number from the kernel.
         errno: u32,
@@ -144,16 +144,15 @@ impl Refusal {
 }
 
 fn shared_text(runtime: bool, reboot: bool) -> String {
-    let pets = "systemd pets the watchdog itself (RuntimeWatchdogSec)";
-    let rearms = "systemd's reboot watchdog (RebootWatchdogSec, ten minutes unless it is set) would give a machine that is on \
-                  its way down more time than the others wait";
+    let pets = "systemd renews the watchdog itself (RuntimeWatchdogSec)";
+    let rearms = "systemd's reboot watchdog (RebootWatchdogSec, 10 minutes by default) gives a machine more time to shut down than the fencing delay";
     let (seen, set) = match (runtime, reboot) {
         (true, false) => (pets.to_owned(), "RuntimeWatchdogSec=0"),
         (false, _) => (rearms.to_owned(), "RebootWatchdogSec=0"),
         (true, true) => (format!("{pets}, and {rearms}"), "RuntimeWatchdogSec=0 and RebootWatchdogSec=0"),
     };
     format!(
-        "{seen}: set {set} in /etc/systemd/system.conf.d/50-ha-watchdogd.conf and run systemctl daemon-reexec"
+        "{seen}: set {set} in /etc/systemd/system.conf.d/50-ha-watchdogd.conf, then run systemctl daemon-reexec"
     )
 }
 
@@ -161,15 +160,15 @@ fn shared_text(runtime: bool, reboot: bool) -> String {
 pub fn fix_for(name: &str) -> &'static str {
     match name {
         "systemd" | "init" => {
-            "the service manager pets it itself: set RuntimeWatchdogSec=0 and RebootWatchdogSec=0 in /etc/systemd/system.conf.d/ and run systemctl daemon-reexec"
+            "systemd uses the watchdog itself: set RuntimeWatchdogSec=0 and RebootWatchdogSec=0 in /etc/systemd/system.conf.d/, then run systemctl daemon-reexec"
         }
-        "watchdog" | "wd_keepalive" => "disable it: systemctl disable --now watchdog wd_keepalive",
-        "watchdog-mux" => "disable it: systemctl disable --now watchdog-mux",
-        "watchdogd" => "disable it: systemctl disable --now watchdogd",
-        "sbd" => "disable it: systemctl disable --now sbd",
-        "ha-watchdogd" => "a second ha-watchdogd runs: stop one of them",
-        "" => "find it with fuser -v on the device and stop it",
-        _ => "stop it, or give ha-watchdogd another device with --device",
+        "watchdog" | "wd_keepalive" => "run systemctl disable --now watchdog wd_keepalive",
+        "watchdog-mux" => "run systemctl disable --now watchdog-mux",
+        "watchdogd" => "run systemctl disable --now watchdogd",
+        "sbd" => "run systemctl disable --now sbd",
+        "ha-watchdogd" => "another ha-watchdogd runs, stop one of them",
+        "" => "find the process with fuser -v on the device and stop it",
+        _ => "stop this process, or set another device with ha-watchdogd --device",
     }
 }
 
@@ -199,15 +198,15 @@ mod tests {
         let too_long = Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 };
         check(
             too_long,
-            "takes a timeout of 60 s, W bears 5 s",
-            "raise timing.watchdogTimeoutSeconds by 55 to 60",
+            "sets a timeout of 60 s, limit is 5 s",
+            "increase timing.watchdogTimeoutSeconds by 55 to 60",
         );
         let not_taken = Refusal::TimeoutNotTaken { smallest_seconds: 30, largest_seconds: 600 };
-        check(not_taken, "from 30 to 600 s", "set timing.watchdogTimeoutSeconds to one of these");
+        check(not_taken, "from 30 to 600 s", "set timing.watchdogTimeoutSeconds within this range");
         check(
             Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog7") },
             "no watchdog device /dev/watchdog7",
-            "in /etc/default/ha-watchdogd and run systemctl kill ha-watchdogd, which starts it again",
+            "in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd, which restarts it",
         );
         let busy = Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") };
         check(busy, "held by process 1 (systemd)", "RebootWatchdogSec=0 in /etc/systemd/system.conf.d/");
@@ -216,7 +215,7 @@ mod tests {
         let reboot = Refusal::SharedWithManager { runtime: false, reboot: true };
         check(reboot, "reboot watchdog", "set RebootWatchdogSec=0 in /etc/systemd/system.conf.d/");
         let runtime = Refusal::SharedWithManager { runtime: true, reboot: false };
-        check(runtime, "pets the watchdog itself", "set RuntimeWatchdogSec=0 in");
+        check(runtime, "renews the watchdog itself", "set RuntimeWatchdogSec=0 in");
         let both = Refusal::SharedWithManager { runtime: true, reboot: true };
         check(both, "RebootWatchdogSec", "set RuntimeWatchdogSec=0 and RebootWatchdogSec=0 in");
         check(Refusal::StopsWhenClosed, "neither magic close nor nowayout", "load it with nowayout=1");

@@ -28,7 +28,7 @@ impl Targets {
             let file = group.join("cgroup.kill");
             ensure!(
                 file.exists(),
-                "--kill-cgroup {}: no cgroup.kill there (a version 2 group below the root, Linux 5.14)",
+                "--kill-cgroup {}: no cgroup.kill in this directory (requires cgroup v2 below the root, Linux 5.14)",
                 group.display()
             );
         }
@@ -36,7 +36,7 @@ impl Targets {
             Self { processes, groups: options.kill_cgroup.clone(), commands: options.exec_on_expiry.clone() };
         ensure!(
             !(targets.processes.is_empty() && targets.groups.is_empty() && targets.commands.is_empty()),
-            "nothing to do at expiry: give --kill-pid, --kill-cgroup or --exec-on-expiry"
+            "nothing to do at expiry: set --kill-pid, --kill-cgroup or --exec-on-expiry"
         );
         Ok(targets)
     }
