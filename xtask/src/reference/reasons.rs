@@ -10,15 +10,16 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Reasons
 
-Every cause that hactl tells is one of these words: `reason` of conditions, events and operations, the log field `HACTL_REASON`, the label `reason` of metrics, the verdicts of
-`hactl why`. The message beside it names whom it is about. The list is closed; a word of a newer version is read as Unknown. This page is written from the
-code: `cargo run -p ha-xtask -- reference`.
+Every cause that hactl reports is one of these words: `reason` of conditions, events and operations, the log field
+`HACTL_REASON`, the label `reason` of metrics, and the verdicts of `hactl why`. The message next to the reason names the
+objects. The list is closed; a word of a newer version is read as Unknown. This page is generated from the code:
+`cargo run -p ha-xtask -- reference`.
 ";
 
 const ERRORS: &str = "
 ## Errors of the API
 
-`reason` and `code` of the `Status` that a request is answered with, as Kubernetes has them.
+`reason` and `code` of the `Status` in the response to a request, as in Kubernetes.
 
 | reason | code | means | what to do |
 |---|---|---|---|
@@ -27,7 +28,8 @@ const ERRORS: &str = "
 const CAUSES: &str = "
 ## Causes of errors
 
-`details.causes` of such a `Status` names fields, each with one of these words; or with a reason from above, where an object's state is in the way.
+`details.causes` of such a `Status` names fields, each with one of these words, or with a reason from above if the state of
+an object blocks the request.
 
 | reason | means |
 |---|---|

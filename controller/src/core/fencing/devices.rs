@@ -289,8 +289,8 @@ impl<'p, 'a> Desk<'p, 'a> {
     ) {
         let (what, retried) = match (switch, device.kind) {
             (Switch::Off, _) => ("was started", false),
-            (Switch::On, FenceKind::Power) => ("switches the node on again", self.failed_on()),
-            (Switch::On, FenceKind::Fabric) => ("reconnects the node", self.failed_on()),
+            (Switch::On, FenceKind::Power) => ("was started to switch the node on again", self.failed_on()),
+            (Switch::On, FenceKind::Fabric) => ("was started to reconnect the node", self.failed_on()),
         };
         if !retried {
             let message = format!("Fence device {} {what}", device.name);

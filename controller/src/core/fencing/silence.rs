@@ -38,8 +38,7 @@ pub(super) fn plan(
         return;
     }
     if situation.world.settings().disarmed.is_some() {
-        wait(plan, Reason::Disarmed, "Heartbeats are missing, but the node is not fenced because the cluster is \
-         disarmed".to_owned());
+        wait(plan, Reason::Disarmed, "Heartbeats are missing, not fenced because the cluster is disarmed".to_owned());
         return;
     }
     if !situation.commits.is_current(situation.now.raw, valid_ms / 2) {
