@@ -165,7 +165,7 @@ fn entry<'m, T: Default>(map: &'m mut BTreeMap<String, T>, key: &str) -> &'m mut
     if !map.contains_key(key) {
         map.insert(key.to_owned(), T::default());
     }
-    map.get_mut(key).expect("it was put there")
+    map.get_mut(key).expect("the entry was just inserted")
 }
 
 impl Deref for Services {

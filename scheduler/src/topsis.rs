@@ -119,7 +119,7 @@ impl<'a> Carriers<'a> {
 
     /// Computes root-mean-square cpu, highest cpu, root-mean-square memory and highest memory after a change of at most two
     /// nodes. The values are rounded, so that the order of summation makes no difference.
-    #[expect(clippy::cast_possible_truncation, reason = "what is beyond is equally bad")]
+    #[expect(clippy::cast_possible_truncation, reason = "larger values are equally bad")]
     fn columns(&self, changes: &[(usize, [f64; 2])]) -> [f64; 4] {
         let rounded = |value: f64| ((value * 1e10 + 0.5) as i64) as f64 / 1e10;
         let (mut columns, count) = ([0.0; 4], self.nodes.len().max(1) as f64);

@@ -245,7 +245,7 @@ reasons! {
         NoProofPossible => "Node is unreachable and cannot be fenced (no armed watchdog, no usable fence device)",
             "power the node off, then run hactl node confirm-fenced NODE; configure a watchdog or a fence device",
         /// More nodes are unreachable than fencing.maxFencing allows to fence.
-        MaxFencingReached => "More nodes are unreachable than fencing.maxFencing allows to fence in its window",
+        MaxFencingReached => "Fencing limit reached: more nodes are unreachable than fencing.maxFencing allows",
             "fix the network or power that the unreachable nodes share; for each node that is powered off, run \
                 hactl node confirm-fenced NODE",
         /// The leader could not commit to etcd without a gap, so failure detection restarted.

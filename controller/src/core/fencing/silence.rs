@@ -78,10 +78,10 @@ pub(super) fn plan(
     }
     if !budget.take() {
         let message = format!(
-            "{} (limit {}). Fencing continues when the window allows, or after hactl node confirm-fenced {name} if \
-             the node is powered off",
-            Reason::MaxFencingReached.sentence(),
-            budget.limit
+            "Fencing limit reached: {} node(s) in {} s (fencing.maxFencing). Fencing continues when the window allows; if the \
+             node is powered off, run hactl node confirm-fenced {name}",
+            budget.limit,
+            situation.world.settings().fencing.window_seconds
         );
         wait(plan, Reason::MaxFencingReached, message);
         return;
