@@ -36,7 +36,7 @@ def main():
         elif not path.exists() or path.read_text() != wanted:
             wrong.append(str(path))
     if wrong:
-        sys.exit(f"error: not what the generator writes: {', '.join(wrong)}\n  dev/dashboards writes them anew")
+        sys.exit(f"error: not up to date: {', '.join(wrong)}\n  dev/dashboards regenerates them")
 
 
 main()

@@ -13,53 +13,53 @@ def share(kind):
 
 
 def make():
-    made = page("hactl-capacity", "hactl / Capacity and balance", "Whether the next failure fits, how much room is left, how even the load is.")
+    made = page("hactl-capacity", "hactl / Capacity and balance", "Failover capacity, headroom, and load of the nodes.")
     slack = [
-        stat_panel(f"Slack: {kind.lower()}", "What would be left for services after the failure of whichever node leaves the least. Below zero,"
-                   " not all would find a place: add a node, or ask for less.",
+        stat_panel(f"Headroom: {kind.lower()}", "Headroom for services after the worst node failure. Below zero, some services cannot be scheduled:"
+                   " add a node, or lower requests.",
                    f'max({of("hactl_slack_" + suffix)})', unit=unit, decimals=1, colors=(RED, (0, GREEN)), width=4,
                    alerts=["HactlReservationFailed"])
         for kind, (suffix, unit) in KINDS.items()
     ]
     row(
-        made, "Does a failure fit",
-        stat_panel("Reservation (N+1)", "Whether every service would find a place after the failure of any one node. hactl check n+1 names"
-                   " those that would not.",
+        made, "Failover capacity",
+        stat_panel("Failover capacity (N+1)", "Whether every service could be scheduled after the failure of any one node. hactl check n+1 lists"
+                   " the services that could not.",
                    coded("hactl_reservation_state", RESERVATION, "cluster"), texts=states(RESERVATION), width=4, alerts=["HactlReservationFailed"]),
-        stat_panel("Failures that fit", "So many nodes may fail at once, as far as is checked.", f'max({of("hactl_failure_tolerance_nodes")})',
+        stat_panel("Tolerated failures", "Number of simultaneous node failures that the cluster can absorb, as far as checked.", f'max({of("hactl_failure_tolerance_nodes")})',
                    colors=(RED, (1, GREEN)), width=4, alerts=["HactlFailureToleranceZero"]),
         *slack,
-        stat_panel("Unevenness", "Standard deviation over mean of the nodes' load; 0 is even. Above scheduler.autoRebalance.threshold hactl moves"
-                   " services by itself, if it may; hactl balance shows what would help.",
+        stat_panel("Load imbalance", "Standard deviation over mean of the nodes' load; 0 is balanced. Above scheduler.autoRebalance.threshold,"
+                   " services are moved automatically if that is enabled; hactl balance shows possible moves.",
                    f'max({of("hactl_balance_score_ratio")})', unit="percentunit", decimals=1, colors=(GREEN, (0.3, YELLOW), (0.6, ORANGE)),
                    width=4),
-        timeline("Reservation over time", "When it did not hold.", coded("hactl_reservation_state", RESERVATION, "cluster"), "reservation",
+        timeline("Failover capacity over time", "Result of the failover capacity (N+1) check over time.", coded("hactl_reservation_state", RESERVATION, "cluster"), "result",
                  texts=states(RESERVATION), width=12, height=5, alerts=["HactlReservationFailed"]),
-        graph("Unevenness over time", "It rises with failures and maintenance, and falls with moves.", f'max({of("hactl_balance_score_ratio")})',
-              "unevenness", width=12, height=5, unit="percentunit"),
+        graph("Load imbalance over time", "Load imbalance, which failures and maintenance increase and moves decrease.", f'max({of("hactl_balance_score_ratio")})',
+              "imbalance", width=12, height=5, unit="percentunit"),
     )
     row(
         made, "Nodes now",
-        *[bars_panel(f"{kind} asked for", "The share of what a node has that its services ask for. Near one, no further service is put there.",
+        *[bars_panel(f"{kind} requests", "Share of each node's capacity that its services request. Near 100 %, no further services are scheduled there.",
                      share(kind), "{{node}}", width=8, height=6, unit="percentunit", decimals=1, colors=LOAD, maximum=1) for kind in KINDS],
-        rows("Nodes", "What each has and what is asked of it.",
+        rows("Nodes", "Capacity and requests of each node.",
              {"Services": f'max by (node) ({of("hactl_node_services")})',
               "Cpus": f'max by (node) ({of("hactl_node_capacity_cpu_cores")})',
-              "Cpus asked for": f'max by (node) ({of("hactl_node_allocated_cpu_cores")})',
+              "Cpu requests": f'max by (node) ({of("hactl_node_allocated_cpu_cores")})',
               "Memory": f'max by (node) ({of("hactl_node_capacity_memory_bytes")})',
-              "Memory asked for": f'max by (node) ({of("hactl_node_allocated_memory_bytes")})',
+              "Memory requests": f'max by (node) ({of("hactl_node_allocated_memory_bytes")})',
               "Disk": f'max by (node) ({of("hactl_node_capacity_disk_bytes")})',
-              "Disk asked for": f'max by (node) ({of("hactl_node_allocated_disk_bytes")})'},
-             names={"node": "Node"}, units={"Cpus asked for": ("none", 2), **{name: ("bytes", 1) for name in
-                    ("Memory", "Memory asked for", "Disk", "Disk asked for")}}, order=("Node", False), width=24, height=7),
+              "Disk requests": f'max by (node) ({of("hactl_node_allocated_disk_bytes")})'},
+             names={"node": "Node"}, units={"Cpu requests": ("none", 2), **{name: ("bytes", 1) for name in
+                    ("Memory", "Memory requests", "Disk", "Disk requests")}}, order=("Node", False), width=24, height=7),
     )
     row(
         made, "Over time",
-        *[graph(f"{kind} asked for", "The share of what a node has that its services ask for, by node.", share(kind), "{{node}}", width=8,
+        *[graph(f"{kind} requests over time", "Share of each node's capacity that its services request.", share(kind), "{{node}}", width=8,
                 unit="percentunit", limit=("transparent", (1, RED))) for kind in KINDS],
-        graph("Services by node", "Where services are. After a failure they are elsewhere; hactl balance brings evenness back.",
+        graph("Services by node", "Number of services on each node. After a failure, hactl balance evens the load.",
               f'max by (node) ({of("hactl_node_services")})', "{{node}}", stacked=True, decimals=0),
-        graph("Moves by reason", "What services were moved for: balance among it. Moves to and fro: raise the threshold.",
+        graph("Moves by reason", "Moves of services by reason. If services move back and forth, raise scheduler.autoRebalance.threshold.",
               happened(of("hactl_resource_relocations_total"), "reason"), "{{reason}}", bars=True, stacked=True,
               alerts=["HactlResourceFlapping"]),
     )

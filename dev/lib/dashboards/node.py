@@ -7,73 +7,73 @@ ME = {"node": "$node"}
 
 
 def make():
-    made = page("hactl-node", "hactl / Node", "One node: whether it is heard, what guards it, what runs there. The numbers of agents need"
-                " targets with a label `node` (docs/dashboards.md).")
-    made.with_variable(variable("node", "Node", f"label_values(hactl_node_state{{{CLUSTER}}}, node)", "Which node."))
+    made = page("hactl-node", "hactl / Node", "Heartbeat, watchdog, agent and services of one node. Metrics of agents need targets with a"
+                " label `node` (docs/dashboards.md).")
+    made.with_variable(variable("node", "Node", f"label_values(hactl_node_state{{{CLUSTER}}}, node)", "Name of the node."))
     row(
         made, "Now",
-        stat_panel("State", "As the leader sees it. Unknown: its heartbeat is late; Fence: it is being proven dead.",
+        stat_panel("State", "State of the node, as seen by the leader. Unknown: the heartbeat is late. Fence: fencing in progress.",
                    coded("hactl_node_state", NODE_STATES, "node", **ME), texts=states(NODE_STATES), alerts=["HactlNodeUnknown"]),
-        stat_panel("Epoch", "Open: its agent may act. Fencing: closed, and not yet proven dead; Fenced: proven dead. Closed: it left cleanly.",
+        stat_panel("Registration", "Open: the agent may act. Fencing: revoked, fencing not confirmed yet. Fenced: fencing confirmed. Closed: clean shutdown.",
                    coded("hactl_node_fence_state", FENCE_STATES, "node", **ME), texts=states(FENCE_STATES),
                    alerts=["HactlNodeFenced", "HactlFenceStuck"]),
-        stat_panel("Heartbeat", "How long ago the leader last saw one. A few seconds are usual; hactl timing has the bound.",
+        stat_panel("Heartbeat", "Time since the leader last saw a heartbeat. A few seconds are normal; hactl timing shows the limit.",
                    f'max({of("hactl_node_heartbeat_age_seconds", **ME)})', unit="s", decimals=1, colors=(GREEN, (5, ORANGE), (15, RED)),
                    alerts=["HactlNodeUnknown"]),
-        stat_panel("Watchdog armed", "Armed only while something is active there that must not run twice.",
+        stat_panel("Watchdog armed", "Whether the watchdog is armed, which it is only while exclusive services are active on the node.",
                    f'max({of("hactl_node_watchdog_armed", **ME)})', texts={1: ("armed", GREEN), 0: ("not armed", GREY)},
                    alerts=["HactlWatchdogNotArmed"]),
-        stat_panel("Watchdog usable", "Whether exclusive services may be started there. If not: hactl doctor NODE.",
+        stat_panel("Watchdog usable", "Whether the watchdog permits exclusive services on the node. If not, run hactl doctor NODE.",
                    f'max({of("hactl_node_watchdog_usable", **ME)})', texts=YES_NO, alerts=["HactlWatchdogNotArmed"]),
-        stat_panel("Agent away", "Its agent left for a restart; services are frozen: they go on, and nobody watches them.",
-                   f'max({of("hactl_node_agent_away", **ME)})', texts={1: ("away", ORANGE), 0: ("there", GREEN)}, alerts=["HactlAgentFrozen"]),
-        stat_panel("Maintenance", "It is wanted empty. The end: hactl node maintenance disable NODE.",
+        stat_panel("Agent down", "Whether the agent is stopped for a restart. Its services keep running, but are unmonitored.",
+                   f'max({of("hactl_node_agent_away", **ME)})', texts={1: ("down", ORANGE), 0: ("up", GREEN)}, alerts=["HactlAgentFrozen"]),
+        stat_panel("Maintenance", "Whether maintenance is requested. To end it, run hactl node maintenance disable NODE.",
                    f'max({of("hactl_node_maintenance", **ME)})', texts={1: ("yes", ORANGE), 0: ("no", GREEN)},
                    alerts=["HactlMaintenanceForgotten"]),
-        stat_panel("Services", "Assigned to it.", f'max({of("hactl_node_services", **ME)})', colors=NEUTRAL, decimals=0),
+        stat_panel("Services", "Number of services assigned to the node.", f'max({of("hactl_node_services", **ME)})', colors=NEUTRAL, decimals=0),
     )
     row(
-        made, "Guarding it",
-        timeline("State", "As the leader sees it.", coded("hactl_node_state", NODE_STATES, "node", **ME), "state", texts=states(NODE_STATES),
+        made, "Watchdog and lease",
+        timeline("State over time", "State of the node, as seen by the leader.", coded("hactl_node_state", NODE_STATES, "node", **ME), "state", texts=states(NODE_STATES),
                  width=12, height=4),
-        timeline("Agent", "WaitForLock: it waits for an epoch; LostLock: it could not prove its lease and has stopped what it ran.",
+        timeline("Agent", "State of the agent. WaitForLock: waiting for registration. LostLock: the lease ended, and the agent stopped its services.",
                  coded("hactl_agent_state", AGENT_STATES, "node", **ME), "agent", texts=states(AGENT_STATES), width=12, height=4),
-        graph("Heartbeat and lease", "The age of the last heartbeat, as the leader sees it, and the time that is left to the deadline which the"
-              " agent last proved. When that ends its services are stopped.",
-              {"age of the heartbeat": f'max({of("hactl_node_heartbeat_age_seconds", **ME)})',
-               "left of the lease": f'max({of("hactl_agent_lease_remaining_seconds", **ME)})'}, unit="s", alerts=["HactlNodeUnknown"]),
-        graph("Watchdog", "The timeout, and the least time that was left when it was petted. Near zero the machine was nearly reset: it is"
-              " starved.",
+        graph("Heartbeat and lease", "Age of the last heartbeat, as seen by the leader, and remaining lease of the agent. When the lease"
+              " ends, the agent stops its services.",
+              {"heartbeat age": f'max({of("hactl_node_heartbeat_age_seconds", **ME)})',
+               "remaining lease": f'max({of("hactl_agent_lease_remaining_seconds", **ME)})'}, unit="s", alerts=["HactlNodeUnknown"]),
+        graph("Watchdog", "Watchdog timeout, and minimum time left at a renewal. Near zero, the machine was nearly reset because it lacks"
+              " CPU time.",
               {"timeout": f'max({of("hactl_agent_watchdog_timeout_seconds", **ME)})',
-               "least left": f'min({of("hactl_agent_watchdog_margin_seconds", **ME)})'}, unit="s", alerts=["HactlWatchdogMarginLow"]),
+               "minimum left": f'min({of("hactl_agent_watchdog_margin_seconds", **ME)})'}, unit="s", alerts=["HactlWatchdogMarginLow"]),
     )
     row(
-        made, "What it carries",
-        rows("Resources", "Those that are there or are to be, and whether they run.",
-             {"Runs": f'max by (resource) ({of("hactl_resource_running")})'
+        made, "Workload",
+        rows("Resources", "Resources that run or are being started on the node.",
+             {"Running": f'max by (resource) ({of("hactl_resource_running")})'
                       f' and on (resource) max by (resource) ({of("hactl_resource_node", **ME)})'},
-             names={"resource": "Resource"}, texts={"Runs": {1: ("running", GREEN), 0: ("not running", RED)}}, width=8,
-             colors={"Runs": (GREEN,)}),
-        graph("Services", "Those that run or may run there; for the exclusive ones the watchdog is armed.",
+             names={"resource": "Resource"}, texts={"Running": {1: ("running", GREEN), 0: ("not running", RED)}}, width=8,
+             colors={"Running": (GREEN,)}),
+        graph("Services over time", "Number of services that run or may run on the node. The watchdog is armed for exclusive services.",
               {"assigned": f'max({of("hactl_node_services", **ME)})', "active": f'max({of("hactl_agent_services", **ME)})',
-               "of these exclusive": f'max({of("hactl_agent_exclusive_services", **ME)})',
+               "exclusive": f'max({of("hactl_agent_exclusive_services", **ME)})',
                "watchdog armed": f'max({of("hactl_agent_watchdog_armed", **ME)})'}, width=8, decimals=0, alerts=["HactlWatchdogNotArmed"]),
-        graph("Commands of drivers", "Starts, stops, checks. Failing services show as many starts.",
+        graph("Driver commands", "Starts, stops and checks per second. Failing services cause many starts.",
               f'sum by (driver, command) (rate({of("hactl_agent_commands_total", **ME)}[$__rate_interval]))', "{{driver}} {{command}}", width=8,
               unit="ops"),
     )
     row(
-        made, "Its agent",
-        graph("Workers", "Commands under way, and services whose next command waits for a worker. Waiting for long: commands hang.",
-              {"under way": f'max({of("hactl_agent_workers", **ME)})', "waiting": f'max({of("hactl_agent_worker_queue_length", **ME)})'},
+        made, "Agent",
+        graph("Workers", "Commands in progress, and services whose next command waits for a worker. If services wait for long, commands hang.",
+              {"in progress": f'max({of("hactl_agent_workers", **ME)})', "waiting": f'max({of("hactl_agent_worker_queue_length", **ME)})'},
               width=6, decimals=0),
-        graph("Writes", "Heartbeats and other commits to the store, and writes of the journal, a second.",
+        graph("Writes", "Heartbeats, other commits to etcd, and journal writes, per second.",
               {"heartbeats": f'sum(rate({of("hactl_agent_heartbeats_total", **ME)}[$__rate_interval]))',
                "commits": f'sum(rate({of("hactl_agent_commits_total", **ME)}[$__rate_interval]))',
                "journal": f'sum(rate({of("hactl_agent_journal_writes_total", **ME)}[$__rate_interval]))'}, width=6, unit="ops"),
-        graph("Epoch", "It rises with each registration: after a fence, a boot, a clean return.",
-              f'max({of("hactl_agent_epoch", **ME)})', "epoch", width=6, decimals=0, minimum=None),
-        rows("Process", "The agent's version, how long it has run, and how long its certificates last.",
+        graph("Registration number", "Number of the registration, which grows after fencing, a boot, or a clean shutdown.",
+              f'max({of("hactl_agent_epoch", **ME)})', "registration", width=6, decimals=0, minimum=None),
+        rows("Process", "Version and uptime of the agent, and time until its first certificate expires.",
              {"Up": f'max by (version) (time() - {of("hactl_process_start_time_seconds", **ME)} + on (instance) group_left (version)'
                     f' 0 * {of("hactl_build_info", **ME)})',
               "Certificates": f'min by (version) ({of("hactl_certificate_not_after_timestamp_seconds", **ME)} - time() + on (instance)'

@@ -11,43 +11,43 @@ FAILOVERS = 'hactl_failover_duration_seconds_bucket'
 
 
 def make():
-    made = page("hactl-overview", "hactl / Overview", "Whether services run where they should, what is wrong, and what happened.")
-    targets = variable("job", "Jobs", f"label_values(hactl_build_info{{{CLUSTER}}}, job)", "The jobs of Prometheus that read this cluster.")
+    made = page("hactl-overview", "hactl / Overview", "State of nodes and services, current problems, and recent events.")
+    targets = variable("job", "Jobs", f"label_values(hactl_build_info{{{CLUSTER}}}, job)", "Prometheus jobs that scrape this cluster.")
     made.with_variable(targets.include_all(True).multi(True).hide(VariableHide.HIDE_VARIABLE))
     row(
         made, "Now",
-        stat_panel("Leader", "Whether a controller leads. Without one nothing is decided: what runs goes on, what fails is not recovered.",
-                   f'sum({of("hactl_leader")})', texts={0: ("none", RED), 1: ("leads", GREEN)}, colors=(ORANGE,), alerts=["HactlNoLeader"]),
-        stat_panel("Arming", "Disarmed, no node is declared dead and nothing is recovered. After the work: hactl arm --wait.",
+        stat_panel("Leader", "Whether a controller is leader. Without a leader, running services continue, but failed services are not recovered.",
+                   f'sum({of("hactl_leader")})', texts={0: ("none", RED), 1: ("elected", GREEN)}, colors=(ORANGE,), alerts=["HactlNoLeader"]),
+        stat_panel("Arming", "While the cluster is disarmed, no node is fenced and no service is recovered. After the work, run hactl arm --wait.",
                    coded("hactl_cluster_arming", ARMING, "cluster"), texts=states(ARMING), alerts=["HactlDisarmed"]),
-        stat_panel("Nodes not online", "Nodes that are silent, fenced, in maintenance or have left. Nothing is started there.",
+        stat_panel("Nodes not online", "Number of nodes that are unreachable, fenced, in maintenance or shut down. No services are started there.",
                    f'count(max by (node) ({of("hactl_node_state", state="Online")}) == 0) or vector(0)', colors=(GREEN, (1, ORANGE)),
                    alerts=["HactlNodeUnknown", "HactlNodeFenced"]),
-        stat_panel("Wanted, not running", "Resources that are wanted started and do not run. The table below names them; hactl why says why.",
+        stat_panel("Desired, not running", "Number of resources that are requested Started and do not run. The table below lists them. For the reason, run hactl why RESOURCE.",
                    f"count({MISSING}) or vector(0)", alerts=["HactlResourceNotRunning"]),
-        stat_panel("In error", "Resources for which nothing more is tried until somebody has looked and cleared the error (hactl clear-error).",
+        stat_panel("In error", "Number of resources in Error. Nothing more is tried until an operator clears the error (hactl clear-error RESOURCE).",
                    f'sum(max by (resource) ({of("hactl_resource_state", state="Error")})) or vector(0)', alerts=["HactlResourceError"]),
-        stat_panel("Failures that fit", "So many nodes may fail with a place for every service. 0: the next failure leaves services without one.",
+        stat_panel("Tolerated failures", "Number of simultaneous node failures that the cluster can absorb. 0: after the next failure, some services cannot be scheduled.",
                    f'max({of("hactl_failure_tolerance_nodes")})', colors=(RED, (1, GREEN)), alerts=["HactlReservationFailed"]),
-        stat_panel("Lowest availability", "Of the worst resource, over 30 days. Its page says what that leaves of an objective.",
+        stat_panel("Lowest availability", "Availability of the worst resource over 30 days. The dashboard of the resource shows the remaining downtime.",
                    f'min(max by (resource) ({of("hactl_resource_availability_ratio", window="30d")}))', unit="percentunit", decimals=3,
                    colors=(RED, (0.99, ORANGE), (0.999, YELLOW), (0.9999, GREEN))),
-        stat_panel("Targets down", "Controllers and agents that Prometheus cannot read. What they would say is missing on these pages.",
+        stat_panel("Targets down", "Number of controllers and agents that Prometheus cannot scrape. Their metrics are missing on the dashboards.",
                    f'count({of("up", job="~$job")} == 0) or vector(0)', colors=(GREEN, (1, ORANGE))),
     )
     row(
-        made, "What needs somebody",
-        rows("Alerts that fire", "Each has a page of what to do.",
+        made, "Needs attention",
+        rows("Firing alerts", "Firing alerts of hactl. Each has a runbook.",
              {"Firing": f'count by (alertname, severity, node, resource) ({of("ALERTS", alertname="~Hactl.*", alertstate="firing")})'},
              names={"severity": "Severity", "alertname": "Alert", "node": "Node", "resource": "Resource"}, height=7,
              hidden=True, order=("Severity", False)),
-        rows("Resources that are wanted and do not run", "With the state that each is in. hactl why RESOURCE says why, node by node.",
+        rows("Desired but not running", "Resources that are requested Started and do not run, with their state. For the reason on each node, run hactl why RESOURCE.",
              {"State": f'max by (resource, state) ({of("hactl_resource_state")}) and on (resource) ({MISSING})'},
              names={"resource": "Resource", "state": "State"}, hidden=True, height=7, alerts=["HactlResourceNotRunning"]),
-        rows("Resources without a place", "Wanted started, and no node takes them; the reason is the commonest one.",
-             {"Without": f'max by (resource, reason) ({of("hactl_resource_unplaced")})'}, names={"resource": "Resource", "reason": "Why"},
+        rows("Unschedulable resources", "Resources that are requested Started and have no eligible node, with the most frequent reason.",
+             {"Without": f'max by (resource, reason) ({of("hactl_resource_unplaced")})'}, names={"resource": "Resource", "reason": "Reason"},
              hidden=True, height=7, alerts=["HactlResourceUnplaced"]),
-        rows("Least available resources", "Share of the wanted time in which they ran, over 30 days, and what they were down for.",
+        rows("Least available resources", "Share of the requested time in which each resource ran, and its downtime, over 30 days.",
              {"Availability": f'bottomk(10, max by (resource) ({of("hactl_resource_availability_ratio", window="30d")}))',
               "Down": f'max by (resource) ({of("hactl_resource_downtime_seconds", window="30d")})'
                       f' and on (resource) bottomk(10, max by (resource) ({of("hactl_resource_availability_ratio", window="30d")}))'},
@@ -56,29 +56,29 @@ def make():
     )
     row(
         made, "Over time",
-        timeline("Nodes", "The state of each node. Unknown: its heartbeat is late; Fence: it is being proven dead.",
+        timeline("Nodes", "State of each node. Unknown: the heartbeat is late. Fence: fencing in progress.",
                  coded("hactl_node_state", NODE_STATES, "node"), "{{node}}", texts=states(NODE_STATES), height=7,
                  alerts=["HactlNodeUnknown", "HactlFenceStuck"]),
-        graph("Resources by state", "How many resources are in which state; anything but Started and Stopped for long wants a look.",
+        graph("Resources by state", "Number of resources in each state. Check resources that stay in a state other than Started and Stopped.",
               f'sum by (state) (max by (resource, state) ({of("hactl_resource_state")}))', "{{state}}", stacked=True, decimals=0),
-        graph("Services that have to be elsewhere", "Failovers, and moves by what for. Many moves without failures: see the page on balance.",
+        graph("Failovers and moves", "Failovers, and moves by reason. If there are many moves without failures, see the dashboard Capacity and balance.",
               {"failover": f'sum(increase({of("hactl_failovers_total")}[$__rate_interval]))',
                "move: {{reason}}": happened(of("hactl_resource_relocations_total"), "reason")},
               bars=True, stacked=True),
     )
     row(
         made, "Failovers",
-        rows("Phases of failovers", "How long each phase took, in the time shown; 99 % of them were shorter than the last column, as far as buckets tell. Detect and fence are"
-             " bounded by the timing settings (hactl timing); start is the service's own.",
+        rows("Phases of failovers", "Duration of each phase in the selected time range. The timing settings limit detect and fence (hactl timing);"
+             " start depends on the service.",
              {"Count": f'sum by (phase) (increase({of("hactl_failover_duration_seconds_count")}[$__range]))',
               "Mean": f'sum by (phase) (increase({of("hactl_failover_duration_seconds_sum")}[$__range]))'
                       f' / sum by (phase) (increase({of("hactl_failover_duration_seconds_count")}[$__range]))',
               "99 %": f'histogram_quantile(0.99, sum by (phase, le) (increase({of(FAILOVERS)}[$__range])))'},
              names={"phase": "Phase"}, units={"Count": ("short", 0), "Mean": ("s", 1), "99 %": ("s", 1)}, width=8),
-        heat_panel("How long they took", "All phases, when they ended: a dark field is many of that length.",
+        heat_panel("Phase durations", "Durations of all phases by the time of their end. Darker: more phases.",
                    f'sum by (le) (increase({of(FAILOVERS)}[$__rate_interval]))', width=8),
-        graph("Nodes proven dead", "By the kind of proof: Silence is the time W, Device a fence device that confirmed. Failed: nothing could"
-              " be proven, and exclusive services wait.",
+        graph("Fenced nodes", "Fencing attempts by method: Silence is the fencing delay with a watchdog, Device a fence device."
+              " Failed: not confirmed, exclusive services wait.",
               f'sum by (method, result) (increase({of("hactl_fences_total")}[$__rate_interval]))', "{{method}} {{result}}", width=8, bars=True,
               stacked=True, alerts=["HactlNodeFenced", "HactlFenceStuck"]),
     )

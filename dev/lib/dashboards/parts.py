@@ -104,7 +104,7 @@ def targets(expr, legend, instant):
 def runbook(panel, *alerts):
     """Adds links to the runbooks of alerts."""
     return panel.links([
-        dashboard.DashboardLink(f"What to do: {alert}").type(models.DashboardLinkType.LINK)
+        dashboard.DashboardLink(f"Runbook: {alert}").type(models.DashboardLinkType.LINK)
         .url(f"{DOCS}/runbooks.md#{alert.lower()}").target_blank(True) for alert in alerts
     ])
 
@@ -202,7 +202,7 @@ def rows(title, description, columns, *, names, order=(), hidden=False, units=No
     }))
     for label in names:
         if label in PAGE_OF:
-            link = {"title": f"The dashboard of this {label}", "url": PAGE_OF[label]}
+            link = {"title": f"Dashboard of this {label}", "url": PAGE_OF[label]}
             panel.override_by_name(names[label], [models.DynamicConfigValue(id_val="links", value=[link])])
     for column in columns:
         properties = []
@@ -250,22 +250,22 @@ def page(uid, title, description, since="now-6h"):
     made.refresh("30s").time(since, "now").tooltip(models.DashboardCursorSync.CROSSHAIR)
     made.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
     made.with_variable(variable("cluster", "Cluster", "label_values(hactl_leader, cluster)",
-                                "The label of the targets; empty where there is none."))
+                                "Label `cluster` of the targets; empty if targets have none."))
     made.annotation(Annotation(
         "Fencing", RED, f'max by (node) ({of("hactl_node_fence_state", state="~Fencing|Fenced")}) == 1',
-        "{{node}} is fenced", "Its epoch is closed: nothing that it still says counts, and what ran there is recovered elsewhere."))
+        "Node {{node}} is fenced", "The registration of the node was revoked. Its services are recovered on other nodes."))
     made.annotation(Annotation(
-        "Proof", ORANGE, f'sum by (method) (increase({of("hactl_fences_total", result="Confirmed")}[$__rate_interval])) > 0',
-        "A node is proven dead", "By {{method}}."))
+        "Fencing confirmed", ORANGE, f'sum by (method) (increase({of("hactl_fences_total", result="Confirmed")}[$__rate_interval])) > 0',
+        "Fencing confirmed", "Method: {{method}}"))
     made.annotation(Annotation(
         "Leader", BLUE, f'sum by (instance) (increase({of("hactl_leader_transitions_total", transition="became")}[$__rate_interval])) > 0',
-        "Another controller leads", "{{instance}}"))
+        "New leader", "{{instance}}"))
     made.link(dashboard.DashboardLink("hactl").type(models.DashboardLinkType.DASHBOARDS).tags(["hactl"]).as_dropdown(True)
               .include_vars(True).keep_time(True).icon("external link"))
-    made.link(dashboard.DashboardLink("What to do").type(models.DashboardLinkType.LINK).url(f"{DOCS}/runbooks.md").icon("doc")
-              .tooltip("A page for each alert").target_blank(True))
+    made.link(dashboard.DashboardLink("Runbooks").type(models.DashboardLinkType.LINK).url(f"{DOCS}/runbooks.md").icon("doc")
+              .tooltip("Section for each alert").target_blank(True))
     made.link(dashboard.DashboardLink("Metrics").type(models.DashboardLinkType.LINK).url(f"{DOCS}/metrics.md").icon("doc")
-              .tooltip("What each number means").target_blank(True))
+              .tooltip("Meaning of each metric").target_blank(True))
     return made
 
 
