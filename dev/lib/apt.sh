@@ -34,7 +34,7 @@ without_service_start() {
   return "$status"
 }
 
-# apt_unpack SUITE FOLDER PACKAGE…: unpacks packages of another Debian suite into FOLDER. @PACKAGE means the first dependency of
+# apt_unpack SUITE DIRECTORY PACKAGE…: unpacks packages of another Debian suite into DIRECTORY. @PACKAGE means the first dependency of
 # PACKAGE, such as the newest kernel for a metapackage. This machine's package lists and packages do not change. Does not need
 # root.
 apt_unpack() {

@@ -24,7 +24,7 @@ build_static() {
     --package ha-controller --package ha-node-agent --package hactl --bins)
 }
 
-# podman_in FOLDER …: runs podman with its storage in FOLDER, with options that work without systemd.
+# podman_in DIRECTORY …: runs podman with its storage in DIRECTORY, with options that work without systemd.
 podman_in() {
   local folder=$1
   shift

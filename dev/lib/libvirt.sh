@@ -33,7 +33,7 @@ setup_libvirt() {
   export HACTL_LIBVIRT_GUEST
 }
 
-# make_libvirt_guest SUITE FOLDER: builds the guest.
+# make_libvirt_guest SUITE DIRECTORY: builds the guest.
 make_libvirt_guest() {
   local suite=$1 folder=$2 work=$2.making tree=$2.making/tree
   say "making the guest ($suite, once) in $folder"

@@ -58,7 +58,7 @@ install_diod() {
   if [ -d /run/systemd/system ]; then systemctl disable --quiet diod >&2 || true; fi
 }
 
-# make_metal_image SUITE FOLDER: builds the image.
+# make_metal_image SUITE DIRECTORY: builds the image.
 make_metal_image() {
   local suite=$1 folder=$2 work=$2.making root version
   root=$work/root

@@ -34,7 +34,7 @@ build_for_packages() {
   (cd "$ROOT" && cargo build --quiet "${flags[@]}" --workspace --bins --examples)
 }
 
-# make_packages release|debug VERSION FOLDER: creates the packages from the existing build. Removes all other files from FOLDER.
+# make_packages release|debug VERSION DIRECTORY: creates the packages from the existing build. Removes all other files from DIRECTORY.
 make_packages() {
   local profile=$1 version=$2 folder=$3 built stage package flags=(--profile release)
   built=$(target_dir)/$profile
@@ -61,5 +61,5 @@ debian_changelog() {
   printf ' -- The hactl maintainers <maintainers@hactl.io>  %s\n' "$(date -u -R -d "@$at")"
 }
 
-# check_packages FOLDER: fails if lintian reports an error or a warning.
+# check_packages DIRECTORY: fails if lintian reports an error or a warning.
 check_packages() { lintian --fail-on error,warning --display-level '>=warning' --allow-root "$1"/*.deb >&2; }

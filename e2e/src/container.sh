@@ -1,6 +1,6 @@
 # Turns a machine into a system container: systemd as process 1 of a separate pid namespace, on an overlay of the host's files.
-#   container.sh outside FOLDER VOLATILE GROUP [SOURCE TARGET]…
-# Overlays the host's files with FOLDER/root, and shows each SOURCE at TARGET. Each run is a boot with a new boot id.
+#   container.sh outside DIRECTORY VOLATILE GROUP [SOURCE TARGET]…
+# Overlays the host's files with DIRECTORY/root, and shows each SOURCE at TARGET. Each run is a boot with a new boot id.
 set -eu
 stage=$1 folder=$2 volatile=$3 group=$4
 

@@ -107,7 +107,7 @@ topologySpreadConstraints:
       matchLabels: {{- include "hactl.selectorLabels" . | nindent 8 }}
 {{- end }}
 
-{{/* Folders of the machine, in the same place in the container. */}}
+{{/* Directories of the machine, mounted at the same path in the container. */}}
 {{- define "hactl.hostFolderVolumes" -}}
 {{- range $i, $path := .Values.nodes.hostFolders }}
 - name: folder-{{ $i }}

@@ -61,7 +61,7 @@ impl Script<'_> {
         }
     }
 
-    /// Draws a pause of a watchdog daemon that does not reset the machine by itself.
+    /// Draws a pause of a watchdog daemon that alone does not reset the machine.
     pub(super) fn stop_of_a_watchdog_ms(&mut self) -> Millis {
         let most = self.cluster.timings.watchdog_timeout_ms - 400;
         self.ms(most / 4, most)

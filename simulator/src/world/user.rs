@@ -1,4 +1,4 @@
-//! The user of a simulated cluster, who applies objects and sends commands; they are stored as the API would store them.
+//! The user of a simulated cluster: applies objects and sends commands, which are stored as the API would store them.
 
 use super::World;
 use ha_api_types::keys::Key;

@@ -98,7 +98,7 @@ pub(crate) enum Fault {
     AgentStarts(NodeId),
     /// The daemon's process ends, and the descriptor is not retained.
     DaemonEnds(NodeId),
-    /// The service ends by itself, without a command.
+    /// The service ends without a command.
     Crash(NodeId),
     /// A follower becomes the leader.
     LeaderChange(usize),

@@ -41,7 +41,7 @@ pub(crate) struct Configuration {
     pub(crate) late_declarations: bool,
     /// Whether the epoch of a node that is neither armed nor assigned anything may be closed on silence.
     pub(crate) idle_closes: bool,
-    /// Whether a running service may end by itself, to be restarted in place.
+    /// Whether a running service may end without a command, to be restarted in place.
     pub(crate) crashes: bool,
     /// Whether services may be stopped by command.
     pub(crate) commands: bool,

@@ -177,7 +177,7 @@ fn after_migration(
     let answered = state.store.answer(from);
     let rests_on = |node: NodeId| if state.store.answer(node) == Answer::Stopped { 1 << node } else { 0 };
     match answered {
-        // Not handed over: back to the source, or to any node once the source is proven dead.
+        // Not handed over: back to the source, or to any node once the source is proven gone.
         Answer::None | Answer::Outdated => {
             if state.store.is_assigned(from) && is_open(state, from) {
                 found(Work::Run(from), 1 << from);
@@ -201,7 +201,7 @@ fn after_migration(
     if !handed_over || !is_gone(state, from) {
         return;
     }
-    // The source is proven dead, so a target that still waits to receive is ordered to start, which clears the data received.
+    // The source is proven gone, so a target that still waits to receive is ordered to start, which clears the data received.
     let waits = state.store.is_proven_dead(from) && state.store.answer(target) == Answer::Receiving;
     if (arrived(state, from) || waits) && is_open(state, target) && state.store.is_assigned(target) {
         found(Work::Run(target), rests_on(from) | 1 << target);

@@ -234,7 +234,7 @@ pub(crate) fn is_active(state: &State, node: NodeId) -> bool {
     state.store.exclusive && state.store.lives[at(node)] && state.store.answer(node).is_active()
 }
 
-/// Returns `true` if the node has given up the assigned service, or is proven dead (FENCING 6).
+/// Returns `true` if the node has given up the assigned service, or is proven gone (FENCING 6).
 pub(crate) fn is_gone(state: &State, node: NodeId) -> bool {
     state.store.answer(node) == Answer::Stopped || state.store.is_proven_dead(node)
 }

@@ -185,7 +185,7 @@ fn a_failover_that_breaks_a_rule_is_refused() {
     case.refuses("stays with what runs", without(end), |event| event == Event::Stay(0));
 }
 
-/// A live migration with steps out of order must be refused.
+/// A live migration with steps in a wrong order must be refused.
 #[test]
 fn a_migration_that_breaks_a_rule_is_refused() {
     let case = Case::of("moves/migrate-live", false, None);
