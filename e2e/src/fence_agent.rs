@@ -72,7 +72,7 @@ impl Attributes {
     /// # Errors
     /// Fails if the attribute is missing.
     pub fn needed(&self, name: &str) -> Result<&str> {
-        self.get(name).with_context(|| format!("attribute {name} is missing"))
+        self.get(name).with_context(|| format!("missing attribute {name}"))
     }
 }
 
@@ -174,7 +174,7 @@ mod tests {
         check("# a remark\naction=off\nplug=a", true, Ok((done, false)));
         check("plug=a\naction=on", false, Ok((done, true)));
         check("plug=a", false, Ok((done, true)));
-        check("action=off", true, Err("attribute plug is missing"));
+        check("action=off", true, Err("missing attribute plug"));
         check(
             "action=list\nplug=a",
             true,

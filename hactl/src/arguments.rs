@@ -12,9 +12,9 @@ use clap::{ArgAction, Args, Parser};
     name = "hactl",
     version,
     about = "High availability for services on bare-metal nodes",
-    after_help = "Exit status: 0 done, healthy, no difference; 1 refused, failed, degraded, differs; 2 usage or bad input \
-        (status: something wanted does not run, or no leader); 3 unreachable; 4 not permitted; \
-        124 --wait or --timeout ran out.",
+    after_help = "Exit status: 0 done, healthy, no difference; 1 refused, failed, degraded, differences; 2 invalid usage or input \
+        (status: a requested service does not run, or no leader); 3 unreachable; 4 permission denied; \
+        124 timed out.",
     propagate_version = true,
     disable_help_subcommand = false,
     max_term_width = 110
@@ -34,16 +34,16 @@ pub(crate) struct GlobalFlags {
     /// Which cluster, and how to reach it.
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,
-    /// Print the result in this form
+    /// Output format
     #[arg(long, short = 'o', global = true, value_name = "FORMAT", help_heading = "Output")]
     pub(crate) output: Option<Format>,
-    /// When to use colours; auto: on terminals, unless NO_COLOR is set
+    /// When to use colors; auto: on terminals, unless NO_COLOR is set
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Output")]
     pub(crate) color: ColorChoice,
-    /// Print no confirmations and no progress, only asked-for output and errors
+    /// Suppress confirmations and progress; print only results and errors
     #[arg(long, short = 'q', global = true, help_heading = "Output")]
     pub(crate) quiet: bool,
-    /// Show every request on standard error
+    /// Print every HTTP request on standard error
     #[arg(long, short = 'v', global = true, action = ArgAction::Count, help_heading = "Output")]
     pub(crate) verbose: u8,
 }

@@ -245,26 +245,26 @@ impl Client {
         let value = self.call(call).await.map_err(|error| {
             // The object names were checked before, so the path is unknown to the server.
             if error.is_status(404) {
-                Failure::refused(format!("this controller does not know {}", call.describe()))
-                    .help("hactl and the controllers may have different versions: hactl version")
+                Failure::refused(format!("the controller does not serve {}", call.describe()))
+                    .help("run \"hactl version\" to compare the versions of hactl and the controller")
             } else {
                 error.into()
             }
         })?;
         serde_json::from_value(value).map_err(|error| {
-            Failure::refused(format!("{} is not understood: {error}", call.describe()))
-                .help("hactl and the controllers may have different versions: hactl version")
+            Failure::refused(format!("cannot parse the response to {}: {error}", call.describe()))
+                .help("run \"hactl version\" to compare the versions of hactl and the controller")
         })
     }
 
     /// Returns the error that an object does not exist, with the most similar existing name.
     async fn missing(&self, target: &Target) -> Failure {
-        let failure = Failure::refused(format!("{} does not exist", target.shown()));
+        let failure = Failure::refused(format!("{} not found", target.shown()));
         let names =
             self.list(Collection::Kind(target.kind), &[]).await.map(|list| list.items).unwrap_or_default();
         match crate::names::nearest(&target.name.name, names.iter().map(name_of)) {
             Some(nearest) => failure.help(format!("did you mean {nearest}?")),
-            None => failure.help(format!("hactl get {} lists what there is", target.kind.plural())),
+            None => failure.help(format!("run \"hactl get {}\"", target.kind.plural())),
         }
     }
 }
@@ -281,7 +281,7 @@ impl From<ApiError> for Failure {
 /// Fails if the server's object has another shape than the type.
 pub(crate) fn read<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {
     serde_json::from_value(object)
-        .map_err(|error| Failure::refused(format!("the answer cannot be read: {error}")))
+        .map_err(|error| Failure::refused(format!("cannot read the response: {error}")))
 }
 
 fn object_path(kind: Kind, name: &str) -> Vec<String> {

@@ -47,91 +47,91 @@ use ha_api_types::kind::Kind;
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Show the cluster on one screen: store, leader, agents, services, and what is wrong
+    /// Show the cluster: etcd, leader, agents, services and problems
     Status(status::Status),
-    /// Show objects
+    /// List objects
     Get(get::Get),
-    /// Show an object in full, with its conditions and what happened to it
+    /// Show an object with its conditions and events
     Describe(describe::Describe),
-    /// Say why a service is where it is: per node whether it may run there, or what speaks against it
+    /// Explain why each node is eligible or not for a resource
     Why(why::Why),
-    /// Show what nodes or services use, as measured
+    /// Show measured resource usage of nodes or services
     Top(top::Top),
-    /// Show what happened and why
+    /// List events with their reasons
     Events(events::Events),
-    /// Follow one operation or action over controllers and agents
+    /// Trace an operation or action across controllers and agents
     Trace(trace::Trace),
-    /// Make the cluster as the files say
+    /// Create or update objects from files
     Apply(apply::Apply),
-    /// Show what an apply would change, and what would start, stop or move
+    /// Show what an apply would change, and which services it would affect
     Diff(diff::Diff),
     /// Create an object from flags
     Create(create::Create),
     /// Edit an object
     Edit(edit::Edit),
-    /// Plan moves that balance the cluster, or one read from a file, and carry them out
+    /// Plan and apply moves that balance the load of the nodes
     Balance(balance::Balance),
-    /// Node groups: which are healthy, and moves between them
+    /// Check node groups and plan moves between them
     Group(group::Group),
-    /// Rank all groups and nodes for a new service, with reasons
+    /// Rank node groups and nodes for a new service
     Allocate(allocate::Allocate),
-    /// Plan new places for all that lives on some nodes
+    /// Plan the move of all services away from nodes
     Evacuate(evacuate::Evacuate),
-    /// Count how many more services of a size fit
+    /// Compute how many more services of a size fit
     Capacity(capacity::Capacity),
-    /// Set fields of an object's spec
+    /// Set fields in the spec of an object
     Set(set::Set),
-    /// Delete objects; a service itself is left as it is unless --stop is given
+    /// Delete objects; services keep running unless --stop is given
     Delete(delete::Delete),
-    /// Start a service: its requested state becomes Started
+    /// Start a service and set its requested state to Started
     Start(operate::Start),
-    /// Stop a service: its requested state becomes Stopped
+    /// Stop a service and set its requested state to Stopped
     Stop(operate::Stop),
-    /// Stop a service and start it in place
+    /// Stop a service and start it on the same node
     Restart(operate::Restart),
-    /// Move a service to a node, live if its driver can
+    /// Migrate a service to a node, live if its driver supports it
     Migrate(operate::Migrate),
-    /// Move a service to a node by stopping and starting it
+    /// Relocate a service to a node by a stop and a start
     Relocate(operate::Relocate),
-    /// Replace the secondary of a replicated service that runs
+    /// Replace the secondary node of a running replicated service
     ReplaceSecondary(operate::ReplaceSecondary),
-    /// Let a service leave Error
+    /// Clear the Error state of a resource
     ClearError(operate::ClearError),
-    /// Nodes: list, maintenance, a shutdown that waits, confirming that one is off
+    /// Manage nodes: maintenance, watchdog tests, fencing
     Node(node::Node),
-    /// Who is notified of fences and errors: try it
+    /// Test notification targets
     Notify(notify::Notify),
-    /// Disarm the cluster for work on the store or the network: no watchdog stays armed, nobody is declared dead
+    /// Suspend watchdogs and fencing for work on etcd or the network
     Disarm(disarm::Disarm),
-    /// Arm the cluster again
+    /// Resume watchdogs and fencing after a disarm
     Arm(disarm::Arm),
-    /// Wait until objects are as described
+    /// Wait for a condition of objects
     Wait(wait::Wait),
-    /// Say what a kind or field means; needs no cluster
+    /// Describe a kind, a field or a resource agent
     Explain(explain::Explain),
-    /// Run a whole cluster under a virtual clock, as a scenario file says; needs no cluster
+    /// Simulate a cluster from a scenario file
     Simulate(simulate::Simulate),
-    /// Examine a node, or the cluster: each check, what was seen, and the line that mends it
+    /// Check the health of a node or the cluster and suggest fixes
     Doctor(doctor::Doctor),
-    /// Check whether every service would find a place if nodes failed now
+    /// Check failover capacity (N+1)
     Check(check::Check),
-    /// Show how long a failover takes at worst, part by part, for the settings in force and each node
+    /// Compute the worst-case failover time of each node
     Timing(timing::Timing),
-    /// Write objects from the configuration of another cluster manager; needs no cluster
+    /// Convert the configuration of another cluster manager to objects
     Import(import::Import),
-    /// Write the first configuration of a machine: controller, node, command line; by flags, or by asking
+    /// Generate the initial configuration of this host
     Init(init::Init),
-    /// Prepare a backup of etcd for a cluster that has lost its store; needs no cluster
+    /// Prepare an etcd backup for the restore of a cluster
     Restore(restore::Restore),
-    /// Gather what somebody needs who is to find out what happened
+    /// Collect diagnostic information for support
     Support(support::Support),
-    /// The clusters that hactl knows
+    /// Manage contexts, the connection settings of clusters
     Config(config::Config),
-    /// Show the versions of hactl and of the controller
+    /// Show the versions of hactl and the controller
     Version(version::Version),
-    /// Print a shell's completion script
+    /// Print the completion script of a shell
     Completion(completion::Completion),
-    /// Write man pages and completion scripts into a folder, for packages
+    /// Write man pages and completion scripts to a directory, for packages
     #[command(hide = true)]
     Generate(completion::Generate),
 }
@@ -186,13 +186,13 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
 
 /// Parses a resource given as `name`, `type:name` or `resource/name`, for commands that accept only resources.
 fn resource(text: &str) -> Result<Target, Failure> {
-    of_kind(Kind::Resource, text, "write NAME or TYPE:NAME, as web or vm:100")
+    of_kind(Kind::Resource, text, "write NAME or TYPE:NAME, such as web or vm:100")
 }
 
 /// Parses a node given as `name` or `node/name`, for commands that accept only nodes.
 fn node(text: &str) -> Result<Target, Failure> {
     let text = if text.contains('/') { text.to_owned() } else { format!("node/{text}") };
-    of_kind(Kind::Node, &text, "write the node's NAME")
+    of_kind(Kind::Node, &text, "write the NAME of the node")
 }
 
 fn of_kind(kind: Kind, text: &str, help: &str) -> Result<Target, Failure> {

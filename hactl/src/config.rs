@@ -21,22 +21,22 @@ pub(crate) const LOCAL_SERVER: &str = "http://127.0.0.1:7443";
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionFlags {
-    /// The controllers' URLs, the next one being used when one does not answer; default http://127.0.0.1:7443
+    /// URLs of the controllers, tried in this order; default http://127.0.0.1:7443
     #[arg(long, short = 's', global = true, env = "HACTL_SERVER", value_delimiter = ',', value_name = "URL")]
     pub(crate) server: Vec<String>,
-    /// The context to use instead of the current one
+    /// Context to use instead of the current one
     #[arg(long, global = true, env = "HACTL_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The certificates that the controllers' certificates must come from (PEM)
+    /// CA certificate file used to verify the controllers (PEM)
     #[arg(long, global = true, env = "HACTL_CERTIFICATE_AUTHORITY", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) certificate_authority: Option<PathBuf>,
-    /// Your certificate (PEM)
+    /// Client certificate file (PEM)
     #[arg(long, global = true, env = "HACTL_CLIENT_CERTIFICATE", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) client_certificate: Option<PathBuf>,
-    /// Your certificate's key (PEM)
+    /// Private key file of the client certificate (PEM)
     #[arg(long, global = true, env = "HACTL_CLIENT_KEY", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) client_key: Option<PathBuf>,
-    /// How long one request may take, over all controllers
+    /// Timeout of one request, over all controllers
     #[arg(long, global = true, default_value = "30s", value_name = "DURATION", value_parser = crate::duration::parse)]
     pub(crate) request_timeout: Duration,
 }
@@ -79,12 +79,12 @@ impl ConnectionFlags {
             (None, None) => None,
             (Some(_), None) => {
                 return Err(
-                    Failure::usage("a client certificate needs its key").help("give --client-key FILE")
+                    Failure::usage("missing key: a client certificate requires its key").help("add --client-key FILE")
                 );
             }
             (None, Some(_)) => {
-                return Err(Failure::usage("a client key needs its certificate")
-                    .help("give --client-certificate FILE"));
+                return Err(Failure::usage("missing certificate: a client key requires its certificate")
+                    .help("add --client-certificate FILE"));
             }
         };
         Ok(Connection {
@@ -108,8 +108,8 @@ fn chosen_context(name: Option<&str>) -> Result<Context, Failure> {
         return Ok(match (all.next(), all.next()) {
             (Some(only), None) => only,
             (Some(_), Some(_)) => {
-                return Err(Failure::usage("there are several contexts and none is current")
-                    .help("run: hactl config use-context NAME, or give --context NAME"));
+                return Err(Failure::usage("no current context: several contexts exist")
+                    .help("run \"hactl config use-context NAME\", or add --context NAME"));
             }
             (None, _) => Context::default(),
         });
@@ -123,10 +123,10 @@ fn chosen_context(name: Option<&str>) -> Result<Context, Failure> {
             known.push(context.name);
         }
     }
-    Err(Failure::usage(format!("there is no context {chosen:?}")).help(if known.is_empty() {
-        "run: hactl config set-context NAME --server URL".to_owned()
+    Err(Failure::usage(format!("context {chosen:?} not found")).help(if known.is_empty() {
+        "run \"hactl config set-context NAME --server URL\"".to_owned()
     } else {
-        format!("contexts: {}", known.join(", "))
+        format!("known contexts: {}", known.join(", "))
     }))
 }
 
@@ -149,7 +149,7 @@ fn server_url(text: &str) -> Result<Url, Failure> {
     let url = Url::parse(text.trim()).map_err(|error| wrong(&error.to_string()))?;
     match url.scheme() {
         "http" | "https" if url.host_str().is_some_and(|host| !host.is_empty()) => Ok(url),
-        _ => Err(wrong("it is not a URL with http or https and a host")),
+        _ => Err(wrong("expected an http or https URL with a host")),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Parses a duration of one or several units (`1h30m`).
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong =
-        || format!("{text:?} is not a length of time; write 500ms, 37s, 10m, 1h30m or a number of seconds");
+        || format!("{text:?} is not a valid duration; write 500ms, 37s, 10m, 1h30m or a number of seconds");
     let mut rest = text.trim();
     if let Ok(seconds) = rest.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).map_err(|_| wrong());

@@ -13,10 +13,10 @@ use serde_json::Value;
 /// Where objects come from.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FileFlags {
-    /// A file or folder with objects in YAML or JSON, or - for standard input; may be given several times
+    /// File or directory with objects in YAML or JSON, or - for standard input; repeatable
     #[arg(long = "filename", short = 'f', value_name = "FILE|DIR|-", value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<String>,
-    /// Take the folders below folders, too
+    /// Process directories recursively
     #[arg(long, short = 'R')]
     pub(crate) recursive: bool,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Need {
 /// Fails with all problems of all files, each as `file:line: field: problem`.
 pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure> {
     if flags.files.is_empty() {
-        return Err(Failure::usage("which objects?").help("give -f FILE, -f DIR or -f - (standard input)"));
+        return Err(Failure::usage("no objects specified").help("add -f FILE, -f DIR or -f - (standard input)"));
     }
     let mut entries = Vec::new();
     let mut problems = Vec::new();
@@ -63,11 +63,11 @@ pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure>
     for (index, entry) in entries.iter().enumerate() {
         let same = |other: &&Entry| other.kind == entry.kind && other.name == entry.name;
         if let Some(first) = entries[..index].iter().find(same) {
-            problems.push(format!("{}: {} is also at {}", entry.place, entry.shown(), first.place));
+            problems.push(format!("{}: {} is already defined at {}", entry.place, entry.shown(), first.place));
         }
     }
     if !problems.is_empty() {
-        return Err(Failure::usage(problems.join("\n")).help("nothing was changed"));
+        return Err(Failure::usage(problems.join("\n")).help("nothing was changed; correct the files, then run the command again"));
     }
     entries.sort_by_key(|entry| Kind::ALL.iter().position(|kind| *kind == entry.kind));
     Ok(entries)
@@ -105,7 +105,7 @@ pub(crate) fn read(
             continue;
         }
         let Value::Array(items) = value["items"].take() else {
-            problems.push(format!("{}: items: a list has items", at(source, document.lines.first())));
+            problems.push(format!("{}: items: missing; a List requires items", at(source, document.lines.first())));
             continue;
         };
         for (index, item) in items.into_iter().enumerate() {
@@ -144,26 +144,26 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
         problems.push(format!("{}: {shown}{message}", place.of(path)));
     };
     if !value.is_object() {
-        wrong("", format!("an object is a map with apiVersion: {API_VERSION}, kind, metadata and spec"));
+        wrong("", format!("not an object; expected a map with apiVersion: {API_VERSION}, kind, metadata and spec"));
         return None;
     }
     match value["apiVersion"].as_str() {
         Some(API_VERSION) => {}
-        Some(other) => wrong("apiVersion", format!("{other:?} is not known here; write {API_VERSION}")),
-        None => wrong("apiVersion", format!("is missing; write apiVersion: {API_VERSION}")),
+        Some(other) => wrong("apiVersion", format!("{other:?} is not a valid apiVersion; write {API_VERSION}")),
+        None => wrong("apiVersion", format!("missing; write apiVersion: {API_VERSION}")),
     }
     let names = || Kind::ALL.map(Kind::name);
     let Some(written) = value["kind"].as_str() else {
-        wrong("kind", format!("is missing; kinds are {}", names().join(", ")));
+        wrong("kind", format!("missing; valid kinds: {}", names().join(", ")));
         return None;
     };
     let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == written) else {
         let meant = Kind::parse(written).map(Kind::name).or_else(|| nearest(written, names().into_iter()));
         let hint = match meant {
             Some(meant) => format!("; did you mean {meant}?"),
-            None => format!("; kinds are {}", names().join(", ")),
+            None => format!("; valid kinds: {}", names().join(", ")),
         };
-        wrong("kind", format!("there is no kind {written:?}{hint}"));
+        wrong("kind", format!("{written:?} is not a valid kind{hint}"));
         return None;
     };
     match need {
@@ -182,7 +182,7 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
         }
         Need::Identity => {
             if value.pointer("/metadata/name").and_then(Value::as_str).is_none_or(str::is_empty) {
-                wrong("metadata.name", "is missing".to_owned());
+                wrong("metadata.name", "missing".to_owned());
             }
         }
     }
@@ -277,7 +277,7 @@ mod tests {
         check(&format!("{WEB}---\n{WEB}  failback: 3\n"), Err(&["f.yaml:18: spec.failback: "]));
         check(
             "apiVersion: hactl.io/v1\nkind: Resorce\n",
-            Err(&["f.yaml:2: kind: there is no kind \"Resorce\"; did you mean Resource?"]),
+            Err(&["f.yaml:2: kind: \"Resorce\" is not a valid kind; did you mean Resource?"]),
         );
         check("apiVersion: v1\nkind: Pod\n", Err(&["f.yaml:1: apiVersion: ", "f.yaml:2: kind: "]));
         check("- a\n", Err(&["f.yaml:1: an object is a map"]));

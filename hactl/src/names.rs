@@ -22,8 +22,8 @@ impl TypedName {
         };
         let wrong = |part: &str| part.is_empty() || part.contains(['/', ' ', ':', '?', '#', '%']);
         if wrong(name) || type_name.as_deref().is_some_and(wrong) {
-            return Err(Failure::usage(format!("{text:?} is not a name"))
-                .help("write NAME or TYPE:NAME, as web or vm:100"));
+            return Err(Failure::usage(format!("{text:?} is not a valid name"))
+                .help("write NAME or TYPE:NAME, such as web or vm:100"));
         }
         Ok(TypedName { type_name, name: name.to_owned() })
     }
@@ -33,10 +33,10 @@ impl TypedName {
         let actual = type_of(object);
         match &self.type_name {
             Some(typed) if *typed != actual => Err(Failure::refused(format!(
-                "resource {typed}:{} does not exist: {} has type {actual}",
+                "resource {typed}:{} not found: {} has type {actual}",
                 self.name, self.name
             ))
-            .help(format!("write {actual}:{} or just {}", self.name, self.name))),
+            .help(format!("write {actual}:{} or {}", self.name, self.name))),
             Some(_) | None => Ok(()),
         }
     }
@@ -73,10 +73,10 @@ pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
     let nearest = nearest(&text.to_ascii_lowercase(), known);
     let plurals: Vec<&str> = Kind::ALL.iter().map(|kind| kind.plural()).collect();
     Err(Failure::usage(match nearest {
-        Some(nearest) => format!("there is no kind {text:?}; did you mean {nearest}?"),
-        None => format!("there is no kind {text:?}"),
+        Some(nearest) => format!("{text:?} is not a valid kind; did you mean {nearest}?"),
+        None => format!("{text:?} is not a valid kind"),
     })
-    .help(format!("kinds: {}", plurals.join(", "))))
+    .help(format!("valid kinds: {}", plurals.join(", "))))
 }
 
 /// A kind with a name.
@@ -113,8 +113,8 @@ pub(crate) enum Selection {
 /// Parses `KIND[,KIND…] [NAME…]` or `KIND/NAME…`.
 pub(crate) fn selection(arguments: &[String]) -> Result<Selection, Failure> {
     let Some((first, rest)) = arguments.split_first() else {
-        return Err(Failure::usage("which kind?")
-            .help("write KIND [NAME…] or KIND/NAME…, as resources or resource/web"));
+        return Err(Failure::usage("no kind specified")
+            .help("write KIND [NAME…] or KIND/NAME…, such as resources or resource/web"));
     };
     if arguments.iter().any(|argument| argument.contains('/')) {
         return arguments
@@ -123,7 +123,7 @@ pub(crate) fn selection(arguments: &[String]) -> Result<Selection, Failure> {
                 if argument.contains('/') {
                     Target::parse(argument)
                 } else {
-                    Err(Failure::usage(format!("{argument:?} mixes with KIND/NAME"))
+                    Err(Failure::usage(format!("{argument:?} cannot be combined with KIND/NAME"))
                         .help("write either KIND NAME… or KIND/NAME…"))
                 }
             })
@@ -147,7 +147,7 @@ pub(crate) fn selection(arguments: &[String]) -> Result<Selection, Failure> {
             .map(|name| Ok(Target { kind: *kind, name: TypedName::parse(name)? }))
             .collect::<Result<_, _>>()
             .map(Selection::Objects),
-        _ => Err(Failure::usage("names need exactly one kind")
+        _ => Err(Failure::usage("names require exactly one kind")
             .help("write KIND NAME…, or KIND/NAME… for several kinds")),
     }
 }
@@ -183,7 +183,7 @@ mod tests {
         check(&["resource", "vm:100", "web"], Ok(&["resource/100", "resource/web"]));
         check(&["resource/web", "node/node1"], Ok(&["resource/web", "node/node1"]));
         check(&["resorce"], Err("did you mean resource?"));
-        check(&["frobnicator"], Err("there is no kind"));
+        check(&["frobnicator"], Err("is not a valid kind"));
         check(&["har,no", "web"], Err("exactly one kind"));
         check(&["resource/web", "node1"], Err("mixes"));
         check(&["resource", "../x"], Err("mixes"));

@@ -55,12 +55,12 @@ impl Session {
                 let names: Vec<String> =
                     known.iter().map(|format| format!("{format:?}").to_lowercase()).collect();
                 let help = if names.is_empty() {
-                    "leave -o out".to_owned()
+                    "remove -o".to_owned()
                 } else {
-                    format!("formats here: {}", names.join(", "))
+                    format!("valid formats: {}", names.join(", "))
                 };
                 Err(Failure::usage(format!(
-                    "this command has no output format {}",
+                    "output format {} is not supported by this command",
                     format!("{format:?}").to_lowercase()
                 ))
                 .help(help))

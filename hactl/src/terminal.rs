@@ -86,7 +86,7 @@ impl Terminal {
         if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             self.closed.store(true, Ordering::Relaxed);
             if error.kind() != ErrorKind::BrokenPipe {
-                self.warn(&format!("standard output cannot be written: {error}"));
+                self.warn(&format!("cannot write standard output: {error}"));
             }
         }
     }
@@ -136,6 +136,11 @@ impl Terminal {
         self.error_line(&format!("{}warning:{} {text}", self.code_err(Style::Warn), self.reset_err()));
     }
 
+    /// Shows a suggested action, even without a terminal and with `-q`.
+    pub(crate) fn hint(&self, text: &str) {
+        self.error_line(&format!("hint: {text}"));
+    }
+
     /// Holds warnings back until they are released.
     pub(crate) fn hold_warnings(&self) {
         self.held().get_or_insert_default();
@@ -172,7 +177,7 @@ impl Terminal {
             self.error_line(&format!("{}error:{} {message}", self.code_err(Style::Bad), self.reset_err()));
         }
         if !failure.help.is_empty() {
-            self.error_line(&format!("  {}", failure.help.replace('\n', "\n  ")));
+            self.error_line(&format!("hint: {}", failure.help.replace('\n', "\n  ")));
         }
     }
 
@@ -192,8 +197,8 @@ impl Terminal {
     /// Fails if there is no terminal to ask.
     pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
         if !std::io::stdin().is_terminal() {
-            return Err(Failure::usage("this needs a confirmation, and standard input is not a terminal")
-                .help("give --yes if you are sure"));
+            return Err(Failure::usage("confirmation required, but standard input is not a terminal")
+                .help("add --yes to confirm without a question"));
         }
         let mut stderr = std::io::stderr().lock();
         let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
@@ -201,7 +206,7 @@ impl Terminal {
         let mut answer = String::new();
         std::io::stdin()
             .read_line(&mut answer)
-            .map_err(|error| Failure::refused(format!("the answer cannot be read: {error}")))?;
+            .map_err(|error| Failure::refused(format!("cannot read the answer: {error}")))?;
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 

@@ -38,7 +38,7 @@ impl Port {
         self.link("set", &[state])?;
         ensure!(
             self.is_on()? == (state == "up"),
-            "{} is not {state} after it was switched {state}",
+            "switch port {} failed: state is not {state}",
             self.port
         );
         Ok(())
@@ -48,7 +48,7 @@ impl Port {
 /// Returns `true` if the output of `ip` shows that a link is up: `2: node1@if3: <BROADCAST,UP,…> …`.
 fn is_up(shown: &str) -> Result<bool> {
     let flags = shown.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
-    let (flags, _) = flags.with_context(|| format!("no flags are in: {shown}"))?;
+    let (flags, _) = flags.with_context(|| format!("no flags in the output of ip: {shown}"))?;
     Ok(flags.split(',').any(|flag| flag == "UP"))
 }
 

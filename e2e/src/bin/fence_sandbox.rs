@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     AGENT.main(|attributes| {
         let socket = PathBuf::from(attributes.needed("socket")?);
         let machine =
-            attributes.get("plug").or(attributes.get("port")).context("attribute plug is missing")?;
+            attributes.get("plug").or(attributes.get("port")).context("missing attribute plug")?;
         Ok(Plug { socket, machine: machine.to_owned() })
     })
 }
@@ -38,7 +38,7 @@ impl Plug {
         self.ask(state)?;
         match self.ask("status")? {
             now if now == state => Ok(()),
-            now => bail!("{} is {now} after it was switched {state}", self.machine),
+            now => bail!("switch {} {state} failed: state is {now}", self.machine),
         }
     }
 }

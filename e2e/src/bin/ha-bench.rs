@@ -12,19 +12,19 @@ use ha_e2e::scenario::Scenario;
 use ha_e2e::scratch;
 use serde_json::json;
 
-/// Measures a cluster on this machine; the checker watches all the while.
+/// Measure failover and start times of a cluster on this host
 #[derive(Parser)]
 struct Arguments {
     /// Timing profiles to measure
     #[arg(long, value_delimiter = ',', default_value = "Fast,Default")]
     profiles: Vec<String>,
-    /// How often each loss of a node is measured
+    /// Number of measurements of each kind of node failure
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How often the quick things are measured
+    /// Number of measurements of each other operation
     #[arg(long, default_value_t = 15)]
     quick_rounds: usize,
-    /// Also write the numbers here, as JSON
+    /// File to which the measurements are written as JSON
     #[arg(long)]
     json: Option<PathBuf>,
 }
@@ -52,7 +52,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             show(&mut measured, loss_to_running(&mut scenario, loss, arguments.rounds)?)?;
         }
         scenario.finish()?;
-        say("never two held throughout\n")?;
+        say("No service ran twice\n")?;
         all.push(json!({"profile": profile, "series": measured.iter().map(in_json).collect::<Vec<_>>()}));
     }
     if let Some(path) = &arguments.json {

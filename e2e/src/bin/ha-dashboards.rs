@@ -18,13 +18,13 @@ use ha_e2e::scratch;
 /// Number of events, which spreads them over the available time.
 const EVENTS: u32 = 8;
 
-/// Runs every query of manifests/grafana and draws each dashboard
+/// Run all queries of manifests/grafana and draw the dashboards
 #[derive(Parser)]
 struct Arguments {
-    /// For how long things happen
+    /// Duration of the simulated events
     #[arg(long, default_value_t = 8)]
     minutes: u32,
-    /// Where pictures go
+    /// Target directory of the pictures
     #[arg(long)]
     pictures: PathBuf,
 }
@@ -37,7 +37,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let pause = Duration::from_secs(60 * u64::from(arguments.minutes)) / EVENTS;
     let dashboards = Dashboard::all()?;
     let mut rig = Rig::start(&scratch::folder("pictures")?, 2)?;
-    say("a cluster runs and is scraped; now things happen")?;
+    say("Cluster started and scraped; running events")?;
     let chosen = history::happen(&mut rig, pause)?;
     thread::sleep(pause);
     history::recover(&mut rig, &chosen)?;
@@ -55,7 +55,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     rig.finish()?;
     if !missing.is_empty() {
-        bail!("queries without an answer:\n{}", missing.join("\n"));
+        bail!("queries without a result:\n{}", missing.join("\n"));
     }
     Ok(())
 }

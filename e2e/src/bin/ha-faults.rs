@@ -9,16 +9,16 @@ use ha_e2e::faults::campaign::{self, Settings};
 use ha_e2e::program::{end, say};
 use ha_e2e::scratch;
 
-/// Breaks a cluster of real parts for a while, all at once, and checks that nothing is lost.
+/// Inject faults into a cluster of real programs and check the invariants
 #[derive(Parser)]
 struct Arguments {
-    /// How long, in minutes
+    /// Duration in minutes
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     minutes: u32,
-    /// How many faults; 18 a minute if not given
+    /// Number of faults; default: 18 per minute
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     faults: Option<u32>,
-    /// The faults follow from it
+    /// Random seed of the faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

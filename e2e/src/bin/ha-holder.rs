@@ -14,10 +14,10 @@ use ha_e2e::machine::append;
 use ha_e2e::metal::holders::{OWNER, PREFIX, VIOLATIONS};
 use ha_e2e::program::end;
 
-/// Holds a folder of shared storage for as long as it runs.
+/// Hold a directory on shared storage while the process runs
 #[derive(Parser)]
 struct Arguments {
-    /// Its folder; it is made when it is not there
+    /// Directory to hold; created if missing
     #[arg(long)]
     folder: PathBuf,
     /// Time between two writes, in milliseconds
@@ -33,8 +33,8 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     let folder = &arguments.folder;
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let node = std::env::var("HA_NODE").context("HA_NODE is missing")?;
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("the boot id")?;
+    let node = std::env::var("HA_NODE").context("missing environment variable HA_NODE")?;
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("cannot read the boot id")?;
     let me = format!("{PREFIX}.{node}.{}-{}", boot.get(..8).unwrap_or("unknown"), std::process::id());
     let mut record = append(&folder.join(&me))?;
     record.write_all(b".")?;
@@ -45,7 +45,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut noticed = String::new();
     loop {
         record.write_all(b".")?;
-        let owner = fs::read_to_string(folder.join(OWNER)).context("who owns the storage")?;
+        let owner = fs::read_to_string(folder.join(OWNER)).context("cannot read the owner of the storage")?;
         if owner != me && owner != noticed {
             // The service continues on purpose, like a service that does not check.
             writeln!(append(&folder.join(VIOLATIONS))?, "{me} still ran after {owner} had started")?;

@@ -9,16 +9,16 @@ use ha_e2e::libvirt::cases::{ALL, Case, SHORT};
 use ha_e2e::libvirt::rig::Rig;
 use ha_e2e::program::{end, say};
 
-/// Moves guests, and does to their nodes what happens to nodes.
+/// Migrate virtual machines and inject node failures
 #[derive(Parser)]
 struct Arguments {
-    /// Only these cases
+    /// Names of the cases to run
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
-    /// The short form that ./dev/test runs
+    /// Run the short form, as ./dev/test does
     #[arg(long, conflicts_with = "cases")]
     short: bool,
-    /// List the cases and end
+    /// List the cases
     #[arg(long)]
     list: bool,
 }
@@ -49,7 +49,7 @@ fn suite(arguments: &Arguments) -> Result<bool> {
             Err(error) => {
                 failed += 1;
                 say(&format!("{:20} {seconds:4} s  FAILED: {error:#}", case.name))?;
-                say(&format!("    logs are in {}; a new cluster for the next case", rig.folder().display()))?;
+                say(&format!("    logs: {}; starting a new cluster for the next case", rig.folder().display()))?;
                 // The cluster may be in any state, so the next case gets a new one.
                 drop(rig);
                 rig = Rig::start()?;
@@ -70,7 +70,7 @@ fn chosen(arguments: &Arguments) -> Result<Vec<&'static Case>> {
     };
     if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|case| case.name == **name)) {
         let all: Vec<&str> = ALL.iter().map(|case| case.name).collect();
-        bail!("no case is called {unknown}; there are {}", all.join(", "));
+        bail!("case {unknown} not found; cases: {}", all.join(", "));
     }
     Ok(ALL.iter().filter(|case| names.contains(&case.name)).collect())
 }

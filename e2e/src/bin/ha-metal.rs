@@ -14,28 +14,28 @@ use ha_e2e::program::{end, number, say};
 use ha_e2e::scratch;
 use ha_e2e::wait::monotonic_ns;
 
-/// Does to machines what happens to machines, and judges what comes of it.
+/// Inject failures into virtual machines and check the results
 #[derive(Parser)]
 struct Arguments {
-    /// Timing profile: Fast, Default or Conservative; without KVM times are only judged with Conservative
+    /// Timing profile: Fast, Default or Conservative; without KVM, times are checked only with Conservative
     #[arg(long)]
     profile: Option<String>,
-    /// Only these cases
+    /// Names of the cases to run
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
-    /// The short form that ./dev/test runs: each case once; of one whose times say nothing all else is judged
+    /// Run each case once, as ./dev/test does; times that the host distorted are not checked
     #[arg(long, conflicts_with = "cases")]
     short: bool,
-    /// With --short: one further case, drawn by this text, such as the hash of a commit
+    /// With --short, also run one case chosen by this text, such as a commit hash
     #[arg(long, value_name = "TEXT", requires = "short")]
     drawn: Option<String>,
-    /// How often a case is run whose times say nothing because the host let a machine wait
+    /// Maximum number of attempts for a case whose times the host distorted
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3))]
     attempts: u32,
-    /// Instead of cases, let each kind of watchdog fire so many times, and tell how long after the last pet it did
+    /// Measure the reset time of each kind of watchdog this many times, instead of running cases
     #[arg(long, value_name = "TIMES", conflicts_with_all = ["cases", "short", "list"], value_parser = clap::value_parser!(u32).range(1..))]
     measure: Option<u32>,
-    /// List the cases and end
+    /// List the cases
     #[arg(long)]
     list: bool,
 }
@@ -58,9 +58,9 @@ fn suite(arguments: &Arguments) -> Result<bool> {
         (None, Accelerator::Kvm) => "Default".to_owned(),
         (None, Accelerator::Emulation) => "Conservative".to_owned(),
     };
-    say(&format!("machines run by {}, profile {profile}", hardware.accelerator.name()))?;
+    say(&format!("virtual machines: {}, profile {profile}", hardware.accelerator.name()))?;
     if !hardware.accelerator.times_count(&profile) {
-        say("times are shown but not judged: emulated machines are too slow for this profile")?;
+        say("Times are not checked: emulated machines are too slow for this profile")?;
     }
     let mut rig = start(&profile, &hardware)?;
     if let Some(times) = arguments.measure {
@@ -75,7 +75,7 @@ fn suite(arguments: &Arguments) -> Result<bool> {
         if !usable {
             // The cluster may be in any state, so the next case gets a new one. The logs stay.
             say(&format!(
-                "    a new cluster for the next case; logs of this one are in {}",
+                "    logs: {}; starting a new cluster for the next case",
                 rig.folder().display()
             ))?;
             drop(rig);
@@ -84,9 +84,9 @@ fn suite(arguments: &Arguments) -> Result<bool> {
     }
     if passed {
         rig.finish()?;
-        say("all cases passed")?;
+        say("All cases passed")?;
     } else {
-        say(&format!("not all cases passed; logs are in {}", rig.folder().display()))?;
+        say(&format!("Some cases failed; logs: {}", rig.folder().display()))?;
     }
     Ok(passed)
 }
@@ -148,7 +148,7 @@ fn chosen(arguments: &Arguments) -> Result<Vec<&'static Case>> {
     };
     if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|case| case.name == **name)) {
         let all: Vec<&str> = ALL.iter().map(|case| case.name).collect();
-        bail!("no case is called {unknown}; there are {}", all.join(", "));
+        bail!("case {unknown} not found; cases: {}", all.join(", "));
     }
     Ok(ALL.iter().filter(|case| names.contains(&case.name)).collect())
 }

@@ -15,7 +15,7 @@ use ha_e2e::registry::Lifetime;
 use nix::sys::signal::Signal;
 
 #[derive(Parser)]
-#[command(name = "ha-sandbox", about = "A whole cluster on this machine, to try and to break")]
+#[command(name = "ha-sandbox", about = "Run a whole cluster on this host for tests")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -23,65 +23,65 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start a cluster: by default three members of the store, three controllers and three nodes
+    /// Start a cluster; default: 3 etcd members, 3 controllers and 3 nodes
     Up {
-        /// Where data, logs and certificates go
+        /// Directory for data, logs and certificates
         #[arg(long)]
         folder: PathBuf,
         /// Timing profile: Default, Fast or Conservative
         #[arg(long, default_value = "Default")]
         profile: String,
-        /// Members of the store
+        /// Number of etcd members
         #[arg(long, default_value_t = 3)]
         etcd: u8,
-        /// Replicas of the controller; 0: the store alone
+        /// Number of controllers; 0 starts only etcd
         #[arg(long, default_value_t = 3)]
         controllers: u8,
-        /// Nodes
+        /// Number of nodes
         #[arg(long, default_value_t = 3)]
         nodes: u8,
     },
-    /// End the sandbox and remove everything of it
+    /// Stop the sandbox and remove all of its data
     Down {
-        /// Its folder
+        /// Directory of the sandbox
         #[arg(long)]
         folder: PathBuf,
     },
-    /// Break or mend one machine, or list them all
+    /// List machines, or inject and repair faults of one machine
     Machine {
-        /// The sandbox's folder
+        /// Directory of the sandbox
         #[arg(long)]
         folder: PathBuf,
-        /// The machine's name; without it all are listed
+        /// Name of the machine; without a name, all machines are listed
         name: Option<String>,
-        /// What to do to it
+        /// Action
         action: Option<Action>,
-        /// For kill and so on: one of its programs instead of the whole machine
+        /// Program for kill, stop and continue; kill without a program cuts the power
         program: Option<String>,
     },
-    /// Process 1 of a machine; not for people
+    /// Run as process 1 of a machine (internal)
     #[command(hide = true)]
     Init {
-        /// The list of what runs
+        /// File with the list of programs
         spec: PathBuf,
     },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Action {
-    /// Cut its power, or kill one of its programs (which is started again)
+    /// Cut the power of the machine, or kill a program, which is then restarted
     Kill,
-    /// Switch it on, with a new boot id
+    /// Power on the machine with a new boot id
     PowerOn,
-    /// Switch it off in order
+    /// Shut down the machine
     ShutDown,
-    /// Take its network link down
+    /// Disconnect the network link of the machine
     Cut,
-    /// Bring its network back
+    /// Reconnect the network link of the machine
     Heal,
-    /// Freeze one of its programs (SIGSTOP)
+    /// Freeze a program (SIGSTOP)
     Stop,
-    /// Let a frozen program go on (SIGCONT)
+    /// Continue a frozen program (SIGCONT)
     Continue,
 }
 
@@ -106,20 +106,20 @@ fn up(mut plan: Plan) -> Result<()> {
     fs::create_dir_all(&plan.folder).with_context(|| plan.folder.display().to_string())?;
     plan.folder = plan.folder.canonicalize()?;
     let cluster = Cluster::start(plan)?;
-    say(&format!("the sandbox runs in {}", cluster.folder().display()))
+    say(&format!("Sandbox started in {}", cluster.folder().display()))
 }
 
 fn down(folder: &Path) -> Result<()> {
-    let Ok(folder) = folder.canonicalize() else { return say("no sandbox runs") };
+    let Ok(folder) = folder.canonicalize() else { return say("No sandbox is running") };
     match Cluster::open(&folder) {
         Ok(cluster) => cluster.remove()?,
         Err(error) => return say(&format!("{error:#}")),
     }
-    say("the sandbox is gone")
+    say("Sandbox removed")
 }
 
 fn list(folder: &Path) -> Result<()> {
-    let cluster = Cluster::open(&folder.canonicalize().context("no sandbox runs; ./dev/up starts one")?)?;
+    let cluster = Cluster::open(&folder.canonicalize().context("no sandbox is running; run \"./dev/up\"")?)?;
     for role in [Role::Etcd, Role::Controller, Role::Node] {
         for name in cluster.names(role) {
             show_machine(&cluster, &name)?;
@@ -149,8 +149,8 @@ fn show_machine(cluster: &Cluster, name: &str) -> Result<()> {
 }
 
 fn act(folder: &Path, name: &str, action: Action, program: Option<&str>) -> Result<()> {
-    let mut cluster = Cluster::open(&folder.canonicalize().context("no sandbox runs; ./dev/up starts one")?)?;
-    let needed = || program.with_context(|| format!("which program of {name}? ./dev/node {name} lists them"));
+    let mut cluster = Cluster::open(&folder.canonicalize().context("no sandbox is running; run \"./dev/up\"")?)?;
+    let needed = || program.with_context(|| format!("no program of {name} specified; run \"./dev/node {name}\" to list the programs"));
     match (action, program) {
         (Action::Kill, None) => cluster.power_off(name),
         (Action::Kill, Some(program)) => cluster.machine(name)?.kill(program),

@@ -13,10 +13,10 @@ use ha_e2e::program::end;
 use ha_e2e::wait::monotonic_ns;
 use nix::fcntl::{Flock, FlockArg};
 
-/// Proves by its record that it never ran twice at once.
+/// Record that at most one instance of this process runs
 #[derive(Parser)]
 struct Arguments {
-    /// Where to write; the folder must exist
+    /// File to write; the directory must exist
     #[arg(long)]
     file: PathBuf,
     /// Time between two lines, in milliseconds

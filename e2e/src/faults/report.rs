@@ -77,7 +77,7 @@ impl fmt::Display for Report {
             let (service, at, lasted) = (&gap.service, seconds(gap.at_ms), seconds(gap.lasted_ms));
             writeln!(out, "longest time without {service}: {lasted:.1} s, from {at:.1} s on")?;
         }
-        write!(out, "never two held throughout")
+        write!(out, "No service ran twice")
     }
 }
 

@@ -115,14 +115,14 @@ impl ApiError {
                 }
                 let failure = Failure::new(exit_of(status.code), message);
                 match status.code {
-                    401 => failure.help("give --client-certificate and --client-key, or another --context"),
-                    403 => failure.help("ask an administrator of the cluster for the right to do this"),
+                    401 => failure.help("add --client-certificate and --client-key, or use another --context"),
+                    403 => failure.help("ask an administrator of the cluster for the permission"),
                     // With causes, the server refused the content of the request rather than its base revision.
                     409 if status.reason == "Conflict" && status.causes.is_empty() => {
-                        failure.help("somebody else changed it meanwhile: try again")
+                        failure.help("the object was changed by another client; run the command again")
                     }
-                    410 => failure.help("try again"),
-                    503 | 504 => failure.help("hactl status shows the store and the controllers"),
+                    410 => failure.help("run the command again"),
+                    503 | 504 => failure.help("run \"hactl status\" to check etcd and the controllers"),
                     _ => failure,
                 }
             }
@@ -133,23 +133,23 @@ impl ApiError {
                     .iter()
                     .any(|line| line.contains("certificate") || line.contains("UnknownIssuer"))
                 {
-                    "check --certificate-authority, --client-certificate and --client-key, or the context: hactl config view"
+                    "check --certificate-authority, --client-certificate and --client-key, or run \"hactl config view\""
                 } else {
-                    "check that a controller runs there; another address is given by --server URL, HACTL_SERVER or hactl config set-context"
+                    "check that a controller runs there, or use another address: --server URL, HACTL_SERVER or \"hactl config set-context\""
                 };
-                Failure::new(Exit::Unreachable, format!("no controller can be reached\n{}", lines.join("\n")))
+                Failure::new(Exit::Unreachable, format!("cannot reach any controller\n{}", lines.join("\n")))
                     .help(help)
             }
             ApiError::Unknown { server, message } => Failure::new(
                 Exit::Unreachable,
-                format!("{server} did not answer ({message}): the change may have been made or not"),
+                format!("no response from {server} ({message}): the change may or may not have been applied"),
             )
-            .help("look with hactl get, then try again"),
+            .help("run \"hactl get\" to check the object, then run the command again"),
             ApiError::Malformed { server, message } => Failure::new(
                 Exit::Unreachable,
-                format!("{server} does not answer as a controller does: {message}"),
+                format!("unexpected response from {server}: {message}"),
             )
-            .help("check the address: --server, HACTL_SERVER or hactl config view"),
+            .help("check --server and HACTL_SERVER, or run \"hactl config view\""),
         }
     }
 }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn only_what_was_based_on_an_old_state_is_worth_trying_again() {
         let stale = json!({"reason": "Conflict", "message": "the object has been modified"});
-        check(&stale, "somebody else changed it meanwhile: try again");
+        check(&stale, "the object was changed by another client; run the command again");
         let cause = json!({"reason": "ReservationFailed", "field": "spec", "message": "it would fail"});
         check(&json!({"reason": "Conflict", "message": "refused", "details": {"causes": [cause]}}), "");
         check(&json!({"reason": "AlreadyExists", "message": "it is there"}), "");

@@ -116,7 +116,7 @@ impl Client {
             let certificates = Certificate::from_pem_bundle(&read(path, "certificate authority")?)
                 .ok()
                 .filter(|certificates| !certificates.is_empty())
-                .ok_or_else(|| Failure::usage(format!("{}: holds no PEM certificate", path.display())))?;
+                .ok_or_else(|| Failure::usage(format!("{}: no PEM certificate found", path.display())))?;
             builder = builder.tls_certs_only(certificates);
         }
         if let Some((certificate, key)) = &connection.identity {
@@ -130,7 +130,7 @@ impl Client {
                     key.display(),
                     deepest(&error)
                 ))
-                .help("both must be PEM, and the key must belong to the certificate")
+                .help("use PEM files, and the key that belongs to the certificate")
             })?;
             builder = builder.identity(identity);
         }
@@ -139,7 +139,7 @@ impl Client {
                 Some((certificate, key)) => format!("{} and {}: ", certificate.display(), key.display()),
                 None => String::new(),
             };
-            Failure::usage(format!("{files}the connection cannot be set up: {}", deepest(&error)))
+            Failure::usage(format!("{files}cannot set up the connection: {}", deepest(&error)))
         })?;
         Ok(Client { http, connection, current: AtomicUsize::new(0), terminal })
     }
@@ -165,7 +165,7 @@ impl Client {
                     body.extend_from_slice(&chunk);
                 }
                 Ok(Some(_)) => {
-                    let message = format!("the answer is larger than {MAX_ANSWER_BYTES} bytes");
+                    let message = format!("the response exceeds {MAX_ANSWER_BYTES} bytes");
                     return Err(ApiError::Malformed { server, message });
                 }
                 Ok(None) => break,
@@ -242,7 +242,7 @@ impl Client {
         }
         let started = Instant::now();
         let Ok(sent) = tokio::time::timeout(timeout, request.send()).await else {
-            return Attempt::Lost("no answer in time".to_owned());
+            return Attempt::Lost("request timed out".to_owned());
         };
         let took = started.elapsed().as_millis();
         match sent {
@@ -252,7 +252,7 @@ impl Client {
             }
             Err(error) => {
                 let message =
-                    if error.is_timeout() { "no answer in time".to_owned() } else { deepest(&error) };
+                    if error.is_timeout() { "request timed out".to_owned() } else { deepest(&error) };
                 let hint = protocol_hint(server.scheme(), self.connection.identity.is_some(), &message);
                 let message = format!("{message}{hint}");
                 self.terminal.debug(&format!("{} {url}: {message} after {took} ms", call.method));
@@ -270,13 +270,13 @@ impl Client {
 fn protocol_hint(scheme: &str, has_identity: bool, message: &str) -> &'static str {
     let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     match scheme {
-        "http" if says(&["invalid HTTP version", "HTTP/0.9"]) => " (does it want https://?)",
-        "https" if says(&["InvalidContentType"]) => " (does it want http://?)",
+        "http" if says(&["invalid HTTP version", "HTTP/0.9"]) => " (does the server require https://?)",
+        "https" if says(&["InvalidContentType"]) => " (does the server require http://?)",
         "https"
             if !has_identity
                 && says(&["connection closed", "CertificateRequired", "peer closed", "reset"]) =>
         {
-            " (does it want --client-certificate and --client-key?)"
+            " (does the server require --client-certificate and --client-key?)"
         }
         _ => "",
     }
@@ -300,5 +300,5 @@ fn warning_text(header: &str) -> Option<String> {
 
 fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     std::fs::read(path)
-        .map_err(|error| Failure::usage(format!("{what} {}: cannot be read: {error}", path.display())))
+        .map_err(|error| Failure::usage(format!("cannot read {what} {}: {error}", path.display())))
 }

@@ -93,7 +93,7 @@ impl<'a> Watcher<'a> {
                         self.state = state;
                         if self.failures == 1 {
                             let failure = error.into_failure();
-                            self.client.terminal().progress(&format!("{}; trying again", failure.message));
+                            self.client.terminal().progress(&format!("{}; retrying", failure.message));
                         }
                     } else {
                         return Err(error.into());
@@ -152,7 +152,7 @@ impl<'a> Watcher<'a> {
                         self.failures = 0;
                         return Ok(again);
                     }
-                    let tried = vec![("the watch".to_owned(), "it ended at once".to_owned())];
+                    let tried = vec![("the watch".to_owned(), "ended immediately".to_owned())];
                     return Err((ApiError::Unreachable { tried }, again));
                 };
                 buffer.extend_from_slice(&chunk);
@@ -164,7 +164,7 @@ impl<'a> Watcher<'a> {
                     self.failures = 0;
                 }
                 if buffer.len() > MAX_LINE_BYTES {
-                    let message = format!("an event is larger than {MAX_LINE_BYTES} bytes");
+                    let message = format!("an event exceeds {MAX_LINE_BYTES} bytes");
                     let server = self.collection.path().join("/");
                     return Err((ApiError::Malformed { server, message }, State::List));
                 }

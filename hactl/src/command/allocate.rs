@@ -15,15 +15,15 @@ use ha_scheduler::balance::groups::partition::word;
 use ha_scheduler::balance::model::Allocation;
 use serde_json::{Value, json};
 
-/// Rank all groups and nodes for a new service, with reasons
+/// Rank node groups and nodes for a new service
 #[derive(Args, Debug)]
 #[command(
-    after_help = "SPEC is memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vcpus.\n\
-        Preferred groups come before those of last resort, unallocable ones never; of a class the lowest score with the service.\n\n\
-        Exit status: 0 there is a place; 1 there is none; 2 bad input."
+    after_help = "SPEC is memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vCPUs.\n\
+        Preferred groups rank before last-resort groups; unallocable groups are excluded. Within a class, the lowest score is best.\n\n\
+        Exit status: 0 at least one node is eligible; 1 no node is eligible; 2 invalid input."
 )]
 pub(crate) struct Allocate {
-    /// The size of the service
+    /// Size of the service
     #[arg(value_name = "SPEC")]
     spec: String,
     #[command(flatten)]
@@ -88,13 +88,13 @@ fn text(session: &Session, read: &Read, newcomer: &Newcomer, offers: &[GroupOffe
         // The omitted nodes keep their ranks.
         rank += offer.nodes.iter().skip(shown).filter(|node| node.place.is_ok()).count();
         if offer.nodes.len() > shown {
-            let more = format!("{} more nodes with -v", offer.nodes.len() - shown);
+            let more = format!("{} more nodes; show them with -v", offer.nodes.len() - shown);
             table.row(["", group, "", &more, "", ""].into_iter().map(Cell::plain).collect());
         }
     }
     text += &table.render(session.terminal(), 0);
     if !offers.iter().any(|offer| offer.best().is_some()) {
-        text += "There is no place for it.\n";
+        text += "No eligible node.\n";
     }
     text
 }

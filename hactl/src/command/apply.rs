@@ -23,25 +23,25 @@ pub(crate) enum DryRun {
     Client,
 }
 
-/// Make the cluster as the files say
+/// Create or update objects from files
 #[derive(Args, Debug)]
 #[command(
-    after_help = "All documents of all files are checked before the first is sent. Fields that only others set stay as \
-        they are; fields that an earlier apply set and the file no longer has are removed."
+    after_help = "All documents of all files are validated before the first one is sent. Fields set only by other clients \
+        are kept. Fields set by an earlier apply that are no longer in the file are removed."
 )]
 pub(crate) struct Apply {
     #[command(flatten)]
     files: FileFlags,
-    /// Write nothing: run all admission on the server, or only compare here
+    /// Change nothing; validate on the server, or compare on the client
     #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "server")]
     dry_run: Option<DryRun>,
-    /// Remember the objects as this set
+    /// Label the objects as members of this inventory
     #[arg(long, value_name = "NAME")]
     inventory: Option<String>,
-    /// Delete what an earlier apply of the same inventory set up and the files no longer have
+    /// Delete objects of the same inventory that are no longer in the files
     #[arg(long, requires = "inventory")]
     prune: bool,
-    /// With --prune: no objects at all in the files is meant
+    /// With --prune, delete the whole inventory if the files contain no objects
     #[arg(long, requires = "prune")]
     allow_empty: bool,
     #[command(flatten)]
@@ -75,9 +75,9 @@ impl Apply {
         let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
         let mut entries = manifest::load(&self.files, Need::Whole)?;
         if entries.is_empty() && !(self.prune && self.allow_empty) {
-            let failure = Failure::usage("there is no object in these files");
+            let failure = Failure::usage("no object found in the files");
             return Err(if self.prune {
-                failure.help("--allow-empty deletes the whole inventory")
+                failure.help("to delete the whole inventory, add --allow-empty")
             } else {
                 failure
             });

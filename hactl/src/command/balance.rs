@@ -24,18 +24,18 @@ use planned::{Planned, Source, time_used};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// Plan moves that balance the cluster, or one read from a file, and carry them out
+/// Plan and apply moves that balance the load of the nodes
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Options mean what they do in Ganeti's hbal. Exit status: 0 also when nothing is to be done; 1 a job failed, or it was \
-        interrupted; 2 bad input.\n\n\
-        With --apply, SIGINT (Ctrl-C) ends it after the job set under way, SIGTERM at once.\n\n\
-        Called under the name hbal, the program takes that tool's options and prints in its manner."
+    after_help = "The options are those of Ganeti's hbal. Exit status: 0 done or nothing to move; 1 a job failed, or the command was \
+        interrupted; 2 invalid input.\n\n\
+        With --apply, SIGINT (Ctrl-C) stops after the current job set, and SIGTERM stops immediately.\n\n\
+        Under the name hbal, the program has the options and the output format of hbal."
 )]
 pub(crate) struct Balance {
     #[command(flatten)]
     options: Options,
-    /// Do not ask before the plan is carried out; without a terminal nothing is asked
+    /// Apply without a confirmation; implied without a terminal
     #[arg(long, short = 'y', requires = "apply")]
     yes: bool,
 }
@@ -71,7 +71,7 @@ impl Balance {
     /// Prints the plans as text, and the commands if requested.
     fn print(&self, session: &Session, source: &Source, plans: &[Planned]) -> Result<(), Failure> {
         if plans.is_empty() {
-            session.terminal().line("There are no nodes.");
+            session.terminal().line("No nodes.");
         }
         for (index, planned) in plans.iter().enumerate() {
             let gap = if index == 0 { "" } else { "\n" };
@@ -165,7 +165,7 @@ fn summary(source: &Source, planned: &Planned) -> String {
     };
     let stopped = plan.steps.iter().filter(is_stopped).map(|step| step.kind.migrations()).sum::<usize>();
     if stopped > 0 {
-        text += &format!(", {stopped} of them by stop and start");
+        text += &format!(", {stopped} of them by relocation");
     }
     text + "\n"
 }

@@ -15,26 +15,26 @@ use ha_scheduler::balance::groups::tiers::Tier;
 use ha_scheduler::balance::model::{Policy, Specification, Template};
 use serde_json::{Value, json};
 
-/// Count how many more services of a size fit, now and with N+1 kept, and of which sizes in tiers
+/// Compute how many more services of a size fit
 #[derive(Args, Debug)]
 #[command(
-    after_help = "SPEC is memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vcpus; \
-        without it the standard size of the cluster's policy. Tiers begin with it, or with --tiered, or with the greatest size of the policy.\n\n\
-        Exit status: 0; 2 bad input."
+    after_help = "SPEC is memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vCPUs; \
+        default: the standard size of the cluster policy. Tiers start with SPEC, --tiered or the largest size of the policy.\n\n\
+        Exit status: 0 computed; 2 invalid input."
 )]
 pub(crate) struct Capacity {
-    /// The size of the services
+    /// Size of the services
     #[arg(value_name = "SPEC")]
     spec: Option<String>,
     #[command(flatten)]
     input: Input,
-    /// Begin tiers with this size
+    /// Start tiers with this size
     #[arg(long, value_name = "SPEC")]
     tiered: Option<String>,
-    /// Count no tiers
+    /// Skip tiers
     #[arg(long, conflicts_with = "tiered")]
     no_tiers: bool,
-    /// How the disk is stored, if the size does not say
+    /// Disk template, if SPEC has none
     #[arg(long, value_name = "TEMPLATE")]
     disk_template: Option<String>,
 }
@@ -46,12 +46,12 @@ impl Capacity {
         let named = self.disk_template.as_deref().map(size::template).transpose();
         let named = named.map_err(|error| Failure::usage(error).at("--disk-template"))?;
         if read.is_live && named.is_some() {
-            return Err(Failure::usage("--disk-template is about files: write pool=NAME in SPEC"));
+            return Err(Failure::usage("--disk-template is valid only with -t; write pool=NAME in SPEC"));
         }
         let size = match &self.spec {
             Some(text) => sized(text, &read, named)?,
             None => of_policy(&read, named, |policy, _| policy.standard).ok_or_else(|| {
-                Failure::usage("no size: the cluster has no policy with a standard one").help(size::HELP)
+                Failure::usage("no size specified, and the cluster policy has no standard size").help(size::HELP)
             })?,
         };
         let tiered = match &self.tiered {
@@ -158,7 +158,7 @@ fn because(read: &Read, group: &GroupCapacity) -> String {
     match &group.broken {
         Some(Broken::Reserve(nodes)) => format!("N+1 fails now on {}", read.nodes(nodes).join(", ")),
         Some(Broken::Failover(node)) => format!(
-            "not all services of {} would find a place if it failed now",
+            "some services of {} cannot be scheduled if the node fails",
             read.nodes(&[*node]).join("")
         ),
         None => group.now.lack.map_or_else(String::new, |lack| format!("then {lack}")),

@@ -6,7 +6,7 @@ use crate::failure::Outcome;
 use crate::session::Session;
 use clap::{Args, Subcommand};
 
-/// Check the cluster: whether every service would find a place if nodes failed now
+/// Check failover capacity (N+1)
 #[derive(Args, Debug)]
 pub(crate) struct Check {
     #[command(subcommand)]
@@ -16,7 +16,7 @@ pub(crate) struct Check {
 /// The checks.
 #[derive(Subcommand, Debug)]
 enum Which {
-    /// Whether every service would find a place if a node failed now, with proof
+    /// Check that all services can be scheduled after any node failure
     #[command(name = "n+1")]
     NPlusOne(n_plus_one::NPlusOne),
 }

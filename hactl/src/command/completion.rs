@@ -7,13 +7,13 @@ use clap::{Args, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use std::path::{Path, PathBuf};
 
-/// Print a shell's completion script
+/// Print the completion script of a shell
 #[derive(Args, Debug)]
 #[command(
     after_help = "bash: source <(hactl completion bash)\nfish: hactl completion fish | source\nzsh:  hactl completion zsh > \"${fpath[1]}/_hactl\""
 )]
 pub(crate) struct Completion {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -27,10 +27,10 @@ impl Completion {
     }
 }
 
-/// Write man pages and completion scripts into a folder, for packages
+/// Write man pages and completion scripts to a directory, for packages
 #[derive(Args, Debug)]
 pub(crate) struct Generate {
-    /// The folder; it gets the folders `man1` and `completions`
+    /// Directory in which `man1` and `completions` are created
     #[arg(value_hint = ValueHint::DirPath)]
     folder: PathBuf,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Generate {
 impl Generate {
     pub(crate) fn run(&self) -> Outcome {
         write(&self.folder).map_err(|error| {
-            Failure::refused(format!("{}: cannot be written: {error}", self.folder.display()))
+            Failure::refused(format!("cannot write {}: {error}", self.folder.display()))
         })?;
         Ok(Exit::Done)
     }

@@ -9,11 +9,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// The clusters that hactl knows
+/// Manage contexts, the connection settings of clusters
 #[derive(Args, Debug)]
 #[command(
     after_help = "Contexts are read from $HACTL_CONFIG or ~/.config/hactl/config.yaml, then from /etc/hactl/config.yaml. \
-        Flags and HACTL_SERVER come first."
+        Flags and HACTL_SERVER have priority."
 )]
 pub(crate) struct Config {
     #[command(subcommand)]
@@ -26,19 +26,19 @@ enum ConfigCommand {
     GetContexts,
     /// Print the name of the current context
     CurrentContext,
-    /// Make a context the current one
+    /// Set the current context
     UseContext {
-        /// The context
+        /// Name of the context
         name: String,
     },
-    /// Add a context, or change what is given: --server, --certificate-authority, --client-certificate, --client-key
+    /// Add or change a context
     SetContext {
-        /// The context
+        /// Name of the context
         name: String,
     },
     /// Remove a context
     DeleteContext {
-        /// The context
+        /// Name of the context
         name: String,
     },
     /// Print the configuration
@@ -51,7 +51,7 @@ impl Config {
             ConfigCommand::GetContexts => list(session),
             ConfigCommand::CurrentContext => {
                 let current = current(&files()?).ok_or_else(|| {
-                    Failure::refused("no context is current").help("run: hactl config use-context NAME")
+                    Failure::refused("no current context").help("run \"hactl config use-context NAME\"")
                 })?;
                 session.terminal().line(&current);
                 Ok(Exit::Done)
@@ -64,14 +64,14 @@ impl Config {
                     .collect();
                 if !known.contains(name) {
                     let help = if known.is_empty() {
-                        "run: hactl config set-context NAME --server URL".to_owned()
+                        "run \"hactl config set-context NAME --server URL\"".to_owned()
                     } else {
-                        format!("contexts: {}", known.join(", "))
+                        format!("known contexts: {}", known.join(", "))
                     };
-                    return Err(Failure::usage(format!("there is no context {name:?}")).help(help));
+                    return Err(Failure::usage(format!("context {name:?} not found")).help(help));
                 }
                 change(|file| file.current_context = Some(name.clone()))?;
-                session.terminal().say(&format!("context {name} is current"));
+                session.terminal().say(&format!("context {name} is the current context"));
                 Ok(Exit::Done)
             }
             ConfigCommand::SetContext { name } => set(session, name),
@@ -87,7 +87,7 @@ impl Config {
                 })?;
                 if !found {
                     return Err(Failure::refused(format!(
-                        "there is no context {name:?} in your own configuration"
+                        "context {name:?} not found in the user's configuration file"
                     )));
                 }
                 session.terminal().say(&format!("context {name} deleted"));
@@ -164,7 +164,7 @@ fn set(session: &Session, name: &str) -> Outcome {
 
 fn change(with: impl FnOnce(&mut ConfigFile)) -> Result<(), Failure> {
     let path = user_file().ok_or_else(|| {
-        Failure::usage("there is no place for a configuration").help("set HACTL_CONFIG or HOME")
+        Failure::usage("cannot determine the configuration file").help("set HACTL_CONFIG or HOME")
     })?;
     let mut file = ConfigFile::read(&path)?.unwrap_or_default();
     with(&mut file);

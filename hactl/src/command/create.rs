@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 /// Create an object from flags
 #[derive(Args, Debug)]
-#[command(after_help = "--dry-run -o yaml prints the object for Git and needs no cluster.")]
+#[command(after_help = "--dry-run -o yaml prints the object, for example for Git, without a cluster.")]
 pub(crate) struct Create {
     #[command(subcommand)]
     what: What,
@@ -24,11 +24,11 @@ pub(crate) struct Create {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// A service to keep available
+    /// Create a resource, which keeps a service running
     Resource(Box<ResourceFlags>),
-    /// Nodes with priorities
+    /// Create a group of nodes with priorities
     Group(GroupFlags),
-    /// A rule: resources and their nodes, or resources together or apart
+    /// Create an affinity or anti-affinity rule
     #[command(visible_alias = "affinityrule")]
     Rule(RuleFlags),
 }
@@ -36,13 +36,13 @@ enum What {
 /// What every `create` takes.
 #[derive(Args, Debug)]
 struct Common {
-    /// Write nothing: make the object here only, or run all admission on the server
+    /// Change nothing; create the object on the client, or validate on the server
     #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     dry_run: Option<DryRun>,
-    /// A label, as team=web; may be given several times
+    /// Label, such as team=web; repeatable
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<String>,
-    /// For people
+    /// Free-form comment
     #[arg(long)]
     comment: Option<String>,
     #[command(flatten)]
@@ -74,48 +74,48 @@ enum StorageFlag {
     hactl create resource unit:db --unit postgresql@15-main.service --state stopped"
 )]
 struct ResourceFlags {
-    /// NAME or TYPE:NAME; vm, ct and unit take the name for the driver, unless a flag says otherwise
+    /// NAME or TYPE:NAME; for vm, ct and unit, NAME is also the default name in the driver
     name: String,
-    /// What is wanted
+    /// Requested state
     #[arg(long, ignore_case = true)]
     state: Option<StateFlag>,
-    /// The group of nodes where it prefers to run
+    /// Group of preferred nodes
     #[arg(long)]
     group: Option<String>,
-    /// Further attempts to start it on a node
+    /// Maximum number of restarts on the same node after a failed start
     #[arg(long, value_name = "NUMBER")]
     max_restart: Option<u32>,
-    /// Further nodes to try
+    /// Maximum number of relocations to other nodes after failed starts
     #[arg(long, value_name = "NUMBER")]
     max_relocate: Option<u32>,
-    /// It stays where it is when a preferred node returns
+    /// Do not return to a preferred node that is available again
     #[arg(long)]
     no_failback: bool,
-    /// Higher is recovered first
+    /// Priority; resources with a higher number are recovered first
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// Cpu that it needs, as 2 or 500m
+    /// CPU request, such as 2 or 500m
     #[arg(long, value_name = "QUANTITY", help_heading = "Needs")]
     cpu: Option<String>,
-    /// Memory that it needs, as 4Gi
+    /// Memory request, such as 4Gi
     #[arg(long, value_name = "QUANTITY", help_heading = "Needs")]
     memory: Option<String>,
-    /// Disk that it needs, as 20Gi
+    /// Disk request, such as 20Gi
     #[arg(long, value_name = "QUANTITY", help_heading = "Needs")]
     disk: Option<String>,
-    /// The storage pool with its data
+    /// Storage pool of the data
     #[arg(long, value_name = "NAME", help_heading = "Needs")]
     pool: Option<String>,
-    /// How the pool is reached
+    /// Access to the storage pool
     #[arg(long, value_name = "MODE", requires = "pool", ignore_case = true, help_heading = "Needs")]
     storage_mode: Option<StorageFlag>,
-    /// It may safely run twice: never fenced for, never waited for
+    /// WARNING: disables the protection against two instances. The service starts elsewhere without fencing
     #[arg(long)]
     not_exclusive: bool,
-    /// Resources that start before it
+    /// Dependencies: resources that start before this one
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     after: Vec<String>,
-    /// Tags for the scheduler
+    /// Scheduler tags
     #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]
     tags: Vec<String>,
     #[command(flatten)]
@@ -129,15 +129,15 @@ struct ResourceFlags {
     after_help = "Example:\n  hactl create group mygroup1 --nodes node1:2,node2:1,node3:1,node4 --restricted"
 )]
 struct GroupFlags {
-    /// The name
+    /// Name of the object
     name: String,
-    /// Nodes, with priorities after a colon; a higher number is preferred
+    /// Nodes, with priorities after a colon; higher numbers are preferred
     #[arg(long, required = true, value_delimiter = ',', value_name = "NODE[:PRIORITY]")]
     nodes: Vec<String>,
-    /// Members only
+    /// Restrict resources to members of the group
     #[arg(long)]
     restricted: bool,
-    /// Its resources stay where they are when a preferred node returns
+    /// Do not return resources to a preferred node that is available again
     #[arg(long)]
     nofailback: bool,
     #[command(flatten)]
@@ -151,25 +151,25 @@ struct GroupFlags {
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct RuleFlags {
-    /// The name
+    /// Name of the object
     name: String,
-    /// The resources
+    /// Resources of the rule
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME")]
     resources: Vec<String>,
-    /// Where they may or should run
+    /// Allowed or preferred nodes
     #[arg(long, value_delimiter = ',', value_name = "NODE[:PRIORITY]", required_unless_present_any = ["together", "apart"],
         conflicts_with_all = ["together", "apart"])]
     nodes: Vec<String>,
-    /// They run on one node
+    /// Keep the resources on the same node (affinity)
     #[arg(long, conflicts_with = "apart")]
     together: bool,
-    /// They run on different nodes
+    /// Keep the resources on different nodes (anti-affinity)
     #[arg(long)]
     apart: bool,
-    /// Required, not only preferred
+    /// Make the rule strict
     #[arg(long, conflicts_with = "preferred")]
     strict: bool,
-    /// Preferred, not required
+    /// Make the rule preferred
     #[arg(long)]
     preferred: bool,
     #[command(flatten)]
@@ -209,13 +209,13 @@ async fn send(
     for label in &common.labels {
         let (key, value) = label
             .split_once('=')
-            .ok_or_else(|| Failure::usage(format!("label {label:?}: write KEY=VALUE")))?;
+            .ok_or_else(|| Failure::usage(format!("--label: {label:?} is not KEY=VALUE")))?;
         metadata["labels"][key] = json!(value);
     }
     let object = json!({"apiVersion": API_VERSION, "kind": kind.name(), "metadata": metadata, "spec": spec});
     let problems: Vec<String> = validation::problems(kind, &object).iter().map(ToString::to_string).collect();
     if !problems.is_empty() {
-        return Err(Failure::usage(problems.join("\n")).help("nothing was created"));
+        return Err(Failure::usage(problems.join("\n")).help("nothing was created; correct the values, then run the command again"));
     }
     let shown = format!("{}/{name}", kind.singular());
     let (result, suffix) = match common.dry_run {
@@ -302,11 +302,11 @@ fn nodes(texts: &[String]) -> Result<Value, Failure> {
     for text in texts {
         let (name, priority) = text.split_once(':').unwrap_or((text, "0"));
         let priority: i64 = priority.parse().map_err(|_| {
-            Failure::usage(format!("node {text:?}: {priority:?} is no priority"))
-                .help("write NODE or NODE:NUMBER, as node1:2")
+            Failure::usage(format!("node {text:?}: {priority:?} is not a valid priority"))
+                .help("write NODE or NODE:NUMBER, such as node1:2")
         })?;
         if nodes.insert(name.to_owned(), json!(priority)).is_some() {
-            return Err(Failure::usage(format!("node {name} is named twice")));
+            return Err(Failure::usage(format!("node {name} is specified twice")));
         }
     }
     Ok(Value::Object(nodes))

@@ -13,7 +13,7 @@ use ha_api_types::names::bare;
 use ha_api_types::view::{ControllerOverview, ControllerState};
 use serde_json::{Value, json};
 
-/// Delete objects; a service itself is left as it is unless --stop is given
+/// Delete objects; services keep running unless --stop is given
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Delete {
@@ -22,19 +22,19 @@ pub(crate) struct Delete {
     what: Vec<String>,
     #[command(flatten)]
     files: FileFlags,
-    /// All objects of the kind
+    /// Delete all objects of the kind
     #[arg(long)]
     all: bool,
-    /// Only pretend
+    /// Delete nothing, only show what would be deleted
     #[arg(long)]
     dry_run: bool,
-    /// Stop services first
+    /// Stop services before their resources are deleted
     #[arg(long)]
     stop: bool,
-    /// Leave rules as they are, even if they name a deleted resource
+    /// Keep deleted resources in the rules that name them
     #[arg(long)]
     keep_rules: bool,
-    /// What does not exist is no failure
+    /// Exit with status 0 if an object does not exist
     #[arg(long)]
     ignore_not_found: bool,
     #[command(flatten)]
@@ -95,7 +95,7 @@ impl Delete {
         }
         if self.wait.wait && !self.dry_run {
             for (target, _) in &found {
-                let what = format!("{} is still there", target.shown());
+                let what = format!("{} is not deleted", target.shown());
                 bounded(self.wait.timeout, &what, until_deleted(session, target)).await?;
             }
         }
@@ -113,7 +113,7 @@ impl Delete {
                 session.terminal().say(&format!("{shown} deleted{suffix}"));
             } else if !self.ignore_not_found {
                 missing = Some(
-                    Failure::refused(format!("controller {id} does not exist")).help("run \"hactl status\""),
+                    Failure::refused(format!("controller {id} not found")).help("run \"hactl status\""),
                 );
             }
         }
@@ -131,8 +131,8 @@ impl Delete {
         };
         for controller in overview.controllers.iter().filter(is_left) {
             let text =
-                format!("controller {} is gone too: run \"hactl delete controller/{0}\"", controller.id);
-            session.terminal().progress(&text);
+                format!("controller {} is lost too: run \"hactl delete controller/{0}\"", controller.id);
+            session.terminal().hint(&text);
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Delete {
                 Ok(targets)
             }
             Selection::Kinds(_) => {
-                Err(Failure::usage("which ones?").help("give names, or --all for every object of the kind"))
+                Err(Failure::usage("no names specified").help("add names, or --all for all objects of the kind"))
             }
         }
     }
@@ -176,7 +176,7 @@ fn controllers(what: &[String]) -> Result<Option<Vec<String>>, Failure> {
         && is_kind(kind)
     {
         if ids.is_empty() {
-            return Err(Failure::usage("which ones?").help("write hactl delete controller ID"));
+            return Err(Failure::usage("no names specified").help("run \"hactl delete controller ID\""));
         }
         return ids.iter().map(|id| Ok(TypedName::parse(id)?.name)).collect::<Result<_, _>>().map(Some);
     }
@@ -189,7 +189,7 @@ fn controllers(what: &[String]) -> Result<Option<Vec<String>>, Failure> {
         some if some == what.len() => {
             ids.iter().map(|id| Ok(TypedName::parse(id)?.name)).collect::<Result<_, _>>().map(Some)
         }
-        _ => Err(Failure::usage("controllers are deleted alone").help("write hactl delete controller/ID")),
+        _ => Err(Failure::usage("controllers cannot be deleted together with other kinds").help("run \"hactl delete controller/ID\"")),
     }
 }
 
@@ -226,7 +226,7 @@ async fn shrink_rules(
                 client.delete(Kind::AffinityRule, name, uid, commitment).await?;
                 session
                     .terminal()
-                    .say(&format!("affinityrule/{name} deleted: too few resources are left{suffix}"));
+                    .say(&format!("affinityrule/{name} deleted: too few resources left{suffix}"));
             }
         }
     }

@@ -12,7 +12,7 @@ use clap::Args;
 use ha_api_types::kind::Kind;
 use serde_json::Value;
 
-/// Show an object in full, with its conditions and what happened to it
+/// Show an object with its conditions and events
 #[derive(Args, Debug)]
 pub(crate) struct Describe {
     /// KIND [NAME…] or KIND/NAME…
@@ -62,13 +62,13 @@ fn text(session: &Session, kind: Kind, object: &Value, happened: &[Value]) -> Re
         age(metadata["creationTimestamp"].as_str())
     );
     if let Some(deleted) = metadata["deletionTimestamp"].as_str() {
-        text += &format!("Deletion asked for: {deleted} ({} ago)\n", age(Some(deleted)));
+        text += &format!("Deletion requested: {deleted} ({} ago)\n", age(Some(deleted)));
     }
     let generation = metadata["generation"].as_i64().unwrap_or(0);
     let observed = object["status"]["observedGeneration"].as_i64();
     text += &format!("Generation: {generation}");
     if let Some(observed) = observed.filter(|observed| *observed != generation) {
-        text += &format!(" (status is of {observed})");
+        text += &format!(" (status is for {observed})");
     }
     text.push('\n');
     for field in ["labels", "annotations"] {
@@ -99,7 +99,7 @@ fn text(session: &Session, kind: Kind, object: &Value, happened: &[Value]) -> Re
     }
     text += &format!("\n{}\n", terminal.paint(Style::Bold, "Events"));
     if happened.is_empty() {
-        text += "  none lately\n";
+        text += "  none in the last hour\n";
     } else {
         let mut table = events::table(false);
         for event in happened {

@@ -10,14 +10,14 @@ use ha_api_types::check::{Check, Verdict};
 use ha_api_types::node::{Node, NodeState};
 use serde::Serialize;
 
-/// Examine a node, or the cluster: each check, what was seen, and the line that mends it
+/// Check the health of a node or the cluster and suggest fixes
 #[derive(Args, Debug)]
 #[command(
     after_help = "Exit status: 0 nothing fails, though there may be warnings; 1 something fails, or a node was not examined \
         yet; 3 unreachable; 4 not permitted."
 )]
 pub(crate) struct Doctor {
-    /// The node; without it the cluster as a whole, and what is not right on each node
+    /// Node; without it, the cluster and the failed checks of all nodes
     #[arg(value_name = "NODE")]
     node: Option<String>,
 }
@@ -45,7 +45,7 @@ impl Doctor {
         };
         let findings = Findings { cluster, nodes: nodes.into_iter().filter_map(of_node).collect() };
         let value = serde_json::to_value(&findings)
-            .map_err(|error| Failure::refused(format!("the findings cannot be printed: {error}")))?;
+            .map_err(|error| Failure::refused(format!("cannot print the findings: {error}")))?;
         if !session.print_value(format, &value)? {
             session.terminal().out(&self.screen(session.terminal(), &findings));
         }
@@ -69,7 +69,7 @@ impl Doctor {
             let shown: Vec<&Check> = shown.collect();
             text += &if node.checks.is_empty() {
                 let title = terminal.paint(Style::Bold, &format!("Node {}", node.node));
-                let why = "its agent has not examined it yet, or is of an earlier release";
+                let why = "no results yet: the agent has not run its checks, or has an earlier version";
                 format!("{title}  {}\n", terminal.paint(Style::Warn, why))
             } else if shown.is_empty() {
                 let title = terminal.paint(Style::Bold, &format!("Node {}", node.node));

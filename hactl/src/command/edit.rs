@@ -14,7 +14,7 @@ use std::process::Command;
 
 /// Edit an object
 #[derive(Args, Debug)]
-#[command(after_help = "The editor is $VISUAL, $EDITOR or vi. An unchanged or empty file changes nothing.")]
+#[command(after_help = "The editor is $VISUAL, $EDITOR or vi. An unchanged or empty file cancels the edit.")]
 pub(crate) struct Edit {
     /// KIND NAME or KIND/NAME
     #[arg(required = true, value_name = "KIND NAME")]
@@ -27,7 +27,7 @@ impl Edit {
         let target = match selection(&self.what)? {
             Selection::Objects(mut targets) if targets.len() == 1 => targets.remove(0),
             Selection::Objects(_) | Selection::Kinds(_) => {
-                return Err(Failure::usage("one object at a time").help("write KIND NAME or KIND/NAME"));
+                return Err(Failure::usage("more than one object specified").help("write KIND NAME or KIND/NAME"));
             }
         };
         let client = session.client()?;
@@ -86,14 +86,14 @@ impl Edit {
 fn comment(target: &Target, complaint: &str) -> String {
     let mut lines = vec![
         format!(
-            "# {}: save and leave the editor to change it; leave it as it is, or empty, to change nothing.",
+            "# {}: save and quit to apply the changes; an unchanged or empty file cancels the edit.",
             target.shown()
         ),
-        "# Lines that begin with # are left out.".to_owned(),
+        "# Lines that begin with # are ignored.".to_owned(),
     ];
     if !complaint.is_empty() {
         lines.push("#".to_owned());
-        lines.push("# Not taken yet:".to_owned());
+        lines.push("# Not accepted:".to_owned());
         lines.extend(complaint.lines().map(|line| format!("#   {line}")));
     }
     lines.join("\n") + "\n"
@@ -102,7 +102,7 @@ fn comment(target: &Target, complaint: &str) -> String {
 /// Lets the user edit a text, and returns the edited text.
 fn edited(text: &str) -> Result<String, Failure> {
     let failed =
-        |error: std::io::Error| Failure::refused(format!("the temporary file cannot be used: {error}"));
+        |error: std::io::Error| Failure::refused(format!("cannot use the temporary file: {error}"));
     let mut file = tempfile::Builder::new().prefix("hactl-").suffix(".yaml").tempfile().map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     file.flush().map_err(failed)?;
@@ -114,11 +114,11 @@ fn edited(text: &str) -> Result<String, Failure> {
     match status {
         Ok(status) if status.success() => {}
         Ok(status) => {
-            return Err(Failure::refused(format!("the editor {editor:?} ended with {status}"))
+            return Err(Failure::refused(format!("editor {editor:?} failed: {status}"))
                 .help("nothing was changed"));
         }
         Err(error) => {
-            return Err(Failure::refused(format!("the editor {editor:?} cannot be started: {error}")));
+            return Err(Failure::refused(format!("cannot start editor {editor:?}: {error}")));
         }
     }
     std::fs::read_to_string(file.path()).map_err(failed)
@@ -133,7 +133,7 @@ fn changed(target: &Target, text: &str) -> Result<Entry, Failure> {
     }
     match (entries.pop(), entries.pop()) {
         (Some(entry), None) if entry.kind == target.kind && entry.name == target.name.name => Ok(entry),
-        _ => Err(Failure::usage(format!("this must stay one object, {}", target.shown()))),
+        _ => Err(Failure::usage(format!("the file must contain exactly one object, {}", target.shown()))),
     }
 }
 
@@ -161,7 +161,7 @@ fn keep(text: &str, failure: Failure) -> Failure {
     let path = std::env::temp_dir().join(format!("hactl-edit-{}.yaml", std::process::id()));
     match write_new(&path, text) {
         Ok(()) => {
-            let help = format!("{}\nyour text is kept in {}", failure.help, path.display());
+            let help = format!("{}\nthe edited text is saved in {}", failure.help, path.display());
             failure.help(help.trim_start().to_owned())
         }
         Err(_) => failure,

@@ -11,27 +11,28 @@ use ha_scheduler::balance::groups::evacuate::{Evacuation, Part, evacuate};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Plan new places for all that lives on some nodes: inside the group first, else in another group of the partition
+/// Plan the move of all services away from nodes
 #[derive(Args, Debug)]
 #[command(
-    after_help = "What goes to another group is printed as (group, nodes). It is part of -C, -S and --apply only with --inter-group.\n\n\
-        Exit status: 0 everything finds a place; 1 something does not, with the reason; 2 bad input. With --apply also 1: a move failed, or it was interrupted."
+    after_help = "Targets in the same group are preferred. Moves to another group are printed as (group, nodes), and are part of -C, -S and \
+        --apply only with --inter-group.\n\n\
+        Exit status: 0 all services can be moved; 1 some cannot; 2 invalid input. With --apply also 1: failed or interrupted."
 )]
 pub(crate) struct Evacuate {
-    /// The nodes
+    /// Names of the nodes
     #[arg(value_name = "NODE", required = true)]
     nodes: Vec<String>,
     #[command(flatten)]
     input: Input,
     #[command(flatten)]
     output: Output,
-    /// Execute also what goes to another group
+    /// Also apply moves to another group
     #[arg(long)]
     inter_group: bool,
-    /// Only instances whose primary is there
+    /// Select instances with their primary on the nodes
     #[arg(long, conflicts_with = "secondary_only")]
     primary_only: bool,
-    /// Only instances whose secondary is there
+    /// Select instances with their secondary on the nodes
     #[arg(long)]
     secondary_only: bool,
 }
@@ -42,7 +43,7 @@ impl Evacuate {
         let read = self.input.read(session).await?;
         for name in &self.nodes {
             if !read.cluster.nodes.iter().any(|node| node.name == *name) {
-                return Err(Failure::usage(format!("{name}: the cluster has no such node")));
+                return Err(Failure::usage(format!("node {name:?} not found")));
             }
         }
         let names: BTreeSet<String> = self.nodes.iter().cloned().collect();
@@ -69,18 +70,18 @@ impl Evacuate {
         let nodes = self.nodes.join(", ");
         let mut text = moves.text();
         for stuck in &found.stuck {
-            text += &format!("{} finds no place: {}\n", span.name(stuck.guest), stuck.reasons(span));
+            text += &format!("{}: no eligible node: {}\n", span.name(stuck.guest), stuck.reasons(span));
         }
         if text.is_empty() {
-            return format!("Nothing is to be moved away from {nodes}; nothing to do.\n");
+            return format!("No services to move from {nodes}.\n");
         }
         text += &moves.cost();
         if !found.outside.is_empty() && !self.inter_group {
-            text += &format!("{} of them between groups: only with --inter-group\n", found.outside.len());
+            text += &format!("{} of them between groups, applied only with --inter-group\n", found.outside.len());
         }
         let several = read.cluster.groups.len() > 1;
         if !found.stuck.is_empty() && several && !span.inter_group_moves {
-            text += "Everything stays inside its group: moves between groups are switched off.\n";
+            text += "Moves between groups are disabled.\n";
         }
         text
     }

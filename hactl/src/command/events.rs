@@ -11,13 +11,13 @@ use clap::Args;
 use ha_api_types::kind::Kind;
 use serde_json::{Value, json};
 
-/// Show what happened and why
+/// List events with their reasons
 #[derive(Args, Debug)]
 pub(crate) struct Events {
-    /// Only about this object: KIND/NAME, or a resource's NAME
+    /// Select events of one object: KIND/NAME, or the NAME of a resource
     #[arg(long = "for", value_name = "KIND/NAME")]
     about: Option<String>,
-    /// Go on showing events until interrupted
+    /// Watch for new events until interrupted
     #[arg(long, short = 'w')]
     watch: bool,
 }
@@ -36,7 +36,7 @@ impl Events {
         let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": events});
         if !session.print_value(format, &list)? {
             if events.is_empty() {
-                session.terminal().progress("no events lately");
+                session.terminal().progress("no events in the last hour");
                 return Ok(Exit::Done);
             }
             let subjects = about.is_none();

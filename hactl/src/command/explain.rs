@@ -12,19 +12,19 @@ use ha_api_types::schema::{self, default_of, type_of};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// Say what a kind, a field or a resource agent means; needs no cluster
+/// Describe a kind, a field or a resource agent
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hactl explain resource\n  hactl explain resource.spec.driver.exec\n  hactl explain cluster.spec --recursive\n  hactl explain ocf\n  hactl explain ocf:heartbeat:IPaddr2"
 )]
 pub(crate) struct Explain {
-    /// KIND or KIND.FIELD.FIELD…, or ocf:PROVIDER:AGENT of this machine (ocf: a list)
+    /// KIND or KIND.FIELD.FIELD…, or ocf:PROVIDER:AGENT on this host (ocf lists agents)
     #[arg(value_name = "KIND.PATH")]
     path: String,
-    /// Show the fields of the fields, too
+    /// Print fields recursively
     #[arg(long, short = 'r')]
     recursive: bool,
-    /// Where OCF resource agents lie
+    /// Directory of OCF resource agents
     #[arg(long, env = "OCF_ROOT", default_value = ha_api_types::ocf::DEFAULT_ROOT, value_name = "DIR")]
     ocf_root: PathBuf,
 }
@@ -42,7 +42,7 @@ impl Explain {
         for name in parts {
             place = below(place, name).map_err(|hint| {
                 Failure::usage(format!("{walked} has no field {name}{hint}"))
-                    .help(format!("hactl explain {walked}"))
+                    .help(format!("run \"hactl explain {walked}\""))
             })?;
             walked = format!("{walked}.{name}");
         }

@@ -9,7 +9,7 @@ use clap::Args;
 use ha_api_types::kind::Kind;
 use serde_json::{Value, json};
 
-/// Show objects
+/// List objects
 #[derive(Args, Debug)]
 #[command(
     after_help = "Kinds: resources (har), groups (hag), affinityrules (rule), nodes (no), nodegroups (ng), clusters, \
@@ -19,10 +19,10 @@ pub(crate) struct Get {
     /// KIND [NAME…] or KIND/NAME…
     #[arg(required = true, value_name = "KIND [NAME…]")]
     what: Vec<String>,
-    /// Only objects with these labels, as app=web,tier!=test
+    /// Select objects by labels, such as app=web,tier!=test
     #[arg(long, short = 'l', value_name = "LABELS")]
     selector: Option<String>,
-    /// Go on showing changes until interrupted
+    /// Watch for changes until interrupted
     #[arg(long, short = 'w')]
     watch: bool,
 }
@@ -34,11 +34,11 @@ impl Get {
         match (&selection, self.watch) {
             (Selection::Kinds(kinds), true) => match kinds.as_slice() {
                 [kind] => self.watch(session, *kind, None, format).await,
-                _ => Err(Failure::usage("one kind at a time can be watched")),
+                _ => Err(Failure::usage("--watch requires a single kind")),
             },
             (Selection::Objects(targets), true) => match targets.as_slice() {
                 [target] => self.watch(session, target.kind, Some(target), format).await,
-                _ => Err(Failure::usage("one object at a time, or all of a kind, can be watched")),
+                _ => Err(Failure::usage("--watch requires one object or all objects of a kind")),
             },
             (Selection::Kinds(kinds), false) => self.kinds(session, kinds, format).await,
             (Selection::Objects(targets), false) => objects(session, targets, format).await,

@@ -12,7 +12,7 @@ use crate::failure::Outcome;
 use crate::session::Session;
 use clap::{Args, Subcommand};
 
-/// Node groups: which are healthy, and moves between them
+/// Check node groups and plan moves between them
 #[derive(Args, Debug)]
 pub(crate) struct Group {
     #[command(subcommand)]
@@ -22,13 +22,13 @@ pub(crate) struct Group {
 /// What about groups.
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Say which groups are healthy, and which would gain from being balanced
+    /// Check the health and balance of node groups
     Check(check::Check),
-    /// Plan moves out of groups that are not healthy, until all are
+    /// Plan moves out of unhealthy groups
     Redistribute(redistribute::Redistribute),
-    /// Plan how a group can be emptied: the one that frees most
+    /// Plan moves that empty a group
     Compress(compress::Compress),
-    /// Plan moves that even the load between groups
+    /// Plan moves that balance the load between groups
     Balance(balance::Balance),
 }
 

@@ -6,7 +6,7 @@ use crate::failure::Outcome;
 use crate::session::Session;
 use clap::{Args, Subcommand};
 
-/// Write objects from the configuration of another cluster manager; needs no cluster
+/// Convert the configuration of another cluster manager to objects
 #[derive(Args, Debug)]
 pub(crate) struct Import {
     #[command(subcommand)]
@@ -16,7 +16,7 @@ pub(crate) struct Import {
 /// Where the configuration comes from.
 #[derive(Subcommand, Debug)]
 enum From {
-    /// Of Proxmox VE's ha-manager
+    /// Convert the configuration of the ha-manager of Proxmox VE to objects
     Pve(pve::Pve),
 }
 

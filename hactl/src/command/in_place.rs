@@ -18,10 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Whether the copy that runs follows an edit.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct InPlaceFlags {
-    /// Let the copy that runs follow the edit without a stop, such as after a wrong stop program; asks first
+    /// WARNING: services may fail to stop. Apply the edit to running copies without a stop; asks for confirmation
     #[arg(long, conflicts_with_all = ["dry_run", "stop_first"])]
     in_place: bool,
-    /// Do not ask: the copy that runs can be stopped and monitored under the edited definition
+    /// Confirm that running copies can be stopped and monitored under the edited definition; do not ask
     #[arg(long, requires = "in_place")]
     yes: bool,
 }
@@ -35,11 +35,11 @@ impl InPlaceFlags {
         let names: Vec<&str> =
             edited.iter().filter(|(kind, _)| *kind == Kind::Resource).map(|(_, name)| *name).collect();
         if names.is_empty() {
-            return Err(Failure::usage("--in-place is about resources, and none is edited"));
+            return Err(Failure::usage("--in-place requires an edited resource"));
         }
         let question = format!(
-            "WARNING: a service that cannot be stopped under its definition is in Error, or its node is reset.\n\
-             Confirm that the copies of {} that run now can be stopped and monitored under the edited definition.",
+            "WARNING: a service that cannot be stopped under its definition enters Error, or its node is reset.\n\
+             Confirm that the running copies of {} can be stopped and monitored under the edited definition.",
             names.join(", ")
         );
         if !self.yes && !Terminal::confirm(&question)? {
@@ -67,7 +67,7 @@ impl InPlaceFlags {
         };
         let recorded = record(session.client()?, &format!("update-in-place-{name}"), &spec).await?;
         let operation = name_of(&recorded).to_owned();
-        let what = format!("resource/{name} is edited; its copy follows as operation/{operation}");
+        let what = format!("resource/{name} edited; operation/{operation}, which applies the edit to the running copy, continues");
         let done = bounded(PATIENCE, &what, follow(session, &operation, "")).await?;
         let status = status(&done);
         let line = format!("resource/{name} in place: {}: {}", word(status.phase), explain(&status));
@@ -80,7 +80,7 @@ impl InPlaceFlags {
             | OperationPhase::Refused
             | OperationPhase::Pending
             | OperationPhase::Running => Err(Failure::refused(line)
-                .help("the edit is stored; the copy that runs keeps the definition it was started with")),
+                .help("the edit is stored; the running copy keeps the definition with which it was started")),
         }
     }
 }

@@ -17,65 +17,65 @@ use std::path::PathBuf;
 /// Directory in which ha-controller and ha-node-agent look for their settings, as their units are installed.
 const FOLDER: &str = "/etc/hactl";
 
-/// Write the first configuration of a machine
+/// Generate the initial configuration of this host
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Without --etcd-endpoints, and on a terminal, it asks. It changes nothing but the files, and needs no cluster.\n\n\
+    after_help = "Without --etcd-endpoints, the command asks on a terminal. It writes only files, and does not require a cluster.\n\n\
         Examples:\n  hactl init --etcd-endpoints http://127.0.0.1:2379\n  \
         hactl init --etcd-endpoints https://c1:2379,https://c2:2379,https://c3:2379 \\\n    \
         --etcd-ca /etc/hactl/ca.pem --etcd-cert /etc/hactl/c1.pem --etcd-key /etc/hactl/c1.key \\\n    \
         --server https://c1:7443,https://c2:7443,https://c3:7443 --watchdog iTCO_wdt"
 )]
 pub(crate) struct Init {
-    /// What this machine is to be; both by default
+    /// Roles of this host; default: both
     #[arg(long = "role", value_enum, value_delimiter = ',', value_name = "ROLE")]
     roles: Vec<Role>,
-    /// Client URLs of the store's members, in the order of preference
-    #[arg(long, value_delimiter = ',', value_name = "URL", help_heading = "Store")]
+    /// Client URLs of the etcd members, in order of preference
+    #[arg(long, value_delimiter = ',', value_name = "URL", help_heading = "etcd")]
     etcd_endpoints: Vec<String>,
-    /// Certificate authority of the members (PEM)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Store")]
+    /// CA certificate file used to verify the etcd members (PEM)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "etcd")]
     etcd_ca: Option<PathBuf>,
-    /// This machine's certificate as a client of the store (PEM)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Store")]
+    /// Client certificate file of this host for etcd (PEM)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "etcd")]
     etcd_cert: Option<PathBuf>,
-    /// Its key (PEM)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Store")]
+    /// Private key file of the client certificate for etcd (PEM)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "etcd")]
     etcd_key: Option<PathBuf>,
-    /// The cluster, if several use one store [default: default]
-    #[arg(long, value_name = "NAME", help_heading = "Store")]
+    /// Name of the cluster, if several clusters share etcd [default: default]
+    #[arg(long, value_name = "NAME", help_heading = "etcd")]
     cluster: Option<String>,
-    /// This node's name; default the host's name in lower case
+    /// Name of this node; default: host name in lower case
     #[arg(long, value_name = "NAME", help_heading = "Node")]
     node: Option<String>,
-    /// The kernel module of this machine's watchdog, loaded when it has no watchdog device; empty: none [default: softdog]
+    /// Watchdog kernel module, loaded if no watchdog device exists; empty: none [default: softdog]
     #[arg(long, value_name = "MODULE", help_heading = "Node")]
     watchdog: Option<String>,
-    /// Where the controller serves its API; default every address if there are certificates, else 127.0.0.1:7443
+    /// Listen address of the API; default: all addresses with certificates, else 127.0.0.1:7443
     #[arg(long, value_name = "ADDRESS", help_heading = "Controller")]
     listen: Option<String>,
-    /// Where others reach that API; default made from --listen, or from the host's name
+    /// URL at which other hosts reach the API; default: from --listen, or the host name
     #[arg(long, value_name = "URL", help_heading = "Controller")]
     advertise_url: Option<String>,
-    /// The API's certificate (PEM); default --etcd-cert
+    /// Certificate file of the API (PEM); default: --etcd-cert
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Controller")]
     tls_cert: Option<PathBuf>,
-    /// Its key (PEM); default --etcd-key
+    /// Private key file of the API (PEM); default: --etcd-key
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Controller")]
     tls_key: Option<PathBuf>,
-    /// Certificate authority of the API's clients (PEM); default --etcd-ca
+    /// CA certificate file used to verify API clients (PEM); default: --etcd-ca
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Controller")]
     client_ca: Option<PathBuf>,
-    /// The timings of the cluster [default: default]
+    /// Timing profile of the cluster [default: default]
     #[arg(long, value_name = "PROFILE")]
     profile: Option<ProfileName>,
-    /// Where the files go
+    /// Target directory
     #[arg(long, value_name = "DIR", default_value = FOLDER, value_hint = ValueHint::DirPath)]
     folder: PathBuf,
-    /// Overwrite files that say something else
+    /// WARNING: overwrites existing files with different content
     #[arg(long)]
     force: bool,
-    /// Print the files, write nothing
+    /// Print the files instead of writing them
     #[arg(long)]
     dry_run: bool,
 }
@@ -95,8 +95,8 @@ impl Init {
         let mut flags = self.clone();
         if flags.etcd_endpoints.is_empty() {
             if !std::io::stdin().is_terminal() {
-                return Err(Failure::usage("it is not known where the store is").help(
-                    "give --etcd-endpoints URL,URL,URL, and --etcd-ca, --etcd-cert and --etcd-key for https; on a terminal it asks",
+                return Err(Failure::usage("no etcd endpoints specified").help(
+                    "add --etcd-endpoints URL,URL,URL, and for https --etcd-ca, --etcd-cert and --etcd-key",
                 ));
             }
             Questions::new(std::io::stdin().lock(), std::io::stderr()).ask(&mut flags)?;
@@ -114,11 +114,11 @@ impl Init {
             .iter()
             .zip(&fates)
             .filter(|(_, fate)| **fate == Fate::Overwritten && !self.force)
-            .map(|(file, _)| format!("{} is there already and says something else", file.path.display()))
+            .map(|(file, _)| format!("{} already exists with different content", file.path.display()))
             .collect();
         if !kept.is_empty() {
             return Err(Failure::refused(kept.join("\n"))
-                .help("nothing was written; --dry-run shows what would be, --force overwrites"));
+                .help("nothing was written; add --dry-run to show the files, or --force to overwrite existing files"));
         }
         for (file, fate) in files.iter().zip(&fates) {
             file.write(*fate)?;

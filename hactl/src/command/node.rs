@@ -15,7 +15,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use serde_json::Value;
 
-/// Nodes: list, maintenance, confirming that one is off
+/// Manage nodes: maintenance, watchdog tests, fencing
 #[derive(Args, Debug)]
 pub(crate) struct Node {
     #[command(subcommand)]
@@ -24,35 +24,35 @@ pub(crate) struct Node {
 
 #[derive(Subcommand, Debug)]
 enum NodeCommand {
-    /// List the nodes
+    /// List nodes
     List,
-    /// Show a node's watchdog: device, identity, timeout, whether it is armed, and the margin seen
+    /// Show the watchdog of a node
     Watchdog(watchdog::Watchdog),
-    /// Move a node's services away and keep new ones out, or let them come back
+    /// Drain a node and block new placements, or end maintenance
     #[command(subcommand)]
     Maintenance(maintenance::Command),
-    /// Let a machine that shuts down go on without waiting for its services to move away
+    /// Continue a node shutdown without waiting for services to move
     ShutdownContinue(ShutdownContinue),
-    /// Let a node's watchdog reset the machine, to see that it does: of a node in maintenance with nothing active
-    #[command(mut_arg("yes", |yes| yes.help("Do not ask: the machine may go down now")))]
+    /// WARNING: resets the node. Test the watchdog of a drained node
+    #[command(mut_arg("yes", |yes| yes.help("Confirm that the node may be reset now; do not ask")))]
     TestWatchdog(Asked),
-    /// Fence a node with its devices now, whatever its heartbeat says: its services run elsewhere
+    /// WARNING: stops the node hard. Fence a node with its fence devices
     Fence(Asked),
-    /// Let a node that a fabric device has cut off in again without another boot: only when nothing of before runs there
+    /// WARNING: data loss if old services run. Reconnect a fenced node
     Unfence(Asked),
-    /// Let a node follow this etcd although the node remembers other data: only after a restore that is meant
-    #[command(mut_arg("yes", |yes| yes.help("Do not ask: this etcd is the right one for the node")))]
+    /// WARNING: data loss if the former etcd is in use. Accept this etcd
+    #[command(mut_arg("yes", |yes| yes.help("Confirm that this is the right etcd for the node; do not ask")))]
     FollowStore(FollowStore),
-    /// Confirm that queued services do not run on a node that cannot tell
+    /// WARNING: data loss if wrong. Confirm that services do not run on a node
     NotHere(not_here::NotHere),
-    /// State that a node is off, so that its services may run elsewhere: only when you have made sure of it
-    #[command(mut_arg("yes", |yes| yes.help("Do not ask: you have made sure that the machine is off")))]
+    /// WARNING: data loss if NODE still runs. Confirm that it is powered off
+    #[command(mut_arg("yes", |yes| yes.help("Confirm that the node is powered off; do not ask")))]
     ConfirmFenced(Asked),
 }
 
 #[derive(Args, Debug)]
 struct ShutdownContinue {
-    /// The node
+    /// Name of the node
     node: String,
     #[command(flatten)]
     patience: Patience,
@@ -60,9 +60,9 @@ struct ShutdownContinue {
 
 #[derive(Args, Debug)]
 struct FollowStore {
-    /// The node
+    /// Name of the node
     node: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short = 'y')]
     yes: bool,
     #[command(flatten)]
@@ -72,9 +72,9 @@ struct FollowStore {
 // A command that asks before it is recorded. (A doc comment would replace the help of each command that uses it.)
 #[derive(Args, Debug)]
 struct Asked {
-    /// The node
+    /// Name of the node
     node: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short = 'y')]
     yes: bool,
     #[command(flatten)]
@@ -148,26 +148,26 @@ impl Asked {
 fn is_off(name: &str, status: &Value) -> String {
     let seen = age(status["lastSeen"].as_str());
     format!(
-        "{}, last seen {seen} ago, with {} services.\n\
-         If it still runs, they will run twice and their data may be destroyed.\n\
-         Have you made sure, at the machine itself, that {name} is powered off?",
+        "WARNING: data loss if {name} still runs: its services would run twice.\n\
+         {}, last seen {seen} ago, with {} services.\n\
+         Confirm, at the machine itself, that {name} is powered off.",
         is_now(name, status),
         services(status)
     )
 }
 
 fn may_be_reset(name: &str, status: &Value) -> String {
-    let watchdog = status["watchdog"]["identity"].as_str().unwrap_or("its watchdog");
+    let watchdog = status["watchdog"]["identity"].as_str().unwrap_or("the watchdog");
     format!(
-        "{watchdog} will reset {name} without a shutdown: what is not on disk there is lost.\n\
-         Only a node in maintenance with nothing active on it is let go. Reset {name} now?"
+        "WARNING: {watchdog} resets {name} without a shutdown; data that is not on disk is lost.\n\
+         The test is refused unless the node is in maintenance and runs no services. Reset {name} now?"
     )
 }
 
 fn may_be_fenced(name: &str, status: &Value) -> String {
     format!(
-        "{}, with {} services. Its fence devices will cut it off at once,\n\
-         and everything on it ends as in a power failure. Fence {name}?",
+        "WARNING: fencing ends everything on {name}, as in a power failure.\n\
+         {}, with {} services. Its fence devices act immediately. Fence {name} now?",
         is_now(name, status),
         services(status)
     )
@@ -175,14 +175,14 @@ fn may_be_fenced(name: &str, status: &Value) -> String {
 
 fn has_ended(name: &str, _: &Value) -> String {
     format!(
-        "node {name} gets its storage back under the boot that was cut off. If a service that ran there\n\
-         before runs on, it runs twice from then on and its data may be destroyed.\n\
-         Have you made sure, at the machine itself, that nothing of that runs on {name}?"
+        "WARNING: data loss if a service from before fencing still runs on {name}: the service would run twice.\n\
+         Node {name} regains access to storage without a reboot.\n\
+         Confirm, at the machine itself, that no such service runs on {name}."
     )
 }
 
 fn is_now(name: &str, status: &Value) -> String {
-    format!("node {name} is {}", status["state"].as_str().unwrap_or("Unknown"))
+    format!("Node {name} is {}", status["state"].as_str().unwrap_or("Unknown"))
 }
 
 fn services(status: &Value) -> u64 {
@@ -210,8 +210,8 @@ fn operation(action: OperationAction, carries: Carries, name: &str, status: &Val
 async fn follow_store(session: &Session, follow: &FollowStore) -> Outcome {
     let name = super::node(&follow.node)?.name.name;
     let question = format!(
-        "Node {name} remembers other data than this etcd has. If the etcd that it followed is still in use, services\n\
-         that run there may run twice. Is this etcd the right one for {name}?"
+        "WARNING: data loss if the former etcd of {name} is still in use: services may run twice.\n\
+         The data recorded by node {name} differs from this etcd. Is this the right etcd for {name}?"
     );
     if !follow.yes && !Terminal::confirm(&question)? {
         return Err(Failure::refused("not confirmed: nothing was changed"));

@@ -14,7 +14,7 @@ pub(crate) struct Notify {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Let the leader send a test to every target of Cluster.spec.notifications, and say what became of each
+    /// Send a test notification to every target and show the results
     Test(Test),
 }
 

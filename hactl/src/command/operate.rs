@@ -17,13 +17,13 @@ use std::time::Duration;
 /// Whether and how long to wait for the outcome.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Patience {
-    /// Return once the request is recorded
+    /// Return as soon as the request is recorded
     #[arg(long, overrides_with = "wait")]
     no_wait: bool,
-    /// Wait for the outcome (the default)
+    /// Wait for the result (default)
     #[arg(long, overrides_with = "no_wait")]
     wait: bool,
-    /// How long to wait for the outcome at most; then the exit status is 124, and the operation goes on
+    /// Maximum time to wait; the exit status is then 124, and the operation continues
     #[arg(long, visible_alias = "timeout", value_name = "DURATION", default_value = "15m", value_parser = crate::duration::parse)]
     wait_timeout: Duration,
 }
@@ -35,94 +35,94 @@ impl Patience {
     }
 }
 
-/// Start a service: its requested state becomes Started
+/// Start a service and set its requested state to Started
 #[derive(Args, Debug)]
 pub(crate) struct Start {
-    /// The resource
+    /// Name of the resource
     resource: String,
-    /// You are sure that it does not run on this node, which cannot be asked
+    /// WARNING: data loss if the service runs on this unreachable node. Confirm that it does not run there
     #[arg(long, value_name = "NODE")]
     not_on: Option<String>,
     #[command(flatten)]
     patience: Patience,
 }
 
-/// Stop a service: its requested state becomes Stopped
+/// Stop a service and set its requested state to Stopped
 #[derive(Args, Debug)]
 pub(crate) struct Stop {
-    /// The resource
+    /// Name of the resource
     resource: String,
-    /// Kill it after so many seconds; 0: at once
+    /// Time before the service is killed; 0 kills immediately
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     timeout: Option<Duration>,
-    /// Return once the request is recorded
+    /// Return as soon as the request is recorded
     #[arg(long, overrides_with = "wait")]
     no_wait: bool,
-    /// Wait for the outcome (the default)
+    /// Wait for the result (default)
     #[arg(long, overrides_with = "no_wait")]
     wait: bool,
-    /// How long to wait for the outcome at most; then the exit status is 124, and the operation goes on
+    /// Maximum time to wait; the exit status is then 124, and the operation continues
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = crate::duration::parse)]
     wait_timeout: Duration,
 }
 
-/// Stop a service and start it in place
+/// Stop a service and start it on the same node
 #[derive(Args, Debug)]
 pub(crate) struct Restart {
-    /// The resource
+    /// Name of the resource
     resource: String,
     #[command(flatten)]
     patience: Patience,
 }
 
-/// Move a service to a node, live if its driver can
+/// Migrate a service to a node, live if its driver supports it
 #[derive(Args, Debug)]
 pub(crate) struct Migrate {
-    /// The resource
+    /// Name of the resource
     resource: String,
-    /// Where to
+    /// Target node
     node: String,
     #[command(flatten)]
     patience: Patience,
 }
 
-/// Move a service to a node by stopping and starting it
+/// Relocate a service to a node by a stop and a start
 #[derive(Args, Debug)]
 pub(crate) struct Relocate {
-    /// The resource
+    /// Name of the resource
     resource: String,
-    /// Where to
+    /// Target node
     node: String,
     #[command(flatten)]
     patience: Patience,
 }
 
-/// Replace the secondary of a replicated service that runs: its data is copied to a node, which becomes the secondary
+/// Replace the secondary node of a running replicated service
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Its driver does that (exec: replaceSecondary) while the service runs on. Until it has ended well the old secondary counts, \
-        and the service is moved nowhere. To call it off, delete the operation."
+    after_help = "The driver copies the data to the new node (exec: replaceSecondary) while the service keeps running. Until the copy \
+        succeeds, the old secondary stays in use and the service is not moved. To cancel, delete the operation."
 )]
 pub(crate) struct ReplaceSecondary {
-    /// The resource
+    /// Name of the resource
     resource: String,
-    /// The node that becomes its secondary
+    /// Node that becomes the secondary
     node: String,
-    /// Return once the request is recorded
+    /// Return as soon as the request is recorded
     #[arg(long, overrides_with = "wait")]
     no_wait: bool,
-    /// Wait for the outcome (the default)
+    /// Wait for the result (default)
     #[arg(long, overrides_with = "no_wait")]
     wait: bool,
-    /// How long to wait for the outcome at most; then the exit status is 124, and the operation goes on
+    /// Maximum time to wait; the exit status is then 124, and the operation continues
     #[arg(long, visible_alias = "timeout", value_name = "DURATION", default_value = "70m", value_parser = crate::duration::parse)]
     wait_timeout: Duration,
 }
 
-/// Let a service leave Error: it is disabled, and then requested as before
+/// Clear the Error state of a resource
 #[derive(Args, Debug)]
 pub(crate) struct ClearError {
-    /// The resource
+    /// Name of the resource
     resource: String,
     #[command(flatten)]
     patience: Patience,
@@ -223,12 +223,12 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
     }
     let done = bounded(
         patience.wait_timeout,
-        &format!("{verb} {subject} goes on as operation/{name}"),
+        &format!("{verb} {subject} continues as operation/{name}"),
         follow(session, &name, ""),
     )
     .await
     .map_err(|failure| match failure.exit {
-        Exit::TimedOut => failure.help(format!("hactl get operation {name} -w")),
+        Exit::TimedOut => failure.help(format!("run \"hactl get operation {name} -w\"")),
         Exit::Done | Exit::Refused | Exit::Usage | Exit::Unreachable | Exit::NotPermitted => failure,
     })?;
     let status = status(&done);
@@ -248,7 +248,7 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
             if format.is_none() {
                 session.terminal().say(&line);
                 if !status.together.is_empty() {
-                    session.terminal().say(&format!("  along with it: {}", status.together.join(", ")));
+                    session.terminal().say(&format!("  also moved: {}", status.together.join(", ")));
                 }
             }
             Ok(Exit::Done)
@@ -261,7 +261,7 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
                 line += &format!("\nblocked by: {}", status.blocked_by.join(", "));
             }
             if !status.together.is_empty() {
-                line += &format!("\nwould go along: {}", status.together.join(", "));
+                line += &format!("\nwould also be moved: {}", status.together.join(", "));
             }
             Err(Failure::refused(line))
         }
@@ -281,9 +281,9 @@ pub(super) async fn stop_and_wait(
     }
     if object["spec"]["state"] == "Ignored" {
         return Err(Failure::refused(format!(
-            "resource/{name} is Ignored: hactl does not stop what it does not manage"
+            "resource/{name} is Ignored: cannot stop an unmanaged service"
         ))
-        .help("stop it by hand and delete it without --stop"));
+        .help("stop the service manually, then run the command again without --stop"));
     }
     let spec = OperationSpec {
         action: OperationAction::Stop,
@@ -291,7 +291,7 @@ pub(super) async fn stop_and_wait(
         ..OperationSpec::default()
     };
     let recorded = record(session.client()?, &format!("stop-{name}"), &spec).await?;
-    let what = format!("resource/{name} is not stopped, so it was not deleted");
+    let what = format!("resource/{name} is not stopped and was not deleted");
     let done = bounded(timeout, &what, follow(session, name_of(&recorded), "")).await?;
     let status = status(&done);
     match status.phase {
@@ -303,8 +303,8 @@ pub(super) async fn stop_and_wait(
         | OperationPhase::Refused
         | OperationPhase::Pending
         | OperationPhase::Running => {
-            Err(Failure::refused(format!("resource/{name} could not be stopped: {}", explain(&status)))
-                .help(format!("nothing was deleted; hactl why {name}")))
+            Err(Failure::refused(format!("cannot stop resource/{name}: {}", explain(&status)))
+                .help(format!("nothing was deleted; run \"hactl why {name}\"")))
         }
     }
 }
@@ -364,7 +364,7 @@ pub(super) async fn follow(session: &Session, name: &str, label: &str) -> Result
                 }
             }
             Change::Deleted(_) => {
-                return Err(Failure::refused(format!("operation/{name} was deleted before it ended")));
+                return Err(Failure::refused(format!("operation/{name} was deleted before completion")));
             }
             Change::Synced => {}
         }

@@ -17,33 +17,33 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use store::{PrivateStore, Programs};
 
-/// Prepare a backup of etcd for a cluster that has lost its store; needs no cluster
+/// Prepare an etcd backup for the restore of a cluster
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Run it once, on any machine with etcd's programs, while every member of the old store is stopped. It restores the backup into \
-        an etcd of its own that nobody else can reach, forgets there what the backup says of agents (heartbeats, assignments, reports, who \
-        leads), raises the revision above all that was ever seen, writes the marker that makes the leader look for every service before it \
-        starts any, and saves that as PREPARED. Every member is then restored from PREPARED. Never start members from the backup itself: \
-        agents and leader would take what it says for true, and a service could run twice. docs/operations.md has the whole procedure.\n\n\
-        Exit status: 0 written; 1 it could not be done, nothing was written; 2 usage, or a file that is no such backup."
+    after_help = "WARNING: data loss if members are started from the unprepared backup, because services could run twice.\n\n\
+        Stop all members of the old etcd, then run the command once, on any host with the etcd programs. The command restores the \
+        backup into a private etcd, deletes the state of agents (heartbeats, assignments, reports, leader), raises the revision above \
+        all former revisions, and writes a marker that makes the leader locate every service before any start. The result is saved as \
+        PREPARED. Restore every member from PREPARED. See docs/operations.md for the procedure.\n\n\
+        Exit status: 0 written; 1 failed, nothing was written; 2 invalid usage or backup."
 )]
 pub(crate) struct Restore {
-    /// The file to write; it must not be there yet
+    /// File to write; must not exist
     #[arg(value_name = "PREPARED", value_hint = ValueHint::FilePath)]
     prepared: PathBuf,
-    /// The backup, as `etcdctl snapshot save` wrote it
+    /// Backup file written by `etcdctl snapshot save`
     #[arg(long, value_name = "BACKUP", value_hint = ValueHint::FilePath, required_unless_present = "empty")]
     from: Option<PathBuf>,
-    /// There is no backup: prepare an empty store for this cluster, whose objects are applied anew
+    /// Prepare an empty etcd for this cluster, without a backup; objects must be applied again
     #[arg(long, value_name = "CLUSTER", conflicts_with_all = ["from", "skip_hash_check"])]
     empty: Option<String>,
-    /// Where etcd, etcdctl and etcdutl are; default: found by PATH
+    /// Directory of etcd, etcdctl and etcdutl; default: search PATH
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     programs: Option<PathBuf>,
-    /// Do not ask: each controller and node of the old cluster is stopped, or reaches the new etcd
+    /// WARNING: data loss if wrong. Confirm that all old controllers and nodes are stopped or reach the new etcd
     #[arg(long, short = 'y')]
     yes: bool,
-    /// The backup is a copy of a member's file `member/snap/db`, which has no checksum
+    /// Accept a backup without a checksum: a copy of the file `member/snap/db`
     #[arg(long)]
     skip_hash_check: bool,
 }
@@ -79,8 +79,8 @@ impl Restore {
             match std::fs::metadata(backup) {
                 Err(error) => return Err(Failure::usage(format!("{}: {error}", backup.display()))),
                 Ok(found) if !found.is_file() => {
-                    return Err(Failure::usage(format!("{}: is no file", backup.display()))
-                        .help("name the file that `etcdctl snapshot save` wrote"));
+                    return Err(Failure::usage(format!("{}: not a file", backup.display()))
+                        .help("specify a file written by `etcdctl snapshot save`"));
                 }
                 Ok(_) => {}
             }
@@ -88,19 +88,19 @@ impl Restore {
         if let Some(cluster) = &self.empty
             && (cluster.is_empty() || cluster.contains(|letter: char| letter == '/' || letter.is_control()))
         {
-            return Err(Failure::usage(format!("--empty {cluster:?} is no name of a cluster"))
-                .help("give the name that the controllers have: --cluster, by default \"default\""));
+            return Err(Failure::usage(format!("--empty: {cluster:?} is not a valid cluster name"))
+                .help("use the --cluster name of the controllers; the default name is \"default\""));
         }
         if self.prepared.symlink_metadata().is_ok() {
-            return Err(Failure::usage(format!("{}: is there already", self.prepared.display()))
-                .help("name a file that is not there yet: nothing is overwritten"));
+            return Err(Failure::usage(format!("{}: already exists", self.prepared.display()))
+                .help("specify a file that does not exist; existing files are not overwritten"));
         }
         Ok(())
     }
 
     async fn prepare(&self, session: &Session, programs: &Programs, scratch: &Path) -> Outcome {
         let terminal = session.terminal();
-        terminal.progress("restoring the backup into an etcd of its own");
+        terminal.progress("restoring the backup into a private etcd");
         let data = scratch.join("data");
         let backup = match &self.from {
             Some(backup) => backup.clone(),
@@ -114,9 +114,9 @@ impl Restore {
         let clusters: BTreeSet<&str> =
             keys.iter().filter_map(|key| cluster_of(key)).chain(self.empty.as_deref()).collect();
         if clusters.is_empty() {
-            let message = format!("{}: there is no cluster of hactl in it", backup.display());
+            let message = format!("{}: no hactl cluster found", backup.display());
             return Err(Failure::usage(message)
-                .help(format!("no key begins with {ALL_CLUSTERS}: is it the backup of another etcd?")));
+                .help(format!("no key begins with {ALL_CLUSTERS}; check that the backup is of the right etcd")));
         }
         let mut all = Vec::new();
         for cluster in clusters {
@@ -131,18 +131,18 @@ impl Restore {
             .map_err(|error| Failure::refused(format!("{}: {error}", self.prepared.display())))?;
         for found in &all {
             terminal.line(&format!(
-                "cluster {}: {} resources and {} nodes are kept; {} heartbeats, assignments and reports are forgotten",
+                "cluster {}: {} resources and {} nodes kept; {} heartbeats, assignments and reports deleted",
                 found.cluster, found.resources, found.nodes, found.forgotten
             ));
         }
         let prepared = self.prepared.display();
         terminal
-            .line(&format!("{prepared} is written; on each member, with its old data directory moved away:"));
+            .line(&format!("{prepared} written. On each member, move the old data directory away, then run:"));
         terminal.line(&format!(
             "  etcdutl snapshot restore {prepared} --name NAME --data-dir DIR \\\n    \
              --initial-cluster NAME=URL,… --initial-advertise-peer-urls URL"
         ));
-        terminal.line("then start the members, the controllers and the agents; hactl status says what is still waited for");
+        terminal.line("Then start the members, the controllers and the agents, and run \"hactl status\" to see the progress.");
         Ok(Exit::Done)
     }
 }

@@ -13,19 +13,19 @@ use ha_api_types::kind::Kind;
 use ha_api_types::{schema, validation};
 use serde_json::{Value, json};
 
-/// Set fields of an object's spec
+/// Set fields in the spec of an object
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hactl set web state=stopped maxRestart=3\n  hactl set vm:100 group= comment='moved to rack 2'\n  \
-    hactl set node/node1 schedulable=false\nAn empty value removes the field, so that its default holds."
+    hactl set node/node1 schedulable=false\nAn empty value removes the field, so that its default applies."
 )]
 pub(crate) struct Set {
-    /// A resource's name, or KIND/NAME
+    /// NAME of a resource, or KIND/NAME
     what: String,
-    /// FIELD=VALUE…; a field below another is written with dots, as requests.memory=2Gi
+    /// FIELD=VALUE…; nested fields are written with dots, such as requests.memory=2Gi
     #[arg(required = true, value_name = "FIELD=VALUE")]
     fields: Vec<String>,
-    /// Run all admission on the server, write nothing
+    /// Validate on the server, change nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -83,7 +83,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
     let mut patch = json!({"spec": {}});
     for text in fields {
         let (path, value) = text.split_once('=').ok_or_else(|| {
-            Failure::usage(format!("{text:?} is no assignment")).help("write FIELD=VALUE, as state=stopped")
+            Failure::usage(format!("{text:?} is not an assignment")).help("write FIELD=VALUE, such as state=stopped")
         })?;
         let path = path.strip_prefix("spec.").unwrap_or(path);
         let mut schema = &schema::of(kind)["properties"]["spec"];
@@ -92,7 +92,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
             schema = below(schema, name).map_err(|hint| {
                 let shown = path.split('.').take(depth + 1).collect::<Vec<_>>().join(".");
                 Failure::usage(format!("{} has no field {shown}{hint}", kind.name()))
-                    .help(format!("hactl explain {}.spec lists the fields", kind.singular()))
+                    .help(format!("run \"hactl explain {}.spec\"", kind.singular()))
             })?;
             if !place.is_object() {
                 *place = json!({});
@@ -153,15 +153,15 @@ fn typed(schema: &Value, text: &str) -> Result<Value, String> {
         ["boolean"] => match text {
             "true" | "yes" | "1" => Ok(json!(true)),
             "false" | "no" | "0" => Ok(json!(false)),
-            _ => Err(wrong("neither true nor false")),
+            _ => Err(wrong("not true or false")),
         },
-        ["integer"] => text.parse::<i64>().map(Value::from).map_err(|_| wrong("no whole number")),
+        ["integer"] => text.parse::<i64>().map(Value::from).map_err(|_| wrong("not an integer")),
         ["number"] => text
             .parse::<f64>()
             .ok()
             .and_then(serde_json::Number::from_f64)
             .map(Value::Number)
-            .ok_or_else(|| wrong("no number")),
+            .ok_or_else(|| wrong("not a number")),
         ["array"] if !text.starts_with('[') => text
             .split(',')
             .map(|part| typed(&schema["items"], part))
@@ -169,7 +169,7 @@ fn typed(schema: &Value, text: &str) -> Result<Value, String> {
             .map(Value::Array),
         _ => {
             let documents =
-                ha_api_types::yaml::documents(text).map_err(|error| wrong(&format!("no YAML: {error}")))?;
+                ha_api_types::yaml::documents(text).map_err(|error| wrong(&format!("not valid YAML: {error}")))?;
             Ok(documents.into_iter().next().map_or(Value::Null, |document| document.value))
         }
     }
@@ -214,8 +214,8 @@ mod tests {
         check(resource, &["max-restart=3"], Err("did you mean maxRestart?"));
         check(resource, &["stat=x"], Err("did you mean state?"));
         check(resource, &["requests.ram=1"], Err("requests.ram"));
-        check(resource, &["maxRestart=x"], Err("no whole number"));
-        check(resource, &["failback=perhaps"], Err("neither"));
-        check(resource, &["nothing"], Err("no assignment"));
+        check(resource, &["maxRestart=x"], Err("not an integer"));
+        check(resource, &["failback=perhaps"], Err("not true or false"));
+        check(resource, &["nothing"], Err("not an assignment"));
     }
 }

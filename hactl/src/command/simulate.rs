@@ -12,19 +12,19 @@ use ha_simulator::world::World;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Run a whole cluster under a virtual clock, as a scenario file says; needs no cluster
+/// Simulate a cluster from a scenario file
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 expectations and invariants hold; 1 some do not; 2 the file is wrong. \
-        With a folder: one line a file, and the worst status.\n\n\
-        With --random, clusters and faults are drawn by seed, and a seed that fails is printed as a scenario file that fails \
-        again: `hactl simulate --random --seeds 7 > seed-7.yaml; hactl simulate seed-7.yaml`."
+    after_help = "Exit status: 0 all expectations and invariants hold; 1 some do not; 2 invalid file. \
+        For a directory: one line for each file, and the worst status.\n\n\
+        With --random, each seed defines a cluster and faults. A failed seed is printed as a scenario file that reproduces \
+        the failure: `hactl simulate --random --seeds 7 > seed-7.yaml; hactl simulate seed-7.yaml`."
 )]
 pub(crate) struct Simulate {
-    /// A scenario file, or a folder of them
+    /// Scenario file, or directory of scenario files
     #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath, required_unless_present = "random", conflicts_with = "random")]
     path: Option<PathBuf>,
-    /// Clusters and faults by chance, and the invariants after every event
+    /// Simulate random clusters and faults, and check the invariants after every event
     #[arg(long)]
     random: bool,
     #[command(flatten)]
@@ -59,7 +59,7 @@ fn folder(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
     files.sort();
     if files.is_empty() {
         return Err(Failure::usage(format!(
-            "{}: no file in it or below it ends in .yaml or .yml",
+            "{}: no .yaml or .yml file found",
             path.display()
         )));
     }
@@ -93,7 +93,7 @@ fn folder(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
 /// Collects the scenario files in a directory and its subdirectories.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let unreadable =
-        |error: std::io::Error| Failure::usage(format!("{}: cannot be read: {error}", folder.display()));
+        |error: std::io::Error| Failure::usage(format!("cannot read {}: {error}", folder.display()));
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         // Links to directories are not followed, because they may form a cycle.
@@ -110,7 +110,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
 fn simulated(path: &Path) -> Result<World, Failure> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("{name}: cannot be read: {error}")))?;
+        .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let scenario = Scenario::parse(&name, &text, folder).map_err(Failure::usage)?;
     let mut world = World::new(scenario).map_err(|message| Failure::usage(format!("{name}: {message}")))?;
@@ -143,7 +143,7 @@ fn verdict(session: &Session, summary: &Value) -> String {
         } else {
             terminal.paint(Style::Bad, "not met")
         };
-        let got = if check["ok"] == true { String::new() } else { format!(", but: {}", text(&check["got"])) };
+        let got = if check["ok"] == true { String::new() } else { format!("; found: {}", text(&check["got"])) };
         lines += &format!("{word}: {}{got}\n", text(&check["check"]));
     }
     if lines.is_empty() { lines } else { format!("\n{lines}") }

@@ -11,10 +11,10 @@ use ha_api_types::reason::Reason;
 use ha_api_types::time::Millis;
 use ha_api_types::view::{ControllerState, Health, NodeOverview, Overview, Severity};
 
-/// Show the cluster on one screen: store, leader, agents, services, and what is wrong
+/// Show the cluster: etcd, leader, agents, services and problems
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 healthy; 1 degraded, everything wanted runs; \
-        2 something wanted does not run, or no leader; 3 unreachable; 4 not permitted.")]
+#[command(after_help = "Exit status: 0 healthy; 1 degraded, all requested services run; \
+        2 a requested service does not run, or no leader; 3 unreachable; 4 permission denied.")]
 pub(crate) struct Status {}
 
 impl Status {
@@ -22,7 +22,7 @@ impl Status {
         let format = session.format(&[Format::Wide, Format::Yaml, Format::Json])?;
         let overview = session.client()?.overview().await?;
         let value = serde_json::to_value(&overview)
-            .map_err(|error| Failure::refused(format!("the status cannot be printed: {error}")))?;
+            .map_err(|error| Failure::refused(format!("cannot print the status: {error}")))?;
         if !session.print_value(format, &value)? {
             let wide = format == Some(Format::Wide);
             session.terminal().out(&screen(session.terminal(), &overview, wide));
@@ -69,7 +69,7 @@ fn store(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
     } else {
         terminal.paint(Style::Bad, "no quorum")
     };
-    let mut text = heading(terminal, "Store", &format!("{healthy} of {} members, {quorum}", members.len()));
+    let mut text = heading(terminal, "etcd", &format!("{healthy} of {} members, {quorum}", members.len()));
     let mut table = Table::new(if wide {
         &["MEMBER", "STATE", "VERSION", "SIZE", "URL", "PROBLEM"]
     } else {
@@ -127,7 +127,7 @@ fn controllers(terminal: &Terminal, overview: &Overview) -> String {
 }
 
 fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool) -> String {
-    let mut text = heading(terminal, "Nodes", if nodes.is_empty() { "none has registered yet" } else { "" });
+    let mut text = heading(terminal, "Nodes", if nodes.is_empty() { "no node has registered yet" } else { "" });
     if nodes.is_empty() {
         return text;
     }
@@ -196,7 +196,7 @@ fn recent(terminal: &Terminal, overview: &Overview) -> String {
     if overview.recent_fences.is_empty() {
         return String::new();
     }
-    let mut text = heading(terminal, "Recent fences", "");
+    let mut text = heading(terminal, "Recent fencing", "");
     for fence in overview.recent_fences.iter().rev().take(5) {
         text += &format!("  {} {} ago: {}\n", fence.node, age(Some(&fence.at.0)), fence.message);
     }
@@ -207,7 +207,7 @@ fn wrong(terminal: &Terminal, overview: &Overview) -> String {
     if overview.problems.is_empty() {
         return String::new();
     }
-    let mut text = heading(terminal, "What is wrong", "");
+    let mut text = heading(terminal, "Problems", "");
     for problem in &overview.problems {
         let style = match problem.severity {
             Severity::Degraded => Style::Warn,

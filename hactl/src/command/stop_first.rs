@@ -12,10 +12,10 @@ use std::time::Duration;
 /// Whether to stop resources before edits that need it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StopFirstFlags {
-    /// Stop a resource first if the edit is refused while a copy may run, then apply the edit and the requested state
+    /// If the edit requires a stopped resource: stop it, apply the edit, and restore the requested state
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) stop_first: bool,
-    /// How long to wait at most for the stop; then the exit status is 124
+    /// Timeout for the stop; the exit status is then 124
     #[arg(long, value_name = "DURATION", default_value = "5m", requires = "stop_first", value_parser = crate::duration::parse)]
     pub(crate) stop_timeout: Duration,
 }
@@ -43,7 +43,7 @@ impl StopFirstFlags {
         client.patch(Kind::Resource, name, &patch, Commitment::Real).await?;
         let shown = format!("resource/{name}");
         session.terminal().progress(&format!(
-            "{shown}: stopping before the edit; an interruption leaves the resource stopped and unchanged"
+            "{shown}: stopping before the edit; if interrupted, the resource stays stopped and unchanged"
         ));
         let mut last = String::new();
         let stopped = async {
@@ -66,7 +66,7 @@ impl StopFirstFlags {
         let what = format!("stopping {shown} before the edit");
         bounded(self.stop_timeout, &what, stopped).await.map_err(|failure| {
             failure.help(format!(
-                "the resource stays stopped and is unchanged; its requested state was {}: hactl set {name} state={}",
+                "the resource stays stopped and unchanged; its requested state was {}: run \"hactl set {name} state={}\"",
                 before.as_str().unwrap_or("Started"),
                 before.as_str().unwrap_or("Started")
             ))

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Gather what somebody needs who is to find out what happened
+/// Collect diagnostic information for support
 #[derive(Args, Debug)]
 pub(crate) struct Support {
     #[command(subcommand)]
@@ -22,19 +22,19 @@ pub(crate) struct Support {
 /// What to do.
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Write all objects with their status, events, and the leader's own views into a folder, without secrets
+    /// Write all objects, events and the views of the leader to a directory
     Dump(Dump),
 }
 
-/// Write all objects with their status, events, and the leader's own views into a folder, without secrets
+/// Write all objects, events and the views of the leader to a directory
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Passwords, tokens and the like, and all values of environments, are written as (redacted): by the names of fields and \
-        options, so look before you send it to anybody. Logs are not in it: `journalctl -u ha-node-agent -u ha-watchdogd -u ha-controller`.\n\n\
-        Exit status: 0 written; 1 some of it could not be read, problems.txt says what; 2 usage; 3 unreachable; 4 not permitted."
+    after_help = "Passwords, tokens and all environment values are replaced by (redacted), based on the names of fields and options. \
+        Check the files before you share them. Logs are not included: run `journalctl -u ha-node-agent -u ha-watchdogd -u ha-controller`.\n\n\
+        Exit status: 0 written; 1 incomplete, see problems.txt; 2 invalid usage; 3 unreachable; 4 permission denied."
 )]
 struct Dump {
-    /// The folder to write into; it must be empty or not there yet
+    /// Directory to write to; must be empty or not exist
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "hactl-support")]
     folder: PathBuf,
 }
@@ -65,9 +65,9 @@ impl Dump {
         // If no controller answers, this request fails before a directory is created.
         client.list(Collection::Kind(Kind::Cluster), &[]).await?;
         std::fs::create_dir_all(&self.folder)
-            .map_err(|error| Failure::usage(format!("{}: cannot be made: {error}", self.folder.display())))?;
+            .map_err(|error| Failure::usage(format!("cannot create {}: {error}", self.folder.display())))?;
         let mut problems = Problems::default();
-        let server = problems.keep("version of the controller", client.server_version().await);
+        let server = problems.keep("controller version", client.server_version().await);
         let versions = json!({"client": env!("CARGO_PKG_VERSION"), "server": server});
         let mut files = vec![("versions.yaml".to_owned(), versions)];
         for kind in Kind::ALL {
@@ -95,7 +95,7 @@ impl Dump {
             write(&self.folder, "problems.txt", &format!("{}\n", problems.0.join("\n")))?;
         }
         for problem in &problems.0 {
-            session.terminal().warn(&format!("not in the dump: {problem}"));
+            session.terminal().warn(&format!("missing in the dump: {problem}"));
         }
         session.terminal().say(&format!("{}: {} files", self.folder.display(), files.len()));
         Ok(if problems.0.is_empty() { Exit::Done } else { Exit::Refused })
@@ -124,15 +124,15 @@ fn check(folder: &Path) -> Result<(), Failure> {
     let shown = folder.display();
     let problem = match folder.read_dir().map(|mut entries| entries.next().is_some()) {
         Ok(false) => return Ok(()),
-        Ok(true) => format!("{shown}: there is something in it"),
+        Ok(true) => format!("{shown}: directory is not empty"),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => format!("{shown}: is no folder that can be read: {error}"),
+        Err(error) => format!("{shown}: not a readable directory: {error}"),
     };
-    Err(Failure::usage(problem).help("give a folder that is empty or not there yet"))
+    Err(Failure::usage(problem).help("specify a directory that is empty or does not exist"))
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
     let path = folder.join(name);
     std::fs::write(&path, text)
-        .map_err(|error| Failure::refused(format!("{}: cannot be written: {error}", path.display())))
+        .map_err(|error| Failure::refused(format!("cannot write {}: {error}", path.display())))
 }

@@ -19,26 +19,26 @@ const COMMIT: &str = "100ms";
 /// Delay with which etcd ends a lease.
 const EXPIRY: &str = "500ms";
 
-/// Show how long a failover takes at worst, part by part, for the settings in force and each node
+/// Compute the worst-case failover time of each node
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 computed; 1 a node has timings other than the cluster's settings, or has \
-        none yet; 3 unreachable; 4 not permitted."
+    after_help = "Exit status: 0 computed; 1 the timings of a node differ from the cluster settings or are \
+        unknown; 3 unreachable; 4 permission denied."
 )]
 pub(crate) struct Timing {
-    /// Only these nodes
+    /// Names of nodes to show
     #[arg(value_name = "NODE", conflicts_with = "profile")]
     nodes: Vec<String>,
-    /// Show what a profile would give, for every kind of watchdog; needs no cluster
+    /// Show the times of a profile for each kind of watchdog, without a cluster
     #[arg(long, value_name = "PROFILE")]
     profile: Option<ProfileName>,
-    /// What a commit takes until everybody has seen it (c)
+    /// Time of an etcd commit until all clients have seen it (c)
     #[arg(long, value_name = "DURATION", default_value = COMMIT, value_parser = crate::duration::parse)]
     commit: Duration,
-    /// How much later than after its time to live the store ends a lease (e)
+    /// Delay of etcd in ending an expired lease (e)
     #[arg(long, value_name = "DURATION", default_value = EXPIRY, value_parser = crate::duration::parse)]
     expiry: Duration,
-    /// So many messages of the failover are lost together with every repetition (u)
+    /// Number of etcd requests assumed lost during failover, with all retries (u)
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     lost: u32,
 }
@@ -73,7 +73,7 @@ impl Timing {
             None => self.of_cluster(session, &store).await?,
         };
         let value = serde_json::to_value(&report)
-            .map_err(|error| Failure::refused(format!("the timing cannot be printed: {error}")))?;
+            .map_err(|error| Failure::refused(format!("cannot print the timing: {error}")))?;
         if !session.print_value(format, &value)? {
             session.terminal().out(&report.screen(session.terminal()));
         }

@@ -13,19 +13,19 @@ use ha_api_types::view::{NodeUsage, ResourceUsage, UsageOverview};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
-/// Show what nodes or services use, as measured
+/// Show measured resource usage of nodes or services
 #[derive(Args, Debug)]
 #[command(
-    after_help = "What was not measured is shown as -: of services, driver exec is measured. Figures are means of about a minute."
+    after_help = "Values that are not measured are shown as -. Values are averages over about one minute."
 )]
 pub(crate) struct Top {
-    /// nodes or resources
+    /// Kind: nodes or resources
     #[arg(value_name = "KIND")]
     kind: String,
-    /// Only these
+    /// Names of nodes or resources to show
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// The largest first, rather than by name
+    /// Sort by this value, largest first, instead of by name
     #[arg(long, value_name = "AMOUNT")]
     sort_by: Option<SortBy>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Top {
 /// What the largest is the first of.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SortBy {
-    /// Cores
+    /// CPU cores
     Cpu,
     /// Memory
     Memory,
@@ -44,7 +44,7 @@ impl Top {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let kind = Kind::parse(&self.kind).filter(|kind| matches!(kind, Kind::Node | Kind::Resource));
         let kind = kind.ok_or_else(|| {
-            Failure::usage(format!("nothing is measured of {:?}", self.kind)).help("write nodes or resources")
+            Failure::usage(format!("usage of {:?} is not measured", self.kind)).help("write nodes or resources")
         })?;
         let mut names = Vec::new();
         for name in &self.names {

@@ -15,15 +15,15 @@ use followed::{Followed, Step, Subject};
 use ha_api_types::kind::Kind;
 use serde_json::{Value, json};
 
-/// Follow one operation or action over controllers and agents
+/// Trace an operation or action across controllers and agents
 #[derive(Args, Debug)]
 #[command(
-    after_help = "SUBJECT is an operation by name or uid (operation/NAME), the uid of an action as status.actionUid and log lines \
-        have it, or a resource (NAME, TYPE:NAME), whose present or last action is followed. Events are kept for an hour.\n\n\
-        Exit status: 0 shown; 1 nothing is known of it any more; 2 usage; 3 unreachable; 4 not permitted."
+    after_help = "SUBJECT is an operation (name, uid or operation/NAME), the uid of an action (status.actionUid, or in log lines), \
+        or a resource (NAME or TYPE:NAME), whose current or last action is traced. Events are kept for 1 h.\n\n\
+        Exit status: 0 shown; 1 no events; 2 invalid usage; 3 unreachable; 4 permission denied."
 )]
 pub(crate) struct Trace {
-    /// What to follow
+    /// Operation, action uid or resource to trace
     #[arg(value_name = "SUBJECT")]
     subject: String,
 }
@@ -43,11 +43,11 @@ impl Trace {
         let followed = Followed::new(subject, &events);
         if followed.steps.is_empty() {
             return Err(Failure::refused(format!(
-                "nothing is known of {} any more",
+                "no events of {}",
                 followed.subject.shown()
             ))
             .help(
-                "events are kept for an hour; the journals of the machines know more: journalctl HACTL_ACTION=UID, HACTL_OPERATION=NAME or HACTL_RESOURCE=NAME",
+                "events are kept for 1 h; for older entries, run \"journalctl HACTL_ACTION=UID\" on each host (or HACTL_OPERATION=NAME, HACTL_RESOURCE=NAME)",
             ));
         }
         if !session.print_value(format, &document(&followed))? {
@@ -62,8 +62,8 @@ impl Trace {
         match target.kind {
             Kind::Operation | Kind::Resource => Ok(target),
             Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster => {
-                let text = format!("a {} cannot be followed", target.kind.singular());
-                Err(Failure::usage(text).help("give an operation, the uid of an action, or a resource"))
+                let text = format!("cannot trace a {}", target.kind.singular());
+                Err(Failure::usage(text).help("specify an operation, the uid of an action, or a resource"))
             }
         }
     }
@@ -78,8 +78,8 @@ impl Trace {
 
     fn named<'a>(&self, operations: &'a [Value], name: &str) -> Result<&'a Value, Failure> {
         find(operations, name).ok_or_else(|| {
-            Failure::refused(format!("there is no {}", self.subject))
-                .help("`hactl get operations` lists them; they are kept for a day")
+            Failure::refused(format!("{} not found", self.subject))
+                .help("run \"hactl get operations\"; operations are kept for 1 d")
         })
     }
 
@@ -95,8 +95,8 @@ impl Trace {
         target.name.check(&resource)?;
         match resource.pointer("/status/actionUid").and_then(Value::as_str) {
             Some(uid) => Ok(Subject::Action(uid.to_owned())),
-            None => Err(Failure::refused(format!("{} has no action yet", self.subject))
-                .help("`hactl why` says what it waits for")),
+            None => Err(Failure::refused(format!("no action of {} yet", self.subject))
+                .help("run \"hactl why\"")),
         }
     }
 }

@@ -6,10 +6,10 @@ use crate::session::Session;
 use clap::Args;
 use serde_json::{Value, json};
 
-/// Show the versions of hactl and of the controller
+/// Show the versions of hactl and the controller
 #[derive(Args, Debug)]
 pub(crate) struct Version {
-    /// Do not ask a controller
+    /// Show only the version of hactl; do not contact a controller
     #[arg(long)]
     client: bool,
 }

@@ -14,27 +14,27 @@ use std::time::Duration;
 /// Whether and how long to wait for an effect.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WaitFlags {
-    /// Wait until it is done
+    /// Wait for completion
     #[arg(long)]
     pub(crate) wait: bool,
-    /// How long to wait at most; then the exit status is 124
+    /// Maximum time to wait; the exit status is then 124
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = crate::duration::parse)]
     pub(crate) timeout: Duration,
 }
 
-/// Wait until objects are as described
+/// Wait for a condition of objects
 #[derive(Args, Debug)]
 #[command(
     after_help = "CONDITION: condition=Ready, condition=Ready=False, state=Started, phase=Succeeded, node=node1, delete"
 )]
 pub(crate) struct Wait {
-    /// KIND/NAME…, or a resource's NAME
+    /// KIND/NAME…, or the NAME of a resource
     #[arg(required = true, value_name = "KIND/NAME")]
     what: Vec<String>,
-    /// What to wait for
+    /// Condition to wait for
     #[arg(long = "for", value_name = "CONDITION")]
     condition: String,
-    /// How long to wait at most; then the exit status is 124
+    /// Maximum time to wait; the exit status is then 124
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::duration::parse)]
     timeout: Duration,
 }
@@ -59,7 +59,7 @@ impl Wait {
                 client.target(target).await?;
             }
         }
-        bounded(self.timeout, &format!("waiting for {}", self.condition), async {
+        bounded(self.timeout, &format!("{} not met", self.condition), async {
             for target in &targets {
                 reach(session, target, &goal).await?;
                 session.terminal().say(&format!("{} {}", target.shown(), met(&goal)));
@@ -80,7 +80,7 @@ fn met(goal: &Goal) -> String {
 
 fn goal(text: &str) -> Result<Goal, Failure> {
     let wrong = || {
-        Failure::usage(format!("{text:?} is nothing to wait for")).help(
+        Failure::usage(format!("--for: {text:?} is not a valid condition")).help(
             "write condition=NAME, condition=NAME=False, state=VALUE, phase=VALUE, node=VALUE or delete",
         )
     };
@@ -150,7 +150,7 @@ pub(super) async fn bounded<T>(
     match tokio::time::timeout(timeout, work).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Failure::timed_out(format!(
-            "{what}: not within {}",
+            "timed out after {}: {what}",
             crate::duration::short(i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX))
         ))),
     }
@@ -176,9 +176,9 @@ pub(super) async fn until_ready(session: &Session, targets: &[(Kind, String)], f
         loop {
             let Ok(change) = tokio::time::timeout_at(deadline, watcher.next()).await else {
                 let because = if last.is_empty() { String::new() } else { format!(": {last}") };
-                let failure = Failure::timed_out(format!("{shown} is not ready in time{because}"));
+                let failure = Failure::timed_out(format!("timed out waiting for {shown} to become ready{because}"));
                 let help = if *kind == Kind::Resource { "hactl why" } else { "hactl describe" };
-                return Err(failure.help(format!("{help} {shown}")));
+                return Err(failure.help(format!("run \"{help} {shown}\"")));
             };
             let object = match change? {
                 Change::Applied(object) => object,
@@ -197,7 +197,7 @@ pub(super) async fn until_ready(session: &Session, targets: &[(Kind, String)], f
                     }
                 }
                 Progress::Failed(why) => {
-                    return Err(Failure::refused(format!("{shown}: {why}")).help(format!("hactl why {name}")));
+                    return Err(Failure::refused(format!("{shown}: {why}")).help(format!("run \"hactl why {name}\"")));
                 }
             }
         }

@@ -11,7 +11,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::view::{Explanation, Verdict};
 use serde_json::Value;
 
-/// Say why a service is where it is: per node whether it may run there, or what speaks against it
+/// Explain why each node is eligible or not for a resource
 #[derive(Args, Debug)]
 pub(crate) struct Why {
     /// The resource
@@ -64,12 +64,12 @@ fn text(session: &Session, why: &Explanation, object: &Value) -> String {
     if let Some(balance) = &why.balance {
         text += &format!("  balance: {balance}\n");
     }
-    text += &list(session, "Waits for", &why.waiting_for);
+    text += &list(session, "Waiting for", &why.waiting_for);
     if !why.nodes.is_empty() {
         text += "\n";
         text += &nodes(&why.nodes).render(terminal, 0);
     }
-    text += &list(session, "What would help", &why.help);
+    text += &list(session, "Suggested actions", &why.help);
     text
 }
 
@@ -85,11 +85,11 @@ fn nodes(verdicts: &[Verdict]) -> Table {
     let mut table = Table::new(&["NODE", "VERDICT", "PRIORITY", "SCORE", "BECAUSE"]);
     for verdict in verdicts {
         let (word, style) = match (verdict.allowed, verdict.current, verdict.chosen) {
-            (true, true, _) => ("allowed, it is here", Style::Good),
-            (true, false, true) => ("allowed, best", Style::Good),
-            (true, false, false) => ("allowed", Style::Plain),
-            (false, true, _) => ("refused, but it is here", Style::Bad),
-            (false, false, _) => ("refused", Style::Bad),
+            (true, true, _) => ("eligible (current)", Style::Good),
+            (true, false, true) => ("eligible (best)", Style::Good),
+            (true, false, false) => ("eligible", Style::Plain),
+            (false, true, _) => ("not eligible (current)", Style::Bad),
+            (false, false, _) => ("not eligible", Style::Bad),
         };
         let mut first = vec![
             Cell::plain(&verdict.node),

@@ -54,7 +54,7 @@ impl ConfigFile {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Failure::usage(format!("{}: cannot be read: {error}", path.display()))),
+            Err(error) => return Err(Failure::usage(format!("cannot read {}: {error}", path.display()))),
         };
         let mut file = ConfigFile::parse(path, &text)?;
         for context in &mut file.contexts {
@@ -78,7 +78,7 @@ impl ConfigFile {
             return Ok(ConfigFile::default());
         };
         if documents.next().is_some() {
-            return Err(at(None, "more than one document; a configuration is one"));
+            return Err(at(None, "more than one YAML document; a configuration file has one"));
         }
         if let Some((field_path, field, known)) = unknown_fields(&document.value).into_iter().next() {
             let hint = nearest(&field, known.into_iter())
@@ -92,7 +92,7 @@ impl ConfigFile {
     /// Writes the file atomically, readable only by its owner.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
         let failed = |error: std::io::Error| {
-            Failure::refused(format!("{}: cannot be written: {error}", path.display()))
+            Failure::refused(format!("cannot write {}: {error}", path.display()))
         };
         let value = serde_json::to_value(self).map_err(|error| Failure::refused(error.to_string()))?;
         let text = yaml::to_text(&value).map_err(|error| Failure::refused(error.to_string()))?;

@@ -22,7 +22,7 @@ pub(super) fn texts(files: &[String], recursive: bool) -> Result<Vec<Text>, Fail
     for file in files {
         if file == "-" {
             let content = read(&mut std::io::stdin().lock())
-                .map_err(|error| Failure::usage(format!("standard input cannot be read: {error}")))?;
+                .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
             texts.push(Text { name: "<stdin>".to_owned(), content });
             continue;
         }
@@ -31,11 +31,11 @@ pub(super) fn texts(files: &[String], recursive: bool) -> Result<Vec<Text>, Fail
             let mut found = Vec::new();
             walk(path, recursive, &mut found)?;
             if found.is_empty() {
-                let failure = Failure::usage(format!("{file}: no file here ends in .yaml, .yml or .json"));
+                let failure = Failure::usage(format!("{file}: no .yaml, .yml or .json file found"));
                 return Err(if recursive {
                     failure
                 } else {
-                    failure.help("-R takes the folders below, too")
+                    failure.help("add -R to process directories recursively")
                 });
             }
             for path in found {
@@ -87,5 +87,5 @@ fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), 
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("{}: cannot be read: {error}", path.display()))
+    Failure::usage(format!("cannot read {}: {error}", path.display()))
 }

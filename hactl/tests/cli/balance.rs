@@ -78,11 +78,11 @@ fn bad_input_is_told_with_its_place() {
     run(&mut command(&["balance", "-t", &path]))
         .fails(2, "cluster: line 7, free memory (field 4): expected an integer, found `lots`");
     let path = file(folder.path(), "cluster", CLUSTER);
-    run(&mut command(&["balance", "-t", &path, "-O", "x"])).fails(2, "-O x: the cluster has no such node");
-    run(&mut command(&["balance", "-t", &path, "-G", "x"])).fails(2, "-G x: the cluster has no such group");
+    run(&mut command(&["balance", "-t", &path, "-O", "x"])).fails(2, "-O: node \"x\" not found");
+    run(&mut command(&["balance", "-t", &path, "-G", "x"])).fails(2, "-G: group \"x\" not found");
     run(&mut command(&["balance", "-t", &path, "--exclude-instances", "i0,x"]))
-        .fails(2, "x: the cluster has no such instance");
-    run(&mut command(&["balance", "-t", "/nonexistent"])).fails(2, "/nonexistent: cannot be read");
+        .fails(2, "instance \"x\" not found");
+    run(&mut command(&["balance", "-t", "/nonexistent"])).fails(2, "cannot read /nonexistent");
     let loads = file(folder.path(), "loads", "i0 1 1 1 1\nx 1 1 1 1\n");
     run(&mut command(&["balance", "-t", &path, "-U", &loads])).fails(2, "loads: line 2, instance (word 1)");
 }

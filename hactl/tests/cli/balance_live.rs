@@ -104,10 +104,10 @@ fn a_plan_names_the_commands_and_changes_nothing() {
     let some = hactl(&server, &["balance", "--select-instances", "exec:b", "-o", "json"]).shows(0, &[]);
     let plan: Value = serde_json::from_str(&some.stdout).expect("JSON");
     assert_eq!((&plan["moves"][0]["instance"], &plan["moves"][1]), (&json!("b"), &Value::Null));
-    hactl(&server, &["balance", "--exclude-instances", "x"]).fails(2, "x: the cluster has no such instance");
+    hactl(&server, &["balance", "--exclude-instances", "x"]).fails(2, "instance \"x\" not found");
     hactl(&server, &["balance", "-l1"])
         .shows(0, &["1 move in 1 job set: 0 disk copies (0 MiB), 1 migration,"]);
-    hactl(&server, &["balance", "-G", "elsewhere"]).fails(2, "-G elsewhere: the cluster has no such group");
+    hactl(&server, &["balance", "-G", "elsewhere"]).fails(2, "-G: group \"elsewhere\" not found");
     hactl(&server, &["balance", "-X", "-t", "file"]).fails(2, "cannot be used with");
 }
 
@@ -120,8 +120,8 @@ fn what_is_saved_is_planned_for_alike() {
     let live = hactl(&server, &["balance", "-S", &path("")]).shows(0, &["Score before: "]);
     let again = run(&mut command(&["balance", "-t", &path(".original"), "-U", &path(".usage")]));
     assert_eq!(
-        again.stdout.replace(", 2 of them by stop and start", ""),
-        live.stdout.replace(", 2 of them by stop and start", "")
+        again.stdout.replace(", 2 of them by relocation", ""),
+        live.stdout.replace(", 2 of them by relocation", "")
     );
     run(&mut command(&["balance", "-t", &path(".balanced")])).shows(0, &["0 moves in 0 job sets"]);
 }
@@ -187,7 +187,7 @@ fn a_partner_that_does_not_come_along_ends_it() {
     let output = child.wait_with_output().expect("it ends");
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("b did not come along to node") && stderr.contains("hactl why b"), "{stderr}");
+    assert!(stderr.contains("b was not moved along to node") && stderr.contains("hactl why b"), "{stderr}");
 }
 
 /// Asserts that no operation follows the first job set.
@@ -223,11 +223,11 @@ fn it_ends_when_the_cluster_is_no_longer_as_planned() {
     };
     check(
         |facts, _| facts.lock()["nodes"]["node2"]["notOnline"] = json!("HeartbeatLate"),
-        &["no longer as planned: node node2 is not online, it was online"],
+        &["changed since the plan: node node2 is not online, was online"],
     );
     check(
         |facts, _| facts.lock()["nodes"]["node3"]["maintenance"] = json!(true),
-        &["node node3 is in maintenance or not schedulable, it was online"],
+        &["node node3 is in maintenance or not schedulable, was online"],
     );
     check(
         |facts, node| {
@@ -272,7 +272,7 @@ fn an_interrupt_ends_it_after_the_set_under_way() {
         line.clear();
         assert!(stderr.read_line(&mut line).expect("it goes on") > 0, "it has ended");
     }
-    assert_eq!(line, "interrupted: job set 1 of 2 is the last one\n");
+    assert_eq!(line, "interrupted: job set 1 of 2 is the last job set\n");
     let mut operation = server.objects("operations").remove(0);
     let spec = operation["spec"].clone();
     let text = |field: &str| spec[field].as_str().expect("a text").to_owned();
@@ -295,7 +295,7 @@ fn a_termination_ends_it_at_once() {
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).expect("UTF-8");
     assert_eq!(child.wait().expect("it ends").code(), Some(1));
-    assert!(rest.contains("terminated during job set 1 of 2, whose operations go on"), "{rest}");
+    assert!(rest.contains("terminated during job set 1 of 2; its operations continue"), "{rest}");
 }
 
 #[test]

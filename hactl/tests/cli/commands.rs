@@ -44,7 +44,7 @@ fn status_is_one_screen_and_its_exit_status_says_how_it_is() {
         ],
     );
     let place = |text: &str| ran.stdout.find(text).expect("shown");
-    assert!(place("Store") < place("Controllers") && place("Controllers") < place("Nodes"), "{}", ran.stdout);
+    assert!(place("etcd") < place("Controllers") && place("Controllers") < place("Nodes"), "{}", ran.stdout);
     let problem = |severity: &str| json!([{"severity": severity, "about": "resource/web", "reason": "NoFeasibleNode", "message": "fits nowhere", "help": "hactl why web"}]);
     hactl(&overview(&problem("Degraded"), true), &["status"])
         .shows(1, &["degraded", "resource/web: fits nowhere", "hactl why web"]);
@@ -52,7 +52,7 @@ fn status_is_one_screen_and_its_exit_status_says_how_it_is() {
     hactl(&overview(&json!([]), false), &["status"]).shows(2, &["no leader"]);
     let ran = hactl(&overview(&json!([]), true), &["status", "-o", "json"]).shows(0, &[]);
     assert_eq!(serde_json::from_str::<Value>(&ran.stdout).expect("JSON")["leader"]["term"], 5);
-    run(&mut command(&["--server", "http://127.0.0.1:1", "status"])).fails(3, "no controller can be reached");
+    run(&mut command(&["--server", "http://127.0.0.1:1", "status"])).fails(3, "cannot reach any controller");
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn why_names_every_node_and_what_would_help() {
             "NoFeasibleNode: no node can take web",
             "NotEnoughMemory: needs 4Gi, 1Gi is free (lower requests.memory)",
             "NotInGroup: not a member of g",
-            "allowed, best",
+            "eligible (best)",
             "- node2 to return",
             "- add memory to node1",
         ],
     );
     hactl(&server, &["why", "vm:web"]).fails(1, "exec:web");
-    hactl(&server, &["why", "nothing"]).fails(1, "does not exist");
+    hactl(&server, &["why", "nothing"]).fails(1, "not found");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn what_needs_no_cluster_works_without_one() {
     run(&mut command(&["generate", &path])).prints(0, "");
     assert!(folder.path().join("man1/hactl-node-maintenance-enable.1").exists());
     assert!(folder.path().join("completions/_hactl").exists());
-    run(&mut command(&["status", "-o", "name"])).fails(2, "formats here: wide, yaml, json");
+    run(&mut command(&["status", "-o", "name"])).fails(2, "valid formats: wide, yaml, json");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn resource_agents_explain_themselves() {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().display().to_string();
     run(&mut command(&["explain", "ocf", "--ocf-root", &root]))
-        .fails(2, "there are no resource agents ocf in");
+        .fails(2, "no resource agents ocf in");
     let agents = folder.path().join("resource.d/own");
     std::fs::create_dir_all(&agents).expect("a folder");
     let agent = super::hactl::file(
@@ -172,5 +172,5 @@ fn a_scenario_runs_under_a_virtual_clock() {
     run(&mut command(&["simulate", &path])).shows(1, &["good.yaml: ok", "never.yaml: failed"]);
     super::hactl::file(folder.path(), "broken.yaml", "nodes: []\n");
     run(&mut command(&["simulate", &path])).fails(2, "broken.yaml");
-    run(&mut command(&["simulate", "/nonexistent.yaml"])).fails(2, "cannot be read");
+    run(&mut command(&["simulate", "/nonexistent.yaml"])).fails(2, "cannot read");
 }

@@ -32,7 +32,7 @@ fn a_lost_answer_of_a_reading_is_asked_for_elsewhere_but_a_change_is_not_sent_tw
     let only_reads =
         Server::with(|request| (request.method != "GET").then_some(Scripted::HangUp), |_, _| false);
     hactl_with_input(&only_reads, &["apply", "-f", "-"], &resource("new"))
-        .fails(3, "may have been made or not");
+        .fails(3, "may or may not have been applied");
     assert_eq!(only_reads.writes().len(), 1);
     assert!(server.writes().is_empty());
 }
@@ -54,7 +54,7 @@ fn a_controller_that_hangs_costs_its_share_of_the_time_and_no_more() {
     with(&["wait", "web", "--for=state=Started"]).prints(0, "resource/web state is Started\n");
     with(&["set", "web", "comment=x"]).prints(0, "resource/web configured\n");
     let create = ["create", "group", "g", "--nodes", "node1"];
-    with(&create).fails(3, "may have been made or not");
+    with(&create).fails(3, "may or may not have been applied");
     assert!(server.object("groups", "g").is_none());
 }
 
@@ -72,14 +72,14 @@ fn exit_statuses_say_why() {
         hactl(&refusing(code), &["get", "nodes"]).fails(status, "because");
     }
     run(&mut command(&["--server", "http://127.0.0.1:1", "get", "nodes"]))
-        .fails(3, "no controller can be reached");
+        .fails(3, "cannot reach any controller");
     run(&mut command(&["--server", "ftp://x", "get", "nodes"])).fails(2, "ftp://x");
     run(&mut command(&["get", "nodes"])).fails(3, "http://127.0.0.1:7443");
     run(&mut command(&["nonsense"])).fails(2, "nonsense");
     run(&mut command(&["--help"])).shows(0, &["Exit status", "apply", "why"]);
-    hactl(&Server::start(), &["get", "node", "nobody"]).fails(1, "node/nobody does not exist");
+    hactl(&Server::start(), &["get", "node", "nobody"]).fails(1, "node/nobody not found");
     let text = Server::with(|_| Some(Scripted::Answer(200, json!("hello"))), |_, _| false);
-    hactl(&text, &["status"]).fails(1, "not understood");
+    hactl(&text, &["status"]).fails(1, "cannot parse the response");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn contexts_are_kept_in_a_file() {
     with(&["version", "--client"]).shows(0, &["hactl      "]);
     with(&["get", "nodes"]).prints(0, "");
     with(&["get", "nodes", "--context", "away"]).fails(3, "127.0.0.1:1");
-    with(&["config", "use-context", "away"]).prints(0, "context away is current\n");
+    with(&["config", "use-context", "away"]).prints(0, "context away is the current context\n");
     with(&["get", "nodes"]).fails(3, "127.0.0.1:1");
     with(&["config", "use-context", "nowhere"]).fails(2, "contexts: lab, away");
     with(&["config", "get-contexts"]).shows(0, &["*        away", "lab"]);

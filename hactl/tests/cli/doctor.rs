@@ -45,7 +45,7 @@ fn a_node_shows_every_check_and_what_mends_it() {
         .shows(0, &["warn  watchdog", "→ name another driver", "ok    sleep", "this machine cannot sleep"]);
     hactl(&server, &["doctor", "node2"])
         .shows(1, &["FAIL  watchdog-owner", "→ disable it: systemctl disable"]);
-    hactl(&server, &["doctor", "node3"]).shows(1, &["has not examined it yet"]);
+    hactl(&server, &["doctor", "node3"]).shows(1, &["no results yet"]);
     let shown = hactl(&server, &["doctor", "node1", "-o", "json"]).shows(0, &[]);
     let value: Value = serde_json::from_str(&shown.stdout).expect("JSON");
     assert_eq!(value["nodes"][0]["checks"], soft());
@@ -78,10 +78,10 @@ fn the_watchdog_is_shown_with_the_margin_seen() {
             "/dev/watchdog",
             "sliding",
             "1 to 65535 s",
-            "4712 ms left",
-            "3 ms at most",
+            "at least 4712 ms left",
+            "at most 3 ms",
             "real-time, memory locked",
-            "none passed: hactl node test-watchdog",
+            "none passed: run \"hactl node test-watchdog\"",
         ],
     );
     let mut tested = node("node1", &json!([]));
@@ -90,15 +90,15 @@ fn the_watchdog_is_shown_with_the_margin_seen() {
     watchdog["lastTest"] = json!({"operation": "t1", "at": "2026-01-02T03:04:05Z", "bootId": "b1", "nextBootId": "b2",
         "timeoutMs": 5000, "lastedMs": 2500});
     server.put("nodes", tested.clone());
-    let seen = "with a timeout of 5 s it reset the machine 3 s after it was armed (boot b1 ended, b2 came)";
+    let seen = "reset with a timeout of 5 s, 3 s after arming (boot b1 ended, boot b2 started)";
     hactl(&server, &["node", "watchdog", "node1"]).shows(0, &["2026-01-02T03:04:05Z", seen]);
     tested["status"]["watchdog"]["tested"] = json!(false);
     server.put("nodes", tested);
     hactl(&server, &["node", "watchdog", "node1"])
-        .shows(0, &["another timeout is in force now: test it again"]);
+        .shows(0, &["the timeout has changed since: test again"]);
     server.put(
         "nodes",
         json!({"kind": "Node", "apiVersion": "hactl.io/v1", "metadata": {"name": "node2"}, "spec": {}}),
     );
-    hactl(&server, &["node", "watchdog", "node2"]).fails(1, "has not said which watchdog");
+    hactl(&server, &["node", "watchdog", "node2"]).fails(1, "has not reported its watchdog");
 }

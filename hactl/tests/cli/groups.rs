@@ -47,9 +47,9 @@ fn document(arguments: &[&str], status: i32) -> Value {
 fn check_says_which_groups_need_work() {
     let files = files();
     run(&mut command(&["group", "check", "-t", &files.ill]))
-        .shows(1, &["g1     2      3          unhealthy ", "offline with instances: b", "Work is needed"]);
-    run(&mut command(&["group", "check", "-t", &files.well])).shows(0, &["nothing to do"]);
-    run(&mut command(&["group", "check", "-t", &files.ill, "-G", "u3"])).shows(0, &["nothing to do"]);
+        .shows(1, &["g1     2      3          unhealthy ", "offline nodes with instances: b", "Moves required"]);
+    run(&mut command(&["group", "check", "-t", &files.well])).shows(0, &["Nothing to move"]);
+    run(&mut command(&["group", "check", "-t", &files.ill, "-G", "u3"])).shows(0, &["Nothing to move"]);
     // Instances that a would send to b no longer fit there.
     let tight = file(files.folder.path(), "tight", &WELL.replace("d|8000|0|8000", "d|8000|0|900"));
     let value = document(&["group", "check", "-t", &tight, "--no-simulation"], 1);
@@ -72,7 +72,7 @@ fn redistribute_heals_or_says_why_not() {
     run(&mut command(&["group", "redistribute", "-t", &files.ill, "-S", &saved, "-C"])).shows(
         0,
         &[
-            "Group g1 is unhealthy: offline with instances: b\n",
+            "Group g1 is unhealthy: offline nodes with instances: b\n",
             "    1. i a:b => (g2, d:c) a=r:",
             "gnt-instance failover -f -n d j",
         ],
@@ -80,14 +80,14 @@ fn redistribute_heals_or_says_why_not() {
     // The saved cluster must be healthy.
     let after = format!("{saved}.balanced");
     run(&mut command(&["group", "redistribute", "-t", &after]))
-        .prints(0, "All groups are healthy; nothing to do.\n");
+        .prints(0, "All groups are healthy. Nothing to move.\n");
     run(&mut command(&["group", "redistribute", "-t", &files.ill, "--no-inter-group-moves"]))
         .shows(1, &["Group g1 is skipped: moves between groups are disabled"]);
     let closed =
         CLUSTER.replace("g2|u2|preferred", "g2|u2|unallocable").replace("last_resort", "unallocable");
     let closed = file(files.folder.path(), "closed", &closed);
     run(&mut command(&["group", "redistribute", "-t", &closed]))
-        .shows(1, &["Nothing is moved: no healthy group takes instances\n"]);
+        .shows(1, &["Cannot redistribute: no healthy group accepts instances\n"]);
     let local = file(files.folder.path(), "local", &CLUSTER.replace("b||rbd", "b||plain"));
     let value = document(&["group", "redistribute", "-t", &local], 1);
     let reason = value["blocked"].as_str().expect("a reason");
@@ -124,7 +124,7 @@ fn balance_evens_load_between_groups() {
     let moves = value["moves"].as_array().expect("a list");
     // Balancing must not move instances of a preferred group to one of last resort.
     assert!(!moves.is_empty() && moves.iter().all(|one| one["toGroup"] == "g2"), "{value:#}");
-    run(&mut command(&["group", "balance", "-t", &files.ill, "-l", "0"])).shows(0, &["Nothing to do.\n"]);
+    run(&mut command(&["group", "balance", "-t", &files.ill, "-l", "0"])).shows(0, &["Nothing to move.\n"]);
 }
 
 #[test]
@@ -151,10 +151,10 @@ fn allocate_ranks_groups_and_nodes() {
     let sizes = [
         ("1,2", "does not have three parts"),
         ("memory=2X", "`2X` is not a size"),
-        ("memory=2G,foo=1", "`foo` is not known"),
-        ("memory=1,mem=2", "memory is there twice"),
-        ("disk=5", "memory must be more than 0"),
-        ("memory=1,disk=1,template=tape", "`tape` is no template"),
+        ("memory=2G,foo=1", "unknown key `foo`"),
+        ("memory=1,mem=2", "memory is specified twice"),
+        ("disk=5", "memory must be greater than 0"),
+        ("memory=1,disk=1,template=tape", "`tape` is not a valid template"),
     ];
     for (size, message) in sizes {
         run(&mut command(&["allocate", size, "-t", &files.ill])).fails(2, message);
@@ -171,14 +171,14 @@ fn evacuate_stays_inside_if_it_can() {
     assert_eq!((&value["moves"][0]["to"], &value["moves"][0]["interGroup"]), (&json!(["d"]), &json!(false)));
     // a is the only working node of g1.
     let shown = run(&mut command(&["evacuate", "a", "-t", &files.ill, "-C"]))
-        .shows(0, &["i a:b => (g2, d:c)", "2 of them between groups: only with --inter-group\n"]);
+        .shows(0, &["i a:b => (g2, d:c)", "2 of them between groups, applied only with --inter-group\n"]);
     assert!(!shown.stdout.contains("gnt-instance"));
     run(&mut command(&["evacuate", "a", "-t", &files.ill, "-C", "--inter-group"]))
         .shows(0, &["gnt-instance replace-disks -n d i"]);
     run(&mut command(&["evacuate", "a", "-t", &files.ill, "--no-inter-group-moves"]))
         .shows(1, &["i finds no place: g1: too few working nodes", "Everything stays inside its group"]);
-    run(&mut command(&["evacuate", "e", "-t", &files.ill])).shows(0, &["nothing to do"]);
-    run(&mut command(&["evacuate", "a", "x", "-t", &files.ill])).fails(2, "x: the cluster has no such node");
+    run(&mut command(&["evacuate", "e", "-t", &files.ill])).shows(0, &["No services to move from e"]);
+    run(&mut command(&["evacuate", "a", "x", "-t", &files.ill])).fails(2, "node \"x\" not found");
     run(&mut command(&["evacuate", "-t", &files.ill])).fails(2, "<NODE>");
     let one = WELL.replace("g3|u3|preferred||\n", "").replace("|u3|", "|u2|");
     let one = file(files.folder.path(), "one", &one);
@@ -207,9 +207,9 @@ fn capacity_counts_now_with_reserve_and_in_tiers() {
         .shows(0, &["memory 128 MiB, disk 1024 MiB, 1 vcpus, template drbd"]);
     run(&mut command(&["capacity", "-t", &files.ill])).fails(2, "no policy with a standard one");
     run(&mut command(&["capacity", "-t", &files.well, "--disk-template", "tape"]))
-        .fails(2, "`tape` is no template");
+        .fails(2, "`tape` is not a valid template");
     run(&mut command(&["capacity", "1G,1G,1", "-t", &files.ill]))
-        .shows(0, &["not all services of a would find a place if it failed now"]);
+        .shows(0, &["some services of a cannot be scheduled if the node fails"]);
     for about in [
         "group check",
         "group redistribute",
@@ -220,7 +220,7 @@ fn capacity_counts_now_with_reserve_and_in_tiers() {
         "capacity",
     ] {
         let words: Vec<&str> = about.split(' ').collect();
-        run(command(&words).args(["-t", "/nonexistent"])).fails(2, "/nonexistent: cannot be read");
+        run(command(&words).args(["-t", "/nonexistent"])).fails(2, "cannot read /nonexistent");
     }
 }
 

@@ -24,8 +24,8 @@ fn a_node_is_evacuated_inside_its_group() {
     let value: Value = serde_json::from_str(&said.stdout).expect("JSON");
     assert_eq!(value["applied"].as_array().map(Vec::len), Some(2), "{value:#}");
     assert_eq!((facts.place("a"), facts.place("b")), ("node2".to_owned(), "node2".to_owned()));
-    hactl(&server, &["evacuate", "node1"]).shows(0, &["nothing to do"]);
-    hactl(&server, &["evacuate", "node9"]).fails(2, "node9: the cluster has no such node");
+    hactl(&server, &["evacuate", "node1"]).shows(0, &["No services to move from node1"]);
+    hactl(&server, &["evacuate", "node9"]).fails(2, "node \"node9\" not found");
     hactl(&server, &["evacuate", "node1", "-X", "-t", "x"]).fails(2, "cannot be used with");
 }
 
@@ -41,7 +41,7 @@ fn what_changes_groups_is_carried_out_only_when_asked_for() {
     facts.lock()["services"]["a"]["storagePool"] = json!("fast");
     facts.lock()["nodes"]["node1"]["storagePools"] = json!(["fast"]);
     hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
-        .shows(1, &["a finds no place: ", "west: storage or a rule excludes every node of the group"]);
+        .shows(1, &["a: no eligible node: ", "west: storage or a rule excludes every node of the group"]);
     facts.lock()["nodes"]["node3"]["storagePools"] = json!(["fast"]);
     facts.lock()["settings"] = json!({"interGroupMoves": false});
     hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
@@ -65,10 +65,10 @@ fn a_group_is_emptied_and_loads_are_evened() {
     assert!((1..4).contains(&moved), "{moved}");
     // The output must count CPUs, not thousandths of CPUs.
     hactl(&server, &["group", "compress", "-o", "json"]).shows(0, &["\"vcpus\": 30.5"]);
-    hactl(&server, &["group", "compress", "--apply"]).shows(0, &["Group east is emptied"]);
+    hactl(&server, &["group", "compress", "--apply"]).shows(0, &["Moves that empty group east"]);
     assert!(["a", "b", "c", "d"].iter().all(|name| facts.place(name) == "node3"));
     hactl(&server, &["group", "redistribute", "--apply"])
-        .prints(0, "All groups are healthy; nothing to do.\n");
+        .prints(0, "All groups are healthy. Nothing to move.\n");
 }
 
 #[test]
@@ -147,6 +147,6 @@ fn new_services_are_placed_and_counted() {
     facts.lock()["nodeGroups"] = json!({"west": "Unallocable"});
     read(&["allocate", "memory=2G,pool=fast"], 1);
     hactl(&server, &["allocate", "memory=2G,pool=slow"]).fails(2, "no node has the storage pool slow");
-    hactl(&server, &["allocate", "memory=2G,template=drbd"]).fails(2, "has no template");
+    hactl(&server, &["allocate", "memory=2G,template=drbd"]).fails(2, "template= is valid only with -t");
     hactl(&server, &["capacity"]).shows(0, &["memory 1024 MiB, disk 10240 MiB, 1 vcpus"]);
 }

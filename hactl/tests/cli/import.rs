@@ -43,7 +43,7 @@ fn what_is_imported_is_applied() {
 fn what_is_not_carried_over_is_said_twice() {
     let ran = run(command(&["import", "pve"]).arg(sample()));
     for part in [
-        "groups.cfg:5: group Storage_Only is called storage-only here",
+        "groups.cfg:5: group Storage_Only renamed to storage-only",
         "WATCHDOG_MODULE=iTCO_wdt",
         "migration: ",
     ] {
@@ -64,11 +64,11 @@ fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
         assert_eq!(ran.stdout, "");
     };
     let good = ("resources.cfg", "vm: 100\n");
-    check(&[], 2, "there is no resources.cfg in it");
+    check(&[], 2, "no resources.cfg in the directory");
     check(
         &[("resources.cfg", "vm: 100\n\tmax_restart many\n")],
         2,
-        "resources.cfg:2: max_restart: expected a whole number",
+        "resources.cfg:2: max_restart: expected an integer",
     );
     check(
         &[("resources.cfg", "vm: 100\n\tmax_restart 101\n")],
@@ -88,26 +88,26 @@ fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
         "resources.cfg:2: state: expected started, stopped,",
     );
     check(&[("resources.cfg", "vm: A_1\n")], 2, "resources.cfg:1: metadata.name: ");
-    check(&[good, ("groups.cfg", "group: g\n\tnodes a:x\n")], 2, "groups.cfg:2: nodes: expected nodes as");
+    check(&[good, ("groups.cfg", "group: g\n\tnodes a:x\n")], 2, "groups.cfg:2: nodes: expected nodes such as");
     check(&[good, ("groups.cfg", "group: g\n")], 2, "groups.cfg:1: group g has no nodes");
     check(&[good, ("rules.cfg", "node-affinity: r\n\tnodes a\n")], 2, "rules.cfg:1: rule r has no resources");
     check(
         &[good, ("rules.cfg", "resource-affinity: r\n\tresources 100\n")],
         2,
-        "rules.cfg:2: resources: expected resources as",
+        "rules.cfg:2: resources: expected resources such as",
     );
     check(
         &[good, ("datacenter.cfg", "ha: shutdown_policy=never\n")],
         2,
         "datacenter.cfg:1: shutdown_policy: expected",
     );
-    check(&[good, ("datacenter.cfg", "what\n")], 2, "datacenter.cfg:1: \"what\" is no setting");
+    check(&[good, ("datacenter.cfg", "what\n")], 2, "datacenter.cfg:1: \"what\" is not a valid setting");
     // An error of encoding must also name its line.
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("resources.cfg"), b"vm: 100\r\n\tcomment M\xfcller\r\n").expect("written");
     run(command(&["import", "pve"]).arg(folder.path()))
-        .fails(2, "resources.cfg:2: there is a byte that is not UTF-8");
-    run(&mut command(&["import", "pve", "/nonexistent"])).fails(2, "/nonexistent: there is no such folder");
+        .fails(2, "resources.cfg:2: invalid UTF-8");
+    run(&mut command(&["import", "pve", "/nonexistent"])).fails(2, "/nonexistent: directory not found");
 }
 
 #[test]
@@ -128,18 +128,18 @@ fn what_is_not_known_is_left_out_with_a_word() {
     let ran = run(command(&["import", "pve"]).arg(folder.path()));
     assert_eq!(ran.status, 0, "{}", ran.stderr);
     for part in [
-        "resources.cfg:2: group \"gone\" of 100 is in no groups.cfg",
-        "resources.cfg:3: colour of vm:100 is not known",
-        "resources.cfg:5: fa:x is neither vm nor ct",
-        "groups.cfg:3: colour of group g is not known",
-        "rules.cfg:1: rule l is of type location, which is not known",
-        "rules.cfg:5: 101 is in rule n and in group g: leave one of them",
-        "rules.cfg:5: 9 of rule n is in no resources.cfg",
-        "rules.cfg:7: colour of rule n is not known",
-        "datacenter.cfg:1: ha: colour is not known",
-        "datacenter.cfg:2: crs: colour is not known",
-        "datacenter.cfg:3: max_workers: 64 in place of 100",
-        "datacenter.cfg:4: fencing: devices are declared",
+        "resources.cfg:2: group \"gone\" of 100 not found in groups.cfg",
+        "resources.cfg:3: unknown setting colour of vm:100",
+        "resources.cfg:5: fa:x is not a vm or ct",
+        "groups.cfg:3: unknown setting colour of group g",
+        "rules.cfg:1: rule l has unknown type location",
+        "rules.cfg:5: 101 is in rule n and in group g; keep only one of them",
+        "rules.cfg:5: 9 of rule n not found in resources.cfg",
+        "rules.cfg:7: unknown setting colour of rule n",
+        "datacenter.cfg:1: ha: unknown setting colour",
+        "datacenter.cfg:2: crs: unknown setting colour",
+        "datacenter.cfg:3: max_workers: 64 instead of 100",
+        "datacenter.cfg:4: fencing: configure fence devices",
     ] {
         assert!(ran.stderr.contains(part), "{part:?} is not in\n{}", ran.stderr);
     }
@@ -177,9 +177,9 @@ fn nodes_are_called_as_they_may_be_here() {
     has(&ran.stdout, &["    pve01: 2\n    pve02: 0\n", "      pve01: 0\n      pve03: 0\n"]);
     has(
         &ran.stderr,
-        &["groups.cfg:2: node PVE01 is called pve01 here", "rules.cfg:2: node PVE03 is called pve03"],
+        &["groups.cfg:2: node PVE01 renamed to pve01", "rules.cfg:2: node PVE03 renamed to pve03"],
     );
-    assert_eq!(ran.stderr.matches("node PVE01 is called").count(), 1, "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("node PVE01 renamed").count(), 1, "{}", ran.stderr);
 }
 
 #[test]
@@ -196,12 +196,12 @@ fn a_rule_is_about_the_guests_that_it_names() {
     has(
         &ran.stderr,
         &[
-            "rules.cfg:3: vm:101 of rule a is ct:101 in resources.cfg: left out",
-            "rules.cfg:7: ct:100 of rule b is vm:100 in resources.cfg: left out",
-            "rules.cfg:5: rule b has no resource left: left out",
+            "rules.cfg:3: vm:101 of rule a is ct:101 in resources.cfg; omitted",
+            "rules.cfg:7: ct:100 of rule b is vm:100 in resources.cfg; omitted",
+            "rules.cfg:5: rule b has no resources left; omitted",
         ],
     );
-    assert!(!ran.stderr.contains("in group gone: leave"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("in group gone; keep"), "{}", ran.stderr);
 }
 
 #[test]
@@ -216,12 +216,12 @@ fn sizes_are_found_in_a_copy_of_the_whole_etc_or_said_to_be_missing() {
     has(
         &ran.stderr,
         &[
-            "sizes of ct:101 are not known",
-            "qemu-server/100.conf:3: cores \"1.5\" is no whole number: left out",
-            "fence.cfg:3: devices are declared for each node",
-            "datacenter.cfg:2: max_worker: ha-manager reads max_workers",
+            "unknown sizes of ct:101",
+            "qemu-server/100.conf:3: cores \"1.5\" is not an integer; omitted",
+            "fence.cfg:3: not converted; configure fence devices for each node",
+            "datacenter.cfg:2: max_worker: ignored by ha-manager",
             "datacenter.cfg:3: migration_unsecure: ",
         ],
     );
-    has(&import(&[("resources.cfg", b"")]).stderr, &["resources.cfg: there is no vm and no ct in it"]);
+    has(&import(&[("resources.cfg", b"")]).stderr, &["resources.cfg: no vm and no ct found"]);
 }

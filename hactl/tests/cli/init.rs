@@ -21,7 +21,7 @@ fn a_machine_without_certificates_is_for_itself() {
     let ran = init(&deep, &HTTP).shows(0, &["agent.yaml created", "systemctl start ha-controller"]);
     assert!(ran.stdout.contains("hactl doctor node1"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("chgrp"), "{}", ran.stdout);
-    let agent = "# Settings of ha-node-agent(8): its options, in camel case.\nnode: node1\netcdEndpoints:\n- http://127.0.0.1:2379\n";
+    let agent = "# Settings of ha-node-agent(8): the options of the program in camel case.\nnode: node1\netcdEndpoints:\n- http://127.0.0.1:2379\n";
     assert_eq!(read(&deep, "agent.yaml"), agent);
     assert!(
         read(&deep, "controller.yaml")
@@ -38,7 +38,7 @@ fn a_machine_without_certificates_is_for_itself() {
     init(&deep, &HTTP).shows(0, &["agent.yaml unchanged", "watchdog.env unchanged"]);
     let other = [HTTP.as_slice(), &["--watchdog", "iTCO_wdt"]].concat();
     std::fs::remove_file(deep.join("agent.yaml")).expect("removed");
-    init(&deep, &other).fails(1, "watchdog.env is there already and says something else");
+    init(&deep, &other).fails(1, "watchdog.env already exists with different content");
     assert!(!deep.join("agent.yaml").exists(), "nothing was written");
     init(&deep, &[other.as_slice(), &["--force"]].concat())
         .shows(0, &["agent.yaml created", "config.yaml unchanged", "watchdog.env overwritten"]);
@@ -69,7 +69,7 @@ fn certificates_serve_everything_unless_told_otherwise() {
         "https://c1:7443,https://c2:7443",
     ];
     let ran = init(folder.path(), &flags).shows(0, &[&format!("chgrp _hactl {key} && chmod 640 {key}")]);
-    assert!(ran.stdout.contains("put a certificate or key at /etc/hactl/n1.pem"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("copy the certificate or key to /etc/hactl/n1.pem"), "{}", ran.stdout);
     let controller = read(folder.path(), "controller.yaml");
     for line in [
         "etcdCa: /etc/hactl/ca.pem",
@@ -112,30 +112,30 @@ fn a_dry_run_writes_nothing() {
 fn what_cannot_work_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     for (arguments, part) in [
-        (&[][..], "it is not known where the store is"),
-        (&["--etcd-endpoints", "c1:2379"], "\"c1:2379\" is not a URL"),
-        (&["--etcd-endpoints", "https://c1:2379"], "give --etcd-ca FILE"),
-        (&["--etcd-endpoints", "http://c1:2379", "--etcd-cert", "x"], "give --etcd-key FILE"),
+        (&[][..], "no etcd endpoints specified"),
+        (&["--etcd-endpoints", "c1:2379"], "\"c1:2379\" is not an http or https URL"),
+        (&["--etcd-endpoints", "https://c1:2379"], "add --etcd-ca FILE"),
+        (&["--etcd-endpoints", "http://c1:2379", "--etcd-cert", "x"], "add --etcd-key FILE"),
         (
             &["--etcd-endpoints", "http://c1:2379", "--node", "a/b"],
-            "--node cannot be that of a node: \"a/b\"",
+            "--node is not a valid node name: \"a/b\"",
         ),
         (&["--etcd-endpoints", "http://c1:2379", "--node", "PVE_1"], "\"PVE_1\" is not a name"),
-        (&["--etcd-endpoints", "http://c1:2379", "--cluster", "a/b"], "--cluster \"a/b\" cannot be a name"),
-        (&[HTTP.as_slice(), &["--listen", "127.0.0.1:0"]].concat()[..], "is another port at every start"),
-        (&[HTTP.as_slice(), &["--tls-cert", "c", "--tls-key", "k"]].concat()[..], "give --client-ca FILE"),
-        (&[HTTP.as_slice(), &["--client-ca", "c"]].concat()[..], "give --tls-cert FILE and --tls-key FILE"),
+        (&["--etcd-endpoints", "http://c1:2379", "--cluster", "a/b"], "--cluster: \"a/b\" is not a valid name"),
+        (&[HTTP.as_slice(), &["--listen", "127.0.0.1:0"]].concat()[..], "selects a different port at each start"),
+        (&[HTTP.as_slice(), &["--tls-cert", "c", "--tls-key", "k"]].concat()[..], "add --client-ca FILE"),
+        (&[HTTP.as_slice(), &["--client-ca", "c"]].concat()[..], "add --tls-cert FILE and --tls-key FILE"),
         (
             &[HTTP.as_slice(), &["--client-certificate", "c"]].concat()[..],
-            "--client-certificate needs its key",
+            "--client-certificate requires --client-key",
         ),
-        (&["--etcd-endpoints", "http://c1:2379", "--listen", "0.0.0.0:1"], "--listen 0.0.0.0:1 is reachable"),
+        (&["--etcd-endpoints", "http://c1:2379", "--listen", "0.0.0.0:1"], "--listen: 0.0.0.0:1 is reachable"),
         (&["--etcd-endpoints", "http://c1:2379", "--listen", "here"], "\"here\" is not an address"),
         (&["--etcd-endpoints", "http://c1:2379", "--watchdog", "a b"], "is not the name of a kernel module"),
-        (&["--etcd-endpoints", "http://c1:2379", "-o", "yaml"], "no output format yaml"),
+        (&["--etcd-endpoints", "http://c1:2379", "-o", "yaml"], "output format yaml is not supported"),
     ] {
         init(folder.path(), arguments).fails(2, part);
     }
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
-    init(Path::new("/proc/hactl"), &HTTP).fails(1, "/proc/hactl/controller.yaml: cannot be written");
+    init(Path::new("/proc/hactl"), &HTTP).fails(1, "cannot write /proc/hactl/controller.yaml");
 }

@@ -31,7 +31,7 @@ fn lists_show_type_and_name() {
     hactl(&server, &["get", "resource", "ct:100"]).fails(1, "vm:100");
     hactl(&server, &["get", "resource", "wep"]).fails(1, "did you mean web?");
     hactl(&server, &["get", "har", "-o", "wide"]).shows(0, &["MESSAGE", "runs as wanted"]);
-    hactl(&server, &["get", "pods"]).fails(2, "no kind");
+    hactl(&server, &["get", "pods"]).fails(2, "not a valid kind");
     let one = hactl(&server, &["get", "resource/web", "-o", "json"]).shows(0, &[]);
     assert_eq!(serde_json::from_str::<Value>(&one.stdout).expect("JSON")["kind"], "Resource");
     let all = hactl(&server, &["get", "har", "-o", "json"]).shows(0, &[]);
@@ -108,12 +108,12 @@ fn delete_shrinks_the_rules_that_name_it() {
     assert!(server.object("resources", "web").is_some());
     hactl(&server, &["delete", "resource/web", "--wait"]).prints(
         0,
-        "resource/web deleted\naffinityrule/pair deleted: too few resources are left\naffinityrule/three shrunk\n",
+        "resource/web deleted\naffinityrule/pair deleted: too few resources left\naffinityrule/three shrunk\n",
     );
     let three = server.object("affinityrules", "three").expect("kept");
     assert_eq!(three["spec"]["resourceAffinity"]["resources"], json!(["db", "cache"]));
     assert!(server.object("affinityrules", "other").is_some());
-    hactl(&server, &["delete", "resource", "web"]).fails(1, "does not exist");
+    hactl(&server, &["delete", "resource", "web"]).fails(1, "not found");
     hactl(&server, &["delete", "resource", "web", "--ignore-not-found"]).prints(0, "");
     hactl(&server, &["delete", "resources"]).fails(2, "--all");
 }
@@ -131,8 +131,8 @@ fn edit_sends_what_the_editor_left_when_it_is_valid() {
     assert_eq!(stored["spec"]["driver"]["exec"]["command"][0], "cat");
     assert_eq!(stored["metadata"]["uid"], "uid-web");
     edit("sed -i s/group:/gruop:/").fails(2, "group");
-    edit("sed -i 's/name: web/name: other/'").fails(2, "must stay one object");
-    edit("false").fails(1, "the editor");
+    edit("sed -i 's/name: web/name: other/'").fails(2, "must contain exactly one object");
+    edit("false").fails(1, "editor");
     assert_eq!(server.objects("resources").len(), 1);
 }
 
@@ -175,14 +175,14 @@ fn a_support_dump_has_everything_but_secrets() {
     let problems = text("problems.txt");
     assert_eq!(ran.status, i32::from(!problems.is_empty()), "{}", ran.stderr);
     assert!(!problems.contains("resources.yaml") && !problems.contains("events.yaml"), "{problems}");
-    hactl(&server, &["support", "dump", &target.display().to_string()]).fails(2, "there is something in it");
+    hactl(&server, &["support", "dump", &target.display().to_string()]).fails(2, "directory is not empty");
     let versions = target.join("versions.yaml").display().to_string();
-    hactl(&server, &["support", "dump", &versions]).fails(2, "is no folder that can be read");
-    hactl(&server, &["support", "dump", "-o", "yaml"]).fails(2, "no output format yaml");
+    hactl(&server, &["support", "dump", &versions]).fails(2, "not a readable directory");
+    hactl(&server, &["support", "dump", "-o", "yaml"]).fails(2, "output format yaml is not supported");
     let here = folder.path().join("here");
     std::fs::create_dir(&here).expect("a folder");
     // Without a controller, no directory must be left.
     run(command(&["--server", "http://127.0.0.1:1", "support", "dump"]).current_dir(&here))
-        .fails(3, "no controller can be reached");
+        .fails(3, "cannot reach any controller");
     assert_eq!(std::fs::read_dir(&here).expect("a folder").count(), 0);
 }

@@ -36,7 +36,7 @@ fn furnish(server: &Server) {
 fn an_operation_is_recorded_and_answered() {
     let server = leader("Succeeded", json!({"message": "web runs on node2", "together": ["db"]}));
     hactl(&server, &["migrate", "exec:web", "node2"])
-        .prints(0, "migrate web: succeeded: web runs on node2\n  along with it: db\n");
+        .prints(0, "migrate web: succeeded: web runs on node2\n  also moved: db\n");
     let operation = server.objects("operations").remove(0);
     assert_eq!(operation["spec"], json!({"action": "Migrate", "resource": "web", "node": "node2"}));
     let name = hactl(&server, &["stop", "web", "--timeout", "5s", "--no-wait", "-o", "name"])
@@ -46,7 +46,7 @@ fn an_operation_is_recorded_and_answered() {
     assert_eq!(stop["spec"], json!({"action": "Stop", "resource": "web", "timeoutSeconds": 5}));
     hactl(&server, &["start", "web", "-q"]).prints(0, "");
     hactl(&server, &["restart", "web", "-o", "json"]).shows(0, &["\"phase\": \"Succeeded\""]);
-    hactl(&server, &["relocate", "web", "nowhere"]).fails(1, "node/nowhere does not exist");
+    hactl(&server, &["relocate", "web", "nowhere"]).fails(1, "node/nowhere not found");
     hactl(&server, &["migrate", "node/node2", "node2"]).fails(2, "not a resource");
 }
 
@@ -64,7 +64,7 @@ fn a_refused_operation_says_what_blocks_it() {
 fn an_operation_that_takes_too_long_goes_on() {
     let server = leader("Running", json!({"message": "copying"}));
     let ran = hactl(&server, &["relocate", "web", "node2", "--timeout", "200ms"])
-        .fails(124, "goes on as operation/relocate-web-");
+        .fails(124, "continues as operation/relocate-web-");
     assert!(ran.stderr.contains("hactl get operation relocate-web-"), "{}", ran.stderr);
 }
 
@@ -116,7 +116,7 @@ fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
         "conditions": [{"type": "Ready", "status": "False", "message": "no other node fits"}]}}));
     let ran = hactl(&server, &["node", "maintenance", "enable", "node2", "--wait", "--timeout", "2s"])
         .fails(124, "go: Started on node2: no other node fits");
-    assert!(ran.stderr.contains("what would help: bring another node online"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("suggested action: bring another node online"), "{}", ran.stderr);
     assert_eq!(server.object("nodes", "node2").expect("stored")["spec"]["maintenance"], true);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| hactl(&server, &["node", "maintenance", "enable", "node2", "--wait"]));
@@ -127,7 +127,7 @@ fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
         waiting
             .join()
             .expect("it ran")
-            .prints(0, "node/node2 is in maintenance already\nnode/node2 is empty\n");
+            .prints(0, "node/node2 already in maintenance\nnode/node2 drained\n");
     });
     hactl(&server, &["node", "maintenance", "disable", "node2"])
         .prints(0, "node/node2 maintenance disabled\n");
@@ -189,7 +189,7 @@ fn a_test_of_the_watchdog_needs_a_yes_and_names_the_boot_that_was_seen() {
 fn delete_with_stop_deletes_only_what_stopped() {
     let server = leader("Failed", json!({"message": "the stop command failed"}));
     hactl(&server, &["delete", "resource", "web", "--stop"])
-        .fails(1, "could not be stopped: the stop command failed");
+        .fails(1, "cannot stop resource/web: the stop command failed");
     assert!(server.object("resources", "web").is_some());
     let server = leader("Succeeded", json!({}));
     hactl(&server, &["delete", "resource", "web", "--stop"])
@@ -212,15 +212,15 @@ fn disarm_and_arm_change_the_cluster_and_wait_for_every_node() {
         },
         |_, _| false,
     );
-    hactl(&server, &["arm"]).prints(0, "cluster/default is armed already\n");
-    hactl(&server, &["disarm", "freeze"]).prints(0, "cluster/default is being disarmed (Freeze)\n");
+    hactl(&server, &["arm"]).prints(0, "cluster/default already armed\n");
+    hactl(&server, &["disarm", "freeze"]).prints(0, "cluster/default disarming (Freeze)\n");
     assert_eq!(server.object("clusters", "default").expect("stored")["spec"]["disarmed"], "Freeze");
-    hactl(&server, &["disarm", "freeze"]).prints(0, "cluster/default is disarmed already (Freeze)\n");
+    hactl(&server, &["disarm", "freeze"]).prints(0, "cluster/default already disarmed (Freeze)\n");
     let ran = hactl(&server, &["disarm", "ignore", "--wait", "--timeout", "1s"])
-        .fails(124, "cluster/default is not Disarmed: not within 1s");
+        .fails(124, "timed out after 1s: cluster/default is not Disarmed");
     assert!(ran.stderr.contains("Disarming waits for web (Migrate)"), "{}", ran.stderr);
     assert!(ran.stderr.contains("node2: Disarming, Online"), "{}", ran.stderr);
-    hactl(&server, &["arm"]).prints(0, "cluster/default is being armed\n");
+    hactl(&server, &["arm"]).prints(0, "cluster/default arming\n");
     assert_eq!(server.object("clusters", "default").expect("stored")["spec"].get("disarmed"), None);
     hactl(&server, &["disarm", "softly"]).fails(2, "freeze");
 }

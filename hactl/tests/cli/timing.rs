@@ -38,7 +38,7 @@ fn a_profile_is_computed_without_a_cluster() {
             assert_eq!(numbers.map(|ms| ms.as_u64().expect("ms")).sum::<u64>(), bound["totalMs"]);
         }
     }
-    run(&mut command(&["timing", "--profile", "fast"])).shows(0, &["fixed timeout", "W  ", "7.1 s", "9.1 s"]);
+    run(&mut command(&["timing", "--profile", "fast"])).shows(0, &["fixed timeout", "W: fencing delay  ", "7.1 s", "9.1 s"]);
 }
 
 #[test]
@@ -67,11 +67,11 @@ fn what_is_not_in_force_is_said() {
         json!({"kind": "Node", "apiVersion": "hactl.io/v1", "metadata": {"name": "node2"}, "spec": {}}),
     );
     hactl(&server, &["timing"])
-        .shows(1, &["has not taken over the settings", "13.2 s", "node2  its agent has not said yet"]);
+        .shows(1, &["has not applied the settings", "13.2 s", "node2  the agent has not reported"]);
     // A value that did not pass the API's validation, such as one from an old backup.
     server.put("clusters", cluster(&json!({"stopMarginSeconds": 5})));
     hactl(&server, &["timing", "node1"]).shows(
         1,
-        &["refused: Cluster.spec.timing.heartbeatValidSeconds is 6", "raise it by more than 1, or lower one"],
+        &["invalid: Cluster.spec.timing.heartbeatValidSeconds is 6", "raise it by more than 1, or lower one"],
     );
 }

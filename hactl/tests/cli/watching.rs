@@ -87,7 +87,7 @@ fn waiting_ends_with_the_event() {
         deleting.join().expect("it ran").prints(0, "resource/web deleted\n");
     });
     hactl(&server, &["wait", "resource/web", "--for=delete"]).prints(0, "resource/web deleted\n");
-    hactl(&server, &["wait", "web", "--for=state=Started"]).fails(1, "does not exist");
+    hactl(&server, &["wait", "web", "--for=state=Started"]).fails(1, "not found");
 }
 
 #[test]
@@ -138,13 +138,13 @@ fn an_operation_is_followed_over_controller_and_agent() {
     }
     hactl(&server, &["trace", "web"]).shows(0, &["action a0\n", "Starting"]);
     hactl(&server, &["trace", "a1", "-o", "json"]).shows(0, &["\"afterSeconds\": 1.0", "\"epoch\": \"4\""]);
-    hactl(&server, &["trace", "a7"]).fails(1, "nothing is known of action a7 any more");
-    hactl(&server, &["trace", "operation/gone"]).fails(1, "there is no operation/gone");
-    hactl(&server, &["trace", "resource/gone"]).fails(1, "there is no resource/gone");
-    hactl(&server, &["trace", "ct:gone"]).fails(1, "there is no resource/gone");
-    hactl(&server, &["trace", "ct:web"]).fails(1, "resource ct:web does not exist: web has type ");
+    hactl(&server, &["trace", "a7"]).fails(1, "no events of action a7");
+    hactl(&server, &["trace", "operation/gone"]).fails(1, "operation/gone not found");
+    hactl(&server, &["trace", "resource/gone"]).fails(1, "resource/gone not found");
+    hactl(&server, &["trace", "ct:gone"]).fails(1, "resource/gone not found");
+    hactl(&server, &["trace", "ct:web"]).fails(1, "resource ct:web not found: web has type ");
     // Invalid subjects must be refused even without a controller.
-    for (subject, part) in [("node/node1", "a node cannot be followed"), ("a:b:c", "\"a:b:c\" is not a name")]
+    for (subject, part) in [("node/node1", "cannot trace a node"), ("a:b:c", "\"a:b:c\" is not a valid name")]
     {
         run(&mut command(&["--server", "http://127.0.0.1:1", "trace", subject])).fails(2, part);
     }

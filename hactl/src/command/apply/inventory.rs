@@ -32,7 +32,7 @@ pub(super) fn claim(name: &str, entries: &mut [Entry], lives: &[Option<Value>]) 
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = name.as_bytes();
     if bytes.len() > 63 || !bytes.iter().copied().all(plain) || !ends(bytes.first()) || !ends(bytes.last()) {
-        return Err(Failure::usage(format!("{name:?} cannot name an inventory"))
+        return Err(Failure::usage(format!("--inventory: {name:?} is not a valid name"))
             .help("use up to 63 letters, digits, -, _ and ., with a letter or digit at both ends"));
     }
     let mut taken = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn claim(name: &str, entries: &mut [Entry], lives: &[Option<Value>]) 
     }
     if !taken.is_empty() {
         return Err(Failure::refused(taken.join("\n"))
-            .help(format!("nothing was changed; to take it over, remove its label {LABEL} first")));
+            .help(format!("nothing was changed; to take over the object, remove its label {LABEL} first")));
     }
     for entry in entries {
         if !entry.object["metadata"]["labels"].is_object() {
@@ -74,7 +74,7 @@ pub(super) async fn leftovers(
             }
             if !PRUNED.contains(&kind) {
                 terminal.warn(&format!(
-                    "{}/{} is no longer in the files; it is never pruned",
+                    "{}/{} is no longer in the files; objects of this kind are never pruned",
                     kind.singular(),
                     name_of(&object)
                 ));

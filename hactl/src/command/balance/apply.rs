@@ -68,7 +68,7 @@ struct Run<'a> {
 /// # Errors
 /// Fails if the user does not confirm.
 pub(crate) fn confirm(yes: bool, moves: usize) -> Result<(), Failure> {
-    let question = format!("Carry out {}?", count(moves, "move"));
+    let question = format!("Apply {}?", count(moves, "move"));
     if !yes && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
         return Err(Failure::refused("not confirmed: nothing was changed"));
     }
@@ -114,7 +114,7 @@ impl Run<'_> {
         let moving = moving(self.source, jobs);
         let check = self.expected.check(session, &moving);
         let terminated = |_: Terminated| Failure::refused(format!("terminated before {what}"));
-        let how_far = format!("{what} is not begun");
+        let how_far = format!("{what} will not start");
         self.signals.during(session, &how_far, check).await.map_err(terminated)??;
         if self.signals.interrupted() {
             return Err(Failure::refused(format!("interrupted before {what}")));
@@ -123,13 +123,13 @@ impl Run<'_> {
         let labels = labels.join(", ");
         session.terminal().held_up(&format!("{what}: {labels}"));
         let work = futures::future::join_all(jobs.iter().map(|job| carry_out(session, job)));
-        let late = format!("{what}, whose operations go on");
+        let late = format!("{what}; its operations continue");
         let work = bounded(self.conditions.timeout, &late, async { Ok(work.await) });
         let terminated = |_: Terminated| {
-            Failure::refused(format!("terminated during {what}, whose operations go on: {labels}"))
-                .help("hactl get operations -w")
+            Failure::refused(format!("terminated during {what}; its operations continue: {labels}"))
+                .help("run \"hactl get operations -w\"")
         };
-        let how_far = format!("{what} is the last one");
+        let how_far = format!("{what} is the last job set");
         let outcomes = self.signals.during(session, &how_far, work).await.map_err(terminated)??;
         self.note(jobs, number, &what, outcomes)?;
         if self.signals.interrupted() {
@@ -178,7 +178,7 @@ fn left(failure: Failure, done: usize, all: usize, command: &str) -> Failure {
     let said = format!("{} of {} done, {rest} left", done, count(all, "move"));
     let message = format!("{}\n{said}", failure.message);
     let help = if failure.help.is_empty() {
-        format!("{command} plans anew from where the cluster is")
+        format!("run \"{command}\" to plan again from the current state")
     } else {
         failure.help
     };
@@ -223,7 +223,7 @@ async fn carry_out(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
                 let why = explain(&status);
                 let why = if why.is_empty() { String::new() } else { format!(": {why}") };
                 let said = format!("{verb} {} {}: {}{why}", action.resource, action.node, word(status.phase));
-                return Err(Failure::new(Exit::Refused, said).help(format!("hactl why {}", action.resource)));
+                return Err(Failure::new(Exit::Refused, said).help(format!("run \"hactl why {}\"", action.resource)));
             }
         }
     }

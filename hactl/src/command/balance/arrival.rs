@@ -35,8 +35,8 @@ pub(super) async fn arrival(session: &Session, service: &str, node: &str) -> Res
         };
         let failed = || {
             let is = where_it_is(Kind::Resource, &object);
-            Failure::refused(format!("{service} did not come along to {node}: it is {is}"))
-                .help(format!("hactl why {service}"))
+            Failure::refused(format!("{service} was not moved along to {node}: {is}"))
+                .help(format!("run \"hactl why {service}\""))
         };
         match way(&object, node) {
             Way::There => return Ok(()),

@@ -54,7 +54,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
             let outcome = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
-                .map_err(|error| Failure::refused(format!("the runtime cannot be started: {error}")))
+                .map_err(|error| Failure::refused(format!("cannot start the runtime: {error}")))
                 .and_then(|runtime| runtime.block_on(arguments.run(&session)));
             match outcome {
                 Ok(exit) => exit.into(),

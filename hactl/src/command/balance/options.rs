@@ -16,88 +16,88 @@ use std::time::Duration;
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Options {
-    /// Read the cluster from this file, in Ganeti's text format, rather than the live one
+    /// Read the cluster from this file in Ganeti's text format
     #[arg(long, short = 't', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) text_data: Option<PathBuf>,
-    /// Carry the plan out, job set by job set; not with -t
+    /// Apply the plan, one job set at a time; not with -t
     #[arg(long, short = 'X', visible_alias = "exec", conflicts_with = "text_data")]
     pub(crate) apply: bool,
-    /// How long one job set may take at most; then the exit status is 124, and its operations go on
+    /// Maximum time of one job set; the exit status is then 124, and its operations continue
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = crate::duration::parse)]
     pub(crate) timeout: Duration,
-    /// Treat a node as offline; may be given several times
+    /// Treat a node as offline; repeatable
     #[arg(long, short = 'O', value_name = "NODE")]
     pub(crate) offline: Vec<String>,
-    /// A score below this is good enough
+    /// Stop at a score below this value
     #[arg(long, short = 'e', value_name = "SCORE", default_value_t = Goal::default().min_score)]
     pub(crate) min_score: f64,
-    /// What a last step must gain, once the score is below --min-gain-limit
+    /// Minimum gain of a step, once the score is below --min-gain-limit
     #[arg(long, short = 'g', value_name = "DELTA", default_value_t = Goal::default().min_gain)]
     pub(crate) min_gain: f64,
-    /// The score from which on --min-gain counts
+    /// Score below which --min-gain applies
     #[arg(long, value_name = "SCORE", default_value_t = Goal::default().min_gain_limit)]
     pub(crate) min_gain_limit: f64,
-    /// Plan no more steps than this
+    /// Maximum number of steps
     #[arg(long, short = 'l', value_name = "N")]
     pub(crate) max_length: Option<usize>,
-    /// Virtual cpus for each physical one at most; without it as the file's policy or scheduler.maxCpuRatio says, else 4
+    /// Maximum virtual CPUs per physical CPU; default: policy of the file or scheduler.maxCpuRatio, else 4
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     pub(crate) max_cpu: Option<f64>,
-    /// Share of a node's disk that stays free
+    /// Share of the disk of each node that stays free
     #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = share)]
     pub(crate) min_disk: f64,
-    /// Copy no disks
+    /// Do not copy disks
     #[arg(long)]
     pub(crate) no_disk_moves: bool,
-    /// Migrate and fail over nothing
+    /// Do not migrate or fail over instances
     #[arg(long)]
     pub(crate) no_instance_moves: bool,
-    /// Never move a primary to a third node by way of its secondary
+    /// Do not move a primary to a third node through its secondary
     #[arg(long)]
     pub(crate) restricted_migration: bool,
-    /// Do not refuse moves for the vcpu ratio or for N+1
+    /// Ignore the vCPU ratio and N+1
     #[arg(long)]
     pub(crate) ignore_soft_errors: bool,
-    /// Count measured use as 0
+    /// Ignore measured load
     #[arg(long)]
     pub(crate) ignore_dynu: bool,
-    /// Move only what lives on offline nodes, on the live cluster also on those in maintenance or not schedulable
+    /// Only move instances from offline nodes (live cluster: also from nodes in maintenance or unschedulable)
     #[arg(long, short = 'E')]
     pub(crate) evac_mode: bool,
-    /// Move only these instances
+    /// Instances to move; all others stay
     #[arg(long, value_name = "INSTANCES", value_delimiter = ',')]
     pub(crate) select_instances: Vec<String>,
-    /// Leave these instances where they are
+    /// Instances that must not be moved
     #[arg(long, value_name = "INSTANCES", value_delimiter = ',')]
     pub(crate) exclude_instances: Vec<String>,
-    /// Keep instances with the same tag of these prefixes on different nodes
+    /// Tag prefixes; instances with the same tag stay on different nodes
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     pub(crate) exclusion_tags: Vec<String>,
-    /// Read measured use from this file: instance, cpu, memory, disk, net on each line
+    /// Read measured load from this file; line format: instance, cpu, memory, disk, net
     #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) dynu_file: Option<PathBuf>,
-    /// Save the cluster to FILE.original, and after the plan to FILE.balanced; of a live one also FILE.usage, for -U
+    /// Save the cluster to FILE.original, the result to FILE.balanced, and the live load to FILE.usage (for -U)
     #[arg(long, short = 'S', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
-    /// Balance only this group, by name or uuid
+    /// Node group to balance, by name or UUID
     #[arg(long, short = 'G', value_name = "GROUP")]
     pub(crate) group: Option<String>,
-    /// Print the commands, or write them into a script
+    /// Print the commands, or write them to a script
     #[arg(long, short = 'C', value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) print_commands: Option<String>,
-    /// Print the nodes before and after; with + these fields too
+    /// Print the nodes before and after; with +, add fields
     #[arg(long, short = 'p', value_name = "FIELDS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) print_nodes: Option<String>,
     /// Print the instances before and after
     #[arg(long)]
     pub(crate) print_instances: bool,
-    /// Stopped instances take memory too, as in versions before 2.10
+    /// Count the memory of stopped instances, as in versions before 2.10
     #[arg(long)]
     pub(crate) count_down_memory: bool,
-    /// Search no longer than this
+    /// Maximum search time
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     pub(crate) budget: f64,
-    /// What chance follows: the same seed gives the same plan, unless the budget ends the search
+    /// Random seed; the same seed gives the same plan, unless the search time ends first
     #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
     pub(crate) seed: u64,
 }
@@ -186,7 +186,7 @@ pub(crate) fn written(value: &str) -> Option<&Path> {
 
 pub(crate) fn save_text(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
-        .map_err(|error| Failure::usage(format!("{}: cannot be written: {error}", path.display())))
+        .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))
 }
 
 fn number(text: &str, least: f64, most: f64, expected: &str) -> Result<f64, String> {

@@ -74,7 +74,7 @@ impl Source {
         adjust(&mut cluster, options.dynu_file.as_deref(), &options.offline)?;
         for name in options.select_instances.iter().chain(&options.exclude_instances) {
             if !cluster.instances.iter().any(|instance| instance.name == options.name(name)) {
-                return Err(Failure::usage(format!("{name}: the cluster has no such instance")));
+                return Err(Failure::usage(format!("instance {name:?} not found")));
             }
         }
         let groups = match &options.group {
@@ -108,7 +108,7 @@ impl Source {
 /// Returns the index of the group that `-G` gives by name or uuid.
 pub(crate) fn find_group(cluster: &Cluster, name: &str) -> Result<usize, Failure> {
     let found = cluster.groups.iter().position(|group| group.name == name || group.uuid == name);
-    found.ok_or_else(|| Failure::usage(format!("-G {name}: the cluster has no such group")))
+    found.ok_or_else(|| Failure::usage(format!("-G: group {name:?} not found")))
 }
 
 /// Returns a clock for one of several groups: the used share of the group's time. The next group also gets the time
@@ -126,7 +126,7 @@ pub(crate) fn adjust(cluster: &mut Cluster, loads: Option<&Path>, offline: &[Str
     }
     for name in offline {
         let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
-        let node = node.ok_or_else(|| Failure::usage(format!("-O {name}: the cluster has no such node")))?;
+        let node = node.ok_or_else(|| Failure::usage(format!("-O: node {name:?} not found")))?;
         node.role = Role::Offline;
     }
     Ok(())
@@ -134,7 +134,7 @@ pub(crate) fn adjust(cluster: &mut Cluster, loads: Option<&Path>, offline: &[Str
 
 fn contents(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("{}: cannot be read: {error}", path.display())))
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }
 
 impl Planned {

@@ -18,7 +18,7 @@ impl Signals {
     /// Installs the handlers, so that the signals no longer end the process.
     pub(super) fn catch() -> Result<Signals, Failure> {
         let catch = |kind| {
-            signal(kind).map_err(|error| Failure::refused(format!("signals cannot be waited for: {error}")))
+            signal(kind).map_err(|error| Failure::refused(format!("cannot wait for signals: {error}")))
         };
         Ok(Signals {
             interrupt: catch(SignalKind::interrupt())?,

@@ -72,24 +72,24 @@ impl Expected {
     pub(super) async fn check(&self, session: &Session, moving: &[&str]) -> Result<(), Failure> {
         let now = Source::observed(session.client()?).await?;
         self.compare(&now, moving).map_err(|what| {
-            Failure::refused(format!("the cluster is no longer as planned: {what}"))
-                .help(format!("{} plans anew", self.command))
+            Failure::refused(format!("the cluster has changed since the plan: {what}"))
+                .help(format!("run \"{}\" to plan again", self.command))
         })
     }
 
     fn compare(&self, now: &Source, moving: &[&str]) -> Result<(), String> {
         for (name, expected) in &self.nodes {
             let Some(found) = now.cluster.nodes.iter().find(|node| node.name == *name) else {
-                return Err(format!("node {name} is gone"));
+                return Err(format!("node {name} not found"));
             };
             let found = takes(now, found);
             if found != *expected {
-                return Err(format!("node {name} is {}, it was {}", found.word(), expected.word()));
+                return Err(format!("node {name} is {}, was {}", found.word(), expected.word()));
             }
         }
         let found = places(&now.cluster, |_| true);
         for (name, expected) in &self.services {
-            let Some(found) = found.get(name) else { return Err(format!("{name} is gone")) };
+            let Some(found) = found.get(name) else { return Err(format!("{name} not found")) };
             if found != expected {
                 return Err(format!("{name} is on {}, not on {}", shown(found), shown(expected)));
             }
@@ -98,7 +98,7 @@ impl Expected {
             if moving.contains(&instance.name.as_str())
                 && let Some(why) = now.cluster.bindings.get(&at).and_then(|binding| binding.stays)
             {
-                return Err(format!("{} cannot be moved now: {why}", instance.name));
+                return Err(format!("cannot move {} now: {why}", instance.name));
             }
         }
         Ok(())

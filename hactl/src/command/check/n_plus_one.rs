@@ -9,18 +9,18 @@ use clap::Args;
 use ha_api_types::view::{FailureReport, ReservationReport, ReservationVerdict, WithoutPlace};
 use serde_json::Value;
 
-/// Whether every service would find a place if a node failed now: room, rules, storage and priorities, all at once
+/// Check that all services can be scheduled after any node failure
 #[derive(Args, Debug)]
 #[command(
-    after_help = "With -v it prints where each service would go, which proves that a failure is survived.\n\n\
-        Exit status: 0 every failure is survived; 1 some is not, or it could not be decided; 3 unreachable; \
-        4 not permitted."
+    after_help = "Capacity, rules, storage and priorities are checked together. -v prints the new placement of each service.\n\n\
+        Exit status: 0 all failures tolerated; 1 some not tolerated, or undecided; 3 unreachable; \
+        4 permission denied."
 )]
 pub(crate) struct NPlusOne {
-    /// So many nodes fail at once; 2 looks at every pair
+    /// Number of simultaneous node failures; 2 checks every pair
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     failures: u32,
-    /// What fails as one: a node, a node group, or all nodes with the same value of this label
+    /// Failure domain: node, nodegroup, or a node label
     #[arg(long, value_name = "node|group|LABEL", default_value = "node")]
     by: String,
 }
@@ -29,7 +29,7 @@ impl NPlusOne {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         if self.failures == 2 && self.by != "node" {
-            return Err(Failure::usage("--failures 2 is about nodes: leave out --by"));
+            return Err(Failure::usage("--failures 2 cannot be combined with --by"));
         }
         let proof = session.terminal().is_verbose() || format.is_some();
         let report = session.client()?.reservation(self.failures, &self.by, proof).await?;
@@ -48,7 +48,7 @@ impl NPlusOne {
 fn text(session: &Session, report: &ReservationReport) -> String {
     let terminal = session.terminal();
     if report.checked == 0 {
-        return "There is nothing that could fail: no node is registered, or none bears the label.\n"
+        return "Nothing to check: no registered node, or no node with the label.\n"
             .to_owned();
     }
     let mut table = Table::new(&["FAILS", "VERDICT", "BECAUSE"]);
@@ -74,31 +74,31 @@ fn summary(report: &ReservationReport) -> String {
     if let Some(tolerance) = report.failure_tolerance {
         text += &match (tolerance, report.failures) {
             (0, _) => "Failure tolerance: 0 nodes.\n".to_owned(),
-            (1, 1) => "Failure tolerance: any one node (--failures 2 looks at pairs).\n".to_owned(),
-            (1, _) => "Failure tolerance: any one node, not any two.\n".to_owned(),
-            (_, _) => "Failure tolerance: any two nodes.\n".to_owned(),
+            (1, 1) => "Failure tolerance: any 1 node (--failures 2 checks pairs).\n".to_owned(),
+            (1, _) => "Failure tolerance: any 1 node, not any 2 nodes.\n".to_owned(),
+            (_, _) => "Failure tolerance: any 2 nodes.\n".to_owned(),
         };
     }
     let counted =
-        if report.count_stopped { "stopped services count" } else { "stopped services do not count" };
-    text + &format!("{} failures thought through, by {:?}; {counted}.\n", report.checked, report.basis)
+        if report.count_stopped { "stopped services included" } else { "stopped services excluded" };
+    text + &format!("Simulated failures: {} (basis: {:?}; {counted}).\n", report.checked, report.basis)
 }
 
 /// Returns the moves that prove that a failure is survived, or the lacking capacity if it is not.
 fn details(item: &FailureReport) -> Vec<String> {
     let moves = item.moves.iter().map(|one| format!("  {}: {} → {}", one.resource, one.from, one.to));
     let room =
-        item.make_room.iter().map(|one| format!("  {} makes room: {} → {}", one.resource, one.from, one.to));
+        item.make_room.iter().map(|one| format!("  {} moves to free capacity: {} → {}", one.resource, one.from, one.to));
     moves.chain(room).chain(item.without_place.iter().flat_map(lacks)).collect()
 }
 
 fn lacks(service: &WithoutPlace) -> Vec<String> {
-    let mut lines = vec![format!("  {} of {} finds no place", service.resource, service.node)];
+    let mut lines = vec![format!("  {} of {}: no eligible node", service.resource, service.node)];
     lines.extend(
         service.lacks.iter().map(|lack| format!("    {}: {}: {}", lack.node, lack.reason, lack.message)),
     );
     if service.more > 0 {
-        lines.push(format!("    and {} nodes more", service.more));
+        lines.push(format!("    and {} more nodes", service.more));
     }
     lines
 }

@@ -10,43 +10,43 @@ use serde_json::{Map, Value, json};
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Driver (one of)")]
 pub(super) struct DriverFlags {
-    /// Run the program after -- as a supervised foreground process
+    /// Run the command after -- as a supervised foreground process
     #[arg(long)]
     exec: bool,
-    /// With --exec: an environment variable; may be given several times
+    /// Environment variable for --exec; repeatable
     #[arg(long = "env", value_name = "NAME=VALUE")]
     environment: Vec<String>,
-    /// With --exec: where the program runs
+    /// Working directory for --exec
     #[arg(long, value_name = "FOLDER")]
     working_directory: Option<String>,
-    /// With --exec: the user that the program runs as
+    /// User for --exec
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// A systemd unit
+    /// Systemd unit
     #[arg(long, value_name = "UNIT")]
     unit: Option<String>,
-    /// A libvirt domain
+    /// Libvirt domain
     #[arg(long, value_name = "DOMAIN")]
     libvirt_domain: Option<String>,
-    /// A file with the domain's definition, on storage that all nodes reach
+    /// File with the domain definition, on storage shared by all nodes
     #[arg(long, value_name = "FILE")]
     libvirt_definition: Option<String>,
-    /// A podman container
+    /// Podman container
     #[arg(long, value_name = "NAME")]
     container: Option<String>,
-    /// The image that a podman container is made of
+    /// Image of the podman container
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// An OCF resource agent
+    /// OCF resource agent
     #[arg(long, value_name = "PROVIDER:AGENT")]
     ocf: Option<String>,
-    /// With --ocf: a parameter; may be given several times
+    /// Parameter for --ocf; repeatable
     #[arg(long = "parameter", value_name = "NAME=VALUE")]
     parameters: Vec<String>,
-    /// A service that only pretends, for tests
+    /// Simulated service, for tests
     #[arg(long)]
     simulated: bool,
-    /// The program and its arguments, after --
+    /// Command with arguments, after --
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -61,7 +61,7 @@ impl DriverFlags {
         if self.exec || !self.command.is_empty() {
             chosen.push(json!({"exec": self.exec()?}));
         } else if !self.environment.is_empty() || self.working_directory.is_some() || self.user.is_some() {
-            return Err(Failure::usage("--env, --working-directory and --user belong to --exec")
+            return Err(Failure::usage("--env, --working-directory and --user require --exec")
                 .help("add --exec -- COMMAND…"));
         }
         if let Some(unit) = &self.unit {
@@ -88,7 +88,7 @@ impl DriverFlags {
             }
             chosen.push(json!({"ocf": ocf}));
         } else if !self.parameters.is_empty() {
-            return Err(Failure::usage("--parameter belongs to --ocf"));
+            return Err(Failure::usage("--parameter requires --ocf"));
         }
         if self.simulated {
             chosen.push(json!({"simulated": {}}));
@@ -97,24 +97,24 @@ impl DriverFlags {
             0 => implied(name)?,
             1 => chosen.remove(0),
             _ => {
-                return Err(Failure::usage("a resource has one driver").help("leave all but one of them out"));
+                return Err(Failure::usage("more than one driver specified").help("keep exactly one of the driver options"));
             }
         };
         let type_name = serde_json::from_value::<DriverSpec>(driver.clone()).unwrap_or_default().type_name();
         match &name.type_name {
             Some(typed) if *typed != type_name => Err(Failure::usage(format!(
-                "{typed}:{} does not go with this driver, whose type is {type_name}",
+                "{typed}:{}: the type of this driver is {type_name}",
                 name.name
             ))
-            .help(format!("write {type_name}:{} or just {}", name.name, name.name))),
+            .help(format!("write {type_name}:{} or {}", name.name, name.name))),
             Some(_) | None => Ok(driver),
         }
     }
 
     fn exec(&self) -> Result<Value, Failure> {
         if self.command.is_empty() {
-            return Err(Failure::usage("--exec needs the program to run")
-                .help("add it at the end: --exec -- PROGRAM ARGUMENT…"));
+            return Err(Failure::usage("--exec requires a command")
+                .help("add --exec -- COMMAND ARGUMENT… at the end"));
         }
         let mut exec = json!({"command": self.command});
         if !self.environment.is_empty() {
@@ -138,8 +138,8 @@ fn implied(name: &TypedName) -> Result<Value, Failure> {
         Some("ct") => Ok(json!({"podman": {"container": plain}})),
         Some("unit") => Ok(json!({"systemd": {"unit": format!("{plain}.service")}})),
         Some("sim") => Ok(json!({"simulated": {}})),
-        Some(_) | None => Err(Failure::usage("how is it run? A resource has a driver").help(
-            "give --exec -- COMMAND…, --unit UNIT, --libvirt-domain DOMAIN, --container NAME or --ocf PROVIDER:AGENT",
+        Some(_) | None => Err(Failure::usage("no driver specified").help(
+            "add --exec -- COMMAND…, --unit UNIT, --libvirt-domain DOMAIN, --container NAME or --ocf PROVIDER:AGENT",
         )),
     }
 }
@@ -149,7 +149,7 @@ fn pairs(flag: &str, texts: &[String]) -> Result<Value, Failure> {
     for text in texts {
         let (name, value) = text
             .split_once('=')
-            .ok_or_else(|| Failure::usage(format!("{flag} {text:?}: write NAME=VALUE")))?;
+            .ok_or_else(|| Failure::usage(format!("{flag}: {text:?} is not NAME=VALUE")))?;
         pairs.insert(name.to_owned(), json!(value));
     }
     Ok(Value::Object(pairs))

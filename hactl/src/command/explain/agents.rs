@@ -37,8 +37,8 @@ pub(super) async fn explain(terminal: &Terminal, asked: &str, root: &Path) -> Ou
 async fn list(terminal: &Terminal, agents: &[AgentName], asked: &str, root: &Path) -> Outcome {
     if agents.is_empty() {
         let folder = agents_folder(root);
-        return Err(Failure::usage(format!("there are no resource agents {asked} in {}", folder.display()))
-            .help("apt-get install --no-install-recommends resource-agents, or --ocf-root where they lie"));
+        return Err(Failure::usage(format!("no resource agents {asked} in {}", folder.display()))
+            .help("run \"apt-get install --no-install-recommends resource-agents\", or add --ocf-root DIR"));
     }
     let asked =
         agents.iter().map(|agent| async move { metadata(agent, root).await.unwrap_or_default().short });
@@ -60,8 +60,8 @@ async fn one(terminal: &Terminal, agent: &AgentName, root: &Path) -> Outcome {
         let all: Vec<String> = installed(root).iter().map(ToString::to_string).collect();
         let hint = nearest(&agent.to_string(), all.iter().map(String::as_str));
         let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        return Err(Failure::usage(format!("{agent} is not installed on this machine{hint}"))
-            .help("hactl explain ocf lists those that are"));
+        return Err(Failure::usage(format!("{agent} is not installed on this host{hint}"))
+            .help("run \"hactl explain ocf\""));
     }
     let found = metadata(agent, root).await.map_err(|error| Failure::usage(format!("{agent}: {error}")))?;
     terminal.out(&page(terminal, agent, &program, &found));
@@ -167,10 +167,10 @@ async fn metadata(agent: &AgentName, root: &Path) -> Result<AgentMetadata, Strin
         .output();
     let output = tokio::time::timeout(Duration::from_secs(METADATA_LIMIT_SECONDS), output)
         .await
-        .map_err(|_| format!("its meta-data did not come within {METADATA_LIMIT_SECONDS} s"))?
-        .map_err(|error| format!("it cannot be run: {error}"))?;
+        .map_err(|_| format!("no meta-data within {METADATA_LIMIT_SECONDS} s"))?
+        .map_err(|error| format!("cannot run the agent: {error}"))?;
     if !output.status.success() {
-        return Err(format!("its meta-data cannot be read: it ended with {}", output.status));
+        return Err(format!("cannot read the meta-data: the agent failed with {}", output.status));
     }
     AgentMetadata::parse(&String::from_utf8_lossy(&output.stdout)).map_err(|error| error.to_string())
 }

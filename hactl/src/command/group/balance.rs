@@ -10,22 +10,22 @@ use clap::Args;
 use ha_scheduler::balance::groups::level::{Levelled, level};
 use serde_json::{Value, json};
 
-/// Plan moves that even the load between groups; nothing but load is looked at
+/// Plan moves that balance the load between groups
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The load of a group is what its instances load, for each of its nodes that work: the measured use of -U, else 1 each for \
-        cpu, memory, disk and network. What is in a preferred group does not go to one of last resort, nothing to an \
-        unallocable one.\n\nExit status: 0, also when nothing is to be done; 2 bad input. With --apply also 1: a move failed, or it was interrupted."
+    after_help = "The load of a group is the load of its instances per working node: the measured load of -U, or else 1 each for \
+        CPU, memory, disk and network. Instances are not moved from preferred to last-resort groups, or to \
+        unallocable groups.\n\nExit status: 0 done or nothing to move; 2 invalid input. With --apply also 1: failed or interrupted."
 )]
 pub(super) struct Balance {
     #[command(flatten)]
     input: Input,
     #[command(flatten)]
     output: Output,
-    /// What every move must lower the deviation by
+    /// Minimum decrease of the deviation by each move
     #[arg(long, short = 'g', value_name = "DELTA", default_value_t = 0.01)]
     min_gain: f64,
-    /// Plan no more moves than this
+    /// Maximum number of moves
     #[arg(long, short = 'l', value_name = "N")]
     max_length: Option<usize>,
 }
@@ -38,7 +38,7 @@ impl Balance {
         let found = level(&span, self.min_gain, self.max_length.unwrap_or(usize::MAX));
         let moves = Moves::new(&read, &span, &found.moved);
         let end =
-            if found.moved.is_empty() { "Nothing to do.\n".to_owned() } else { moves.text() + &moves.cost() };
+            if found.moved.is_empty() { "Nothing to move.\n".to_owned() } else { moves.text() + &moves.cost() };
         let value = moves.with_moves(document(&read, &found));
         let said = (text(session, &read, &found) + &end, value);
         moves.finish(session, &self.output, "hactl group balance", format, said).await?;

@@ -15,31 +15,31 @@ use ha_scheduler::balance::search::Goal;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// Say which groups are healthy, and which would gain from being balanced
+/// Check the health and balance of node groups
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A group is unhealthy if offline nodes still hold instances, weakly unhealthy if nodes fail N+1.\n\n\
-        Exit status: 0 nothing is to be done; 1 work is needed; 2 bad input."
+    after_help = "A group is unhealthy if offline nodes have instances, and weakly unhealthy if nodes fail N+1.\n\n\
+        Exit status: 0 healthy and balanced; 1 moves required; 2 invalid input."
 )]
 pub(super) struct Check {
     #[command(flatten)]
     input: Input,
-    /// Look only at this group, by name or uuid
+    /// Node group to check, by name or UUID
     #[arg(long, short = 'G', value_name = "GROUP")]
     group: Option<String>,
-    /// Do not look whether balancing would gain anything
+    /// Skip the simulation of balancing
     #[arg(long)]
     no_simulation: bool,
-    /// A score below this is good enough
+    /// Stop at a score below this value
     #[arg(long, short = 'e', value_name = "SCORE", default_value_t = Goal::default().min_score)]
     min_score: f64,
-    /// What a last step must gain, once the score is below --min-gain-limit
+    /// Minimum gain of a step, once the score is below --min-gain-limit
     #[arg(long, short = 'g', value_name = "DELTA", default_value_t = Goal::default().min_gain)]
     min_gain: f64,
-    /// The score from which on --min-gain counts
+    /// Score below which --min-gain applies
     #[arg(long, value_name = "SCORE", default_value_t = Goal::default().min_gain_limit)]
     min_gain_limit: f64,
-    /// Search no longer than this
+    /// Maximum search time
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     budget: f64,
 }
@@ -75,17 +75,17 @@ impl Check {
 
 fn text(session: &Session, read: &Read, checked: &[Checked], work: bool) -> String {
     if checked.is_empty() {
-        return "There is no group with nodes.\n".to_owned();
+        return "No group with nodes.\n".to_owned();
     }
     let mut table = Table::new(&["GROUP", "NODES", "INSTANCES", "HEALTH", "BALANCE", "BECAUSE"]);
     for one in checked {
         let (_, health, style) = words(&one.health);
         let balance = match &one.plan {
-            None => "not looked at".to_owned(),
+            None => "not simulated".to_owned(),
             Some(plan) if plan.steps.is_empty() => format!("{:.4}", plan.start),
             Some(plan) => {
                 let moves = plan.steps.len();
-                format!("{:.4} => {:.4} by {moves} moves", plan.start, plan.end())
+                format!("{:.4} => {:.4} with {moves} moves", plan.start, plan.end())
             }
         };
         table.row(vec![
@@ -99,10 +99,10 @@ fn text(session: &Session, read: &Read, checked: &[Checked], work: bool) -> Stri
     }
     let mut text = table.render(session.terminal(), 0);
     text += match (work, checked.iter().all(|one| one.health.is_healthy())) {
-        (false, _) => "All groups are healthy; nothing to do.\n",
-        (true, true) => "All groups are healthy; `hactl balance` would improve some.\n",
+        (false, _) => "All groups are healthy. Nothing to move.\n",
+        (true, true) => "All groups are healthy. To improve the balance, run `hactl balance`.\n",
         (true, false) => {
-            "Work is needed: `hactl balance` inside a group, `hactl group redistribute` between groups.\n"
+            "Moves required: run `hactl balance` inside a group, `hactl group redistribute` between groups.\n"
         }
     };
     text
@@ -130,7 +130,7 @@ pub(super) fn because(read: &Read, health: &Health) -> String {
     let (offline, failing) = nodes(health);
     let mut parts = Vec::new();
     if !offline.is_empty() {
-        parts.push(format!("offline with instances: {}", read.nodes(offline).join(", ")));
+        parts.push(format!("offline nodes with instances: {}", read.nodes(offline).join(", ")));
     }
     if !failing.is_empty() {
         parts.push(format!("N+1 fails on {}", read.nodes(failing).join(", ")));

@@ -14,11 +14,12 @@ use ha_scheduler::balance::groups::compress::{Candidate, Free, Verdict, best, co
 use ha_scheduler::balance::state::Amount;
 use serde_json::{Number, Value, json};
 
-/// Plan how a group can be emptied: of those whose instances all find a place elsewhere the one that frees most
+/// Plan moves that empty a group
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A candidate reaches the storage of another group, and uses less memory, disk and cpus than is free in such groups. \
-        Most is freed by the most nodes, then by the most memory of nodes.\n\nExit status: 0, also when none can be emptied; 2 bad input. With --apply also 1: a move failed, or it was interrupted."
+    after_help = "A group can be emptied if groups with the same storage have enough free memory, disk and CPUs for its instances. \
+        The group with the most nodes, then the most memory, is chosen.\n\n\
+        Exit status: 0 done or no group can be emptied; 2 invalid input. With --apply also 1: failed or interrupted."
 )]
 pub(super) struct Compress {
     #[command(flatten)]
@@ -38,8 +39,8 @@ impl Compress {
         let empties = chosen.map(|(candidate, _)| read.group(candidate.group));
         let value = moves.with_moves(document(&read, &span, &candidates, empties));
         let end = match empties {
-            None => "\nNo group can be emptied; nothing to do.\n".to_owned(),
-            Some(group) => format!("\nGroup {group} is emptied:\n{}{}", moves.text(), moves.cost()),
+            None => "\nNo group can be emptied. Nothing to move.\n".to_owned(),
+            Some(group) => format!("\nMoves that empty group {group}:\n{}{}", moves.text(), moves.cost()),
         };
         let said = (text(session, &read, &span, &candidates) + &end, value);
         moves.finish(session, &self.output, "hactl group compress", format, said).await?;
@@ -50,14 +51,14 @@ impl Compress {
 /// Returns whether a group can be emptied, as text.
 fn verdict(span: &Span<'_>, candidate: &Candidate) -> (String, Style) {
     match &candidate.verdict {
-        Verdict::Empty => ("is empty".to_owned(), Style::Good),
+        Verdict::Empty => ("already empty".to_owned(), Style::Good),
         Verdict::Stays(why) => (format!("no: {why}"), Style::Plain),
         Verdict::TooMuch(lack) => (format!("no: {lack} elsewhere"), Style::Plain),
         Verdict::NoPlace(no_place) => {
             let instance = span.name(no_place.guest);
-            (format!("no: {instance} finds no place: {}", no_place.reasons(span)), Style::Plain)
+            (format!("no: no eligible node for {instance}: {}", no_place.reasons(span)), Style::Plain)
         }
-        Verdict::CanBeEmptied(moved) => (format!("by {} moves", moved.len()), Style::Good),
+        Verdict::CanBeEmptied(moved) => (format!("with {} moves", moved.len()), Style::Good),
     }
 }
 

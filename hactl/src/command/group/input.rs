@@ -17,34 +17,34 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Input {
-    /// Read the cluster from this file, in Ganeti's text format, instead of asking for the live one
+    /// Read the cluster from this file in Ganeti's text format
     #[arg(long, short = 't', value_name = "FILE", value_hint = ValueHint::FilePath)]
     text_data: Option<PathBuf>,
-    /// Treat a node as offline; may be given several times
+    /// Treat a node as offline; repeatable
     #[arg(long, short = 'O', value_name = "NODE")]
     offline: Vec<String>,
-    /// Virtual cpus for each physical one at most; without it as the file's policy says, else 4
+    /// Maximum virtual CPUs per physical CPU; default: policy of the file, else 4
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     max_cpu: Option<f64>,
-    /// Share of a node's disk that stays free
+    /// Share of the disk of each node that stays free
     #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = share)]
     min_disk: f64,
-    /// Do not refuse a place for the vcpu ratio or for N+1
+    /// Ignore the vCPU ratio and N+1
     #[arg(long)]
     ignore_soft_errors: bool,
-    /// Count measured use as 0
+    /// Ignore measured load
     #[arg(long)]
     ignore_dynu: bool,
-    /// Keep instances with the same tag of these prefixes on different nodes
+    /// Tag prefixes; instances with the same tag stay on different nodes
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     exclusion_tags: Vec<String>,
-    /// Read measured use from this file: instance, cpu, memory, disk, net on each line
+    /// Read measured load from this file; line format: instance, cpu, memory, disk, net
     #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
     dynu_file: Option<PathBuf>,
-    /// Stopped instances take memory too
+    /// Count the memory of stopped instances
     #[arg(long)]
     count_down_memory: bool,
-    /// Let nothing change groups, as scheduler.interGroupMoves false
+    /// Do not move instances between groups, as with scheduler.interGroupMoves: false
     #[arg(long)]
     no_inter_group_moves: bool,
 }

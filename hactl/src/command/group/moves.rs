@@ -19,19 +19,19 @@ use std::time::Duration;
 /// What is done with a plan.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Output {
-    /// Print the commands, or write them into a script
+    /// Print the commands, or write them to a script
     #[arg(long, short = 'C', value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     print_commands: Option<String>,
-    /// Save the cluster to FILE.original, and after the plan to FILE.balanced
+    /// Save the cluster to FILE.original, and the result of the plan to FILE.balanced
     #[arg(long, short = 'S', value_name = "FILE", value_hint = ValueHint::FilePath)]
     save: Option<PathBuf>,
-    /// Carry the plan out on the live cluster, job set by job set; it ends at the first failure
+    /// Apply the plan to the live cluster, one job set at a time, until the first failure
     #[arg(long, short = 'X', conflicts_with = "text_data")]
     apply: bool,
-    /// Do not ask before the plan is carried out; without a terminal nothing is asked
+    /// Apply without a confirmation; implied without a terminal
     #[arg(long, short = 'y', requires = "apply")]
     yes: bool,
-    /// How long one job set may take at most; then the exit status is 124, and its operations go on
+    /// Maximum time of one job set; the exit status is then 124, and its operations continue
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = crate::duration::parse)]
     timeout: Duration,
 }

@@ -11,12 +11,12 @@ use ha_scheduler::balance::groups::redistribute::{Blocked, Redistribution, redis
 use ha_scheduler::balance::groups::{Span, check::Health};
 use serde_json::{Value, json};
 
-/// Plan moves out of groups that are not healthy, until all are; all of it, or nothing
+/// Plan moves out of unhealthy groups
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Out of such a group go, one by one: what uses offline nodes, what is secondary on nodes that fail N+1, what is \
-        primary there. Only healthy groups that reach the same storage take it; preferred ones first, unallocable ones never.\n\n\
-        Exit status: 0 nothing is unhealthy, or the moves make all healthy; 1 they cannot, with the reason; 2 bad input. With --apply also 1: a move failed, or it was interrupted."
+    after_help = "Instances are moved in this order: instances on offline nodes, secondaries on nodes that fail N+1, primaries on nodes \
+        that fail N+1. Targets are healthy groups with the same storage: preferred groups first, unallocable groups never.\n\n\
+        Exit status: 0 all groups are healthy, or become healthy; 1 not possible; 2 invalid input. With --apply also 1: failed or interrupted."
 )]
 pub(super) struct Redistribute {
     #[command(flatten)]
@@ -41,7 +41,7 @@ impl Redistribute {
 
 fn text(read: &Read, span: &Span<'_>, found: &Redistribution, moves: &Moves<'_>) -> String {
     if found.unhealthy.is_empty() {
-        return "All groups are healthy; nothing to do.\n".to_owned();
+        return "All groups are healthy. Nothing to move.\n".to_owned();
     }
     let mut text = String::new();
     for (group, health) in &found.unhealthy {
@@ -52,7 +52,7 @@ fn text(read: &Read, span: &Span<'_>, found: &Redistribution, moves: &Moves<'_>)
         text += &format!("Group {} is skipped: {why}\n", read.group(*group));
     }
     match &found.result {
-        Err(blocked) => text += &format!("Nothing is moved: {}\n", reason(read, span, blocked)),
+        Err(blocked) => text += &format!("Cannot redistribute: {}\n", reason(read, span, blocked)),
         Ok(moved) if moved.is_empty() => {}
         Ok(_) => {
             text += &moves.text();
@@ -64,13 +64,13 @@ fn text(read: &Read, span: &Span<'_>, found: &Redistribution, moves: &Moves<'_>)
 
 fn reason(read: &Read, span: &Span<'_>, blocked: &Blocked) -> String {
     match blocked {
-        Blocked::NothingHealthy => "no healthy group takes instances".to_owned(),
+        Blocked::NothingHealthy => "no healthy group accepts instances".to_owned(),
         Blocked::NoPlace { group, no_place } => {
             let (instance, group) = (span.name(no_place.guest), read.group(*group));
-            format!("{instance} of group {group} finds no place: {}", no_place.reasons(span))
+            format!("no eligible node for {instance} of group {group}: {}", no_place.reasons(span))
         }
         Blocked::StillFailing { group, nodes } => format!(
-            "group {} has nothing left that would help {}",
+            "group {} has no more instances whose move would fix N+1 on {}",
             read.group(*group),
             read.nodes(nodes).join(", ")
         ),

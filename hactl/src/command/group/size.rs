@@ -10,7 +10,7 @@ use ha_scheduler::balance::model::{Cluster, Template};
 use ha_scheduler::view::View;
 
 /// Accepted forms of a size, for error messages.
-pub(crate) const HELP: &str = "write memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vcpus";
+pub(crate) const HELP: &str = "write memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vCPUs";
 
 /// Parses a size for a cluster. For the live cluster, a size may name its `pool`, and CPUs are counted in thousandths.
 pub(crate) fn read(text: &str, read: &Read) -> Result<Newcomer, Failure> {
@@ -19,7 +19,7 @@ pub(crate) fn read(text: &str, read: &Read) -> Result<Newcomer, Failure> {
     let pool = parts.iter().find_map(|part| part.strip_prefix("pool="));
     let bad = |what: String| Failure::usage(what).at(&format!("`{text}`"));
     if text.contains("template=") {
-        return Err(bad("a service of the live cluster has no template".to_owned()).help("write pool=NAME"));
+        return Err(bad("template= is valid only with -t".to_owned()).help("write pool=NAME"));
     }
     if let Some(pool) = pool
         && !view.nodes.values().any(|node| node.storage_pools.contains(pool))
@@ -63,7 +63,7 @@ fn parse(text: &str, cluster: &Cluster) -> Result<Newcomer, Failure> {
                 other => other,
             };
             if seen.contains(&key) {
-                return Err(bad(format!("{key} is there twice")));
+                return Err(bad(format!("{key} is specified twice")));
             }
             seen.push(key);
             match key {
@@ -75,23 +75,23 @@ fn parse(text: &str, cluster: &Cluster) -> Result<Newcomer, Failure> {
                 "tags" => {
                     size.tags = value.split('+').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
                 }
-                other => return Err(bad(format!("`{other}` is not known"))),
+                other => return Err(bad(format!("unknown key `{other}`"))),
             }
         }
     } else {
         let parts: Vec<&str> = text.split(',').collect();
         let [disk, memory, vcpus] = parts.as_slice() else {
-            return Err(bad("it does not have three parts".to_owned()));
+            return Err(bad("three parts expected".to_owned()));
         };
         size.disk = mebibytes(disk).map_err(&bad)?;
         size.memory = mebibytes(memory).map_err(&bad)?;
         size.vcpus = count(vcpus).map_err(&bad)?;
     }
     if size.memory == 0 {
-        return Err(bad("memory must be more than 0".to_owned()));
+        return Err(bad("memory must be greater than 0".to_owned()));
     }
     if size.template == Template::Drbd && size.disk == 0 {
-        return Err(bad("disk must be more than 0 with the template drbd".to_owned()));
+        return Err(bad("disk must be greater than 0 with template drbd".to_owned()));
     }
     Ok(size)
 }
@@ -106,7 +106,7 @@ pub(crate) fn usual_template(cluster: &Cluster) -> Template {
 pub(crate) fn template(text: &str) -> Result<Template, String> {
     let words: Vec<&str> = Template::WORDS.iter().map(|(_, word)| *word).collect();
     let found = Template::WORDS.iter().find(|(_, word)| *word == text).map(|(template, _)| *template);
-    found.ok_or_else(|| format!("`{text}` is no template: one of {}", words.join(", ")))
+    found.ok_or_else(|| format!("`{text}` is not a valid template; valid templates: {}", words.join(", ")))
 }
 
 /// Returns a size as text.

@@ -21,20 +21,20 @@ use serde_json::json;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Write objects that say what the files of Proxmox VE's ha-manager say
+/// Convert the configuration of the ha-manager of Proxmox VE to objects
 #[derive(Args, Debug)]
 #[command(
-    after_help = "DIR is /etc/pve or a copy of it, or a folder with the files alone: resources.cfg, groups.cfg, rules.cfg (also below ha/), \
-        datacenter.cfg, and pve-ha-manager of /etc/default. Sizes come from qemu-server/ID.conf and lxc/ID.conf, where they are there.\n\n\
-        Objects go to standard output, for a file or for `hactl apply -f -`; what could not be carried over is said on standard error, \
-        and in a comment before the objects.\n\n\
-        Exit status: 0 written; 2 a file is wrong, with its line; nothing is written then."
+    after_help = "DIR is /etc/pve or a copy of it, or a directory with only these files: resources.cfg, groups.cfg, rules.cfg (also in ha/), \
+        datacenter.cfg, and pve-ha-manager of /etc/default. Sizes are read from qemu-server/ID.conf and lxc/ID.conf, if present.\n\n\
+        Objects are written to standard output, for a file or for `hactl apply -f -`. Settings that cannot be converted are listed \
+        on standard error, and in a comment before the objects.\n\n\
+        Exit status: 0 written; 2 invalid file, nothing is written."
 )]
 pub(crate) struct Pve {
-    /// The folder with the configuration
+    /// Directory with the configuration
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "/etc/pve")]
     folder: PathBuf,
-    /// Give each guest the driver `simulated`, to try the rules out with `hactl simulate`
+    /// Use the driver `simulated` for all guests, to test the rules with `hactl simulate`
     #[arg(long)]
     simulated: bool,
 }
@@ -61,16 +61,16 @@ impl Pve {
 
     fn imported(&self) -> Result<Imported, Failure> {
         if !self.folder.is_dir() {
-            return Err(Failure::usage(format!("{}: there is no such folder", self.folder.display()))
-                .help("give /etc/pve, a copy of it, or a folder with resources.cfg"));
+            return Err(Failure::usage(format!("{}: directory not found", self.folder.display()))
+                .help("specify /etc/pve, a copy of it, or a directory with resources.cfg"));
         }
         let ha = |name: &str| self.first(&PLACES, name);
         let resources = ha("resources.cfg")?.ok_or_else(|| {
             Failure::usage(format!(
-                "{}: there is no resources.cfg in it or in its ha/",
+                "{}: no resources.cfg in the directory or in ha/",
                 self.folder.display()
             ))
-            .help("give /etc/pve, a copy of it, or a folder with resources.cfg")
+            .help("specify /etc/pve, a copy of it, or a directory with resources.cfg")
         })?;
         let mut imported = Imported::default();
         let mut guests = Guests::new(self.simulated, &self.folder);
@@ -93,12 +93,12 @@ impl Pve {
         let known = resources::read(&text, &path, &groups, &mut guests, &mut imported)
             .map_err(|problem| wrong(&path, &problem))?;
         if known.is_empty() {
-            imported.note(&path, "there is no vm and no ct in it");
+            imported.note(&path, "no vm and no ct found");
         }
         if let Some((path, text)) = ha("fence.cfg")?
             && let Some(line) = text.lines().position(|line| !line.is_empty() && !line.starts_with('#'))
         {
-            let text = "devices are declared for each node (docs/fencing.md)";
+            let text = "not converted; configure fence devices for each node (docs/fencing.md)";
             imported.note(&format!("{path}:{}", line + 1), text);
         }
         if let Some((path, text)) = ha("rules.cfg")? {
@@ -123,7 +123,7 @@ impl Pve {
 }
 
 fn wrong(path: &str, problem: &Problem) -> Failure {
-    Failure::usage(format!("{path}:{}: {}", problem.line, problem.text)).help("nothing was written")
+    Failure::usage(format!("{path}:{}: {}", problem.line, problem.text)).help("nothing was written; correct the file, then run the command again")
 }
 
 /// Returns a file's text; `None` if the file does not exist.
@@ -134,14 +134,14 @@ fn text_of(path: &Path) -> Result<Option<String>, Failure> {
             return Ok(None);
         }
         Err(error) => {
-            return Err(Failure::usage(format!("{}: it cannot be read: {error}", path.display())));
+            return Err(Failure::usage(format!("cannot read {}: {error}", path.display())));
         }
     };
     let text = String::from_utf8(bytes).map_err(|error| {
         let before = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
         let line = 1 + before.filter(|byte| **byte == b'\n').count();
-        Failure::usage(format!("{}:{line}: there is a byte that is not UTF-8", path.display()))
-            .help("write the file in UTF-8, as by iconv -f LATIN1 -t UTF-8; nothing was written")
+        Failure::usage(format!("{}:{line}: invalid UTF-8", path.display()))
+            .help("nothing was written; convert the file, for example with \"iconv -f LATIN1 -t UTF-8\"")
     })?;
     // Some editors write a byte order mark, which is not part of the first word.
     Ok(Some(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned()))

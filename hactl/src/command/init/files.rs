@@ -52,16 +52,16 @@ pub(super) fn of(settings: &Settings, folder: &Path) -> Result<Vec<File>, Failur
         if let Some(tls) = &controller.tls {
             insert(&mut map, tls, ["clientCa", "tlsCert", "tlsKey"]);
         }
-        add("controller.yaml", "Settings of ha-controller(8): its options, in camel case.", map.into())?;
+        add("controller.yaml", "Settings of ha-controller(8): the options of the program in camel case.", map.into())?;
         let cluster = json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
             "spec": {"timing": {"profile": settings.profile}}});
-        add("cluster.yaml", "Settings of the cluster, for: hactl apply -f", cluster)?;
+        add("cluster.yaml", "Settings of the cluster, for hactl apply -f", cluster)?;
     }
     if let Some(node) = &settings.node {
         let mut map = Map::new();
         map.insert("node".to_owned(), json!(node.name));
         map.extend(common(settings));
-        add("agent.yaml", "Settings of ha-node-agent(8): its options, in camel case.", map.into())?;
+        add("agent.yaml", "Settings of ha-node-agent(8): the options of the program in camel case.", map.into())?;
     }
     if let Some(client) = &settings.client {
         let mut context = Map::new();
@@ -69,10 +69,10 @@ pub(super) fn of(settings: &Settings, folder: &Path) -> Result<Vec<File>, Failur
         context.insert("servers".to_owned(), json!(client.servers));
         insert(&mut context, &client.tls, ["certificateAuthority", "clientCertificate", "clientKey"]);
         let config = json!({"currentContext": "default", "contexts": [context]});
-        add("config.yaml", "How hactl reaches the controllers, for all users of this machine.", config)?;
+        add("config.yaml", "Connection of hactl to the controllers, for all users of this host.", config)?;
     }
     if let Some(node) = &settings.node {
-        let comment = "# Variables of ha-watchdogd(8); they win over /etc/default/ha-watchdogd.";
+        let comment = "# Variables of ha-watchdogd(8); override /etc/default/ha-watchdogd.";
         let text = format!("{comment}\nWATCHDOG_MODULE={}\n", node.watchdog);
         files.push(File { path: folder.join("watchdog.env"), text });
     }
@@ -112,7 +112,7 @@ impl File {
             Ok(bytes) if bytes == self.text.as_bytes() => Ok(Fate::Unchanged),
             Ok(_) => Ok(Fate::Overwritten),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Fate::Created),
-            Err(error) => Err(Failure::refused(format!("{}: cannot be read: {error}", self.path.display()))),
+            Err(error) => Err(Failure::refused(format!("cannot read {}: {error}", self.path.display()))),
         }
     }
 
@@ -125,8 +125,8 @@ impl File {
             return Ok(());
         }
         self.replace().map_err(|error| {
-            Failure::refused(format!("{}: cannot be written: {error}", self.path.display()))
-                .help("run it as root, or give --folder DIR")
+            Failure::refused(format!("cannot write {}: {error}", self.path.display()))
+                .help("run the command as root, or add --folder DIR")
         })
     }
 

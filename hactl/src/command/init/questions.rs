@@ -27,7 +27,7 @@ impl<R: BufRead, W: Write> Questions<R, W> {
     /// Fails if the answers end before the questions.
     pub(super) fn ask(&mut self, flags: &mut Init) -> Result<(), Failure> {
         flags.etcd_endpoints =
-            self.question("etcd's client URLs, with commas", "http://127.0.0.1:2379", |text| {
+            self.question("Client URLs of etcd, separated by commas", "http://127.0.0.1:2379", |text| {
                 let urls: Vec<String> = text.split(',').map(|url| url.trim().to_owned()).collect();
                 for url in &urls {
                     is_secure("URL", url).map_err(|failure| failure.message)?;
@@ -36,7 +36,7 @@ impl<R: BufRead, W: Write> Questions<R, W> {
             })?;
         if flags.roles.is_empty() {
             flags.roles = self.question(
-                "this machine is to be a node, a controller, or both",
+                "Roles of this host: node, controller or both",
                 "both",
                 |text| match text {
                     "both" => Ok(vec![Role::Controller, Role::Node]),
@@ -50,22 +50,22 @@ impl<R: BufRead, W: Write> Questions<R, W> {
         let (is_node, is_controller) = (has_role(Role::Node), has_role(Role::Controller));
         if flags.etcd_endpoints.iter().any(|url| url.starts_with("https:")) {
             let host = host_name();
-            self.file(&mut flags.etcd_ca, "certificate authority of etcd's members", "ca.pem")?;
-            self.file(&mut flags.etcd_cert, "this machine's certificate", &format!("{host}.pem"))?;
-            self.file(&mut flags.etcd_key, "its key", &format!("{host}.key"))?;
+            self.file(&mut flags.etcd_ca, "CA certificate file of etcd", "ca.pem")?;
+            self.file(&mut flags.etcd_cert, "Client certificate file of this host", &format!("{host}.pem"))?;
+            self.file(&mut flags.etcd_key, "Private key file of this host", &format!("{host}.key"))?;
         }
         if is_node {
-            self.text(&mut flags.node, "this node's name", &node_name())?;
+            self.text(&mut flags.node, "Name of this node", &node_name())?;
             let found = watchdogs(Path::new(WATCHDOGS));
             let found =
-                if found.is_empty() { "none is there yet".to_owned() } else { format!("there is {found}") };
-            self.text(&mut flags.watchdog, &format!("kernel module of the watchdog; {found}"), "softdog")?;
+                if found.is_empty() { "no watchdog device found".to_owned() } else { format!("found: {found}") };
+            self.text(&mut flags.watchdog, &format!("Watchdog kernel module ({found})"), "softdog")?;
         }
         if is_controller {
             let default = if flags.etcd_ca.is_some() { "0.0.0.0:7443" } else { "127.0.0.1:7443" };
-            self.text(&mut flags.listen, "where the controller serves its API", default)?;
+            self.text(&mut flags.listen, "Listen address of the API", default)?;
             if flags.profile.is_none() {
-                let profile = self.question("timings: fast, default or conservative", "default", |text| {
+                let profile = self.question("Timing profile: fast, default or conservative", "default", |text| {
                     ProfileName::from_str(text, true)
                         .map_err(|_| "write fast, default or conservative".to_owned())
                 })?;
@@ -97,14 +97,14 @@ impl<R: BufRead, W: Write> Questions<R, W> {
         default: &str,
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<T, Failure> {
-        let failed = |error: std::io::Error| Failure::refused(format!("the answer cannot be read: {error}"));
+        let failed = |error: std::io::Error| Failure::refused(format!("cannot read the answer: {error}"));
         loop {
             write!(self.questions, "{question} [{default}]: ").map_err(failed)?;
             self.questions.flush().map_err(failed)?;
             let mut line = String::new();
             if self.answers.read_line(&mut line).map_err(failed)? == 0 {
                 return Err(Failure::usage(
-                    "the answers have ended before the questions; nothing was written",
+                    "unexpected end of input; nothing was written",
                 ));
             }
             let answer = if line.trim().is_empty() { default } else { line.trim() };
@@ -171,14 +171,14 @@ mod tests {
         assert_eq!(flags.etcd_endpoints, ["https://a:2379", "https://b:2379"]);
         assert_eq!(flags.etcd_key, Some(PathBuf::from("/key")));
         assert_eq!((flags.node.as_deref(), flags.watchdog.as_deref()), (Some("n1"), Some("iTCO_wdt")));
-        assert!(!asked.contains("serves its API"), "{asked}");
+        assert!(!asked.contains("Listen address of the API"), "{asked}");
     }
 
     #[test]
     fn what_flags_give_is_not_asked() {
         let (asked, flags) = check(&["--role", "node", "--node", "n1", "--watchdog", ""], "\n");
         assert_eq!(flags.expect("answered").watchdog.as_deref(), Some(""));
-        assert_eq!(asked, "etcd's client URLs, with commas [http://127.0.0.1:2379]: ");
+        assert_eq!(asked, "Client URLs of etcd, separated by commas [http://127.0.0.1:2379]: ");
     }
 
     #[test]
@@ -187,10 +187,10 @@ mod tests {
             check(&["--role", "controller", "--listen", "127.0.0.1:1"], "a:2379\n\nslow\nfast\n");
         assert_eq!(flags.expect("answered").profile, Some(ProfileName::Fast));
         assert!(
-            asked.contains("is not a URL") && asked.contains("write fast, default or conservative"),
+            asked.contains("is not an http or https URL") && asked.contains("write fast, default or conservative"),
             "{asked}"
         );
         let (_, ended) = check(&[], "\n");
-        assert!(ended.expect_err("too few answers").message.contains("have ended"));
+        assert!(ended.expect_err("too few answers").message.contains("unexpected end of input"));
     }
 }

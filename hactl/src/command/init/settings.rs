@@ -90,7 +90,7 @@ impl Settings {
             let Some(tls) = tls else { continue };
             for file in tls.authority.iter().chain(tls.identity.iter().flat_map(|(one, two)| [one, two])) {
                 if !file.exists() {
-                    steps.push(format!("put a certificate or key at {}", file.display()));
+                    steps.push(format!("copy the certificate or key to {}", file.display()));
                 }
             }
             keys.extend(tls.identity.as_ref().map(|(_, key)| key));
@@ -101,26 +101,26 @@ impl Settings {
             for key in keys.into_iter().filter(|key| !controller_may_read(key)) {
                 let key = key.display();
                 steps.push(format!(
-                    "chgrp {CONTROLLER_GROUP} {key} && chmod 640 {key}    (ha-controller reads it)"
+                    "chgrp {CONTROLLER_GROUP} {key} && chmod 640 {key}    (ha-controller reads this file)"
                 ));
             }
             steps.push("systemctl start ha-controller".to_owned());
             let cluster = folder.join("cluster.yaml");
             steps.push(format!(
-                "hactl apply -f {}    (once, on one machine, when a controller runs)",
+                "hactl apply -f {}    (once, on one host, after a controller has started)",
                 cluster.display()
             ));
         }
         if let Some(node) = &self.node {
             steps.push("systemctl start ha-watchdogd ha-node-agent".to_owned());
             steps.push(format!(
-                "hactl doctor {}    (what stands in the way of this node being guarded)",
+                "hactl doctor {}    (checks the watchdog and the other requirements of this node)",
                 node.name
             ));
         }
         if self.client.is_none() {
             steps.push(
-                "hactl config set-context NAME --server URL,URL,URL    (to use hactl on this machine)"
+                "hactl config set-context NAME --server URL,URL,URL    (to use hactl on this host)"
                     .to_owned(),
             );
         }
@@ -134,9 +134,9 @@ fn store(flags: &Init) -> Result<Store, Failure> {
         let secure = is_secure("--etcd-endpoints", endpoint)?;
         if secure && flags.etcd_ca.is_none() {
             return Err(Failure::usage(format!(
-                "--etcd-endpoints {endpoint}: without a certificate authority nobody can tell whether that is the store"
+                "--etcd-endpoints {endpoint}: https requires a CA certificate to verify etcd"
             ))
-            .help("give --etcd-ca FILE"));
+            .help("add --etcd-ca FILE"));
         }
     }
     let identity = pair("--etcd-cert", flags.etcd_cert.as_deref(), "--etcd-key", flags.etcd_key.as_deref())?;
@@ -148,15 +148,15 @@ fn node(flags: &Init) -> Result<Node, Failure> {
     let name = flags.node.clone().unwrap_or_else(node_name);
     // The agent accepts more names, but the API would not find a node with such a name.
     if let Some(problem) = problem(&name, MAX_NODE_NAME_LENGTH) {
-        let whose = if flags.node.is_some() { "--node" } else { "the name of this machine" };
+        let whose = if flags.node.is_some() { "--node" } else { "the host name" };
         return Err(
-            Failure::usage(format!("{whose} cannot be that of a node: {problem}")).help("give --node NAME")
+            Failure::usage(format!("{whose} is not a valid node name: {problem}")).help("add --node NAME")
         );
     }
     let watchdog = flags.watchdog.clone().unwrap_or_else(|| "softdog".to_owned());
     if !watchdog.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
         return Err(Failure::usage(format!("--watchdog {watchdog:?} is not the name of a kernel module"))
-            .help("write iTCO_wdt, sp5100_tco, ipmi_watchdog, softdog or another; '' loads none"));
+            .help("write a module such as iTCO_wdt, sp5100_tco, ipmi_watchdog or softdog; '' loads none"));
     }
     Ok(Node { name, watchdog })
 }
@@ -177,26 +177,26 @@ fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
         } else {
             ("--client-ca", "--tls-cert FILE and --tls-key FILE (or --etcd-cert and --etcd-key)")
         };
-        return Err(Failure::usage(format!("{given} alone does not make the API one of https"))
-            .help(format!("give {missing}, too")));
+        return Err(Failure::usage(format!("{given} alone does not enable https"))
+            .help(format!("add {missing}")));
     }
     let listen: SocketAddr = match &flags.listen {
         Some(text) => text.parse().map_err(|_| {
-            Failure::usage(format!("--listen {text:?} is not an address with a port"))
+            Failure::usage(format!("--listen: {text:?} is not an address with a port"))
                 .help("write 10.0.0.1:7443, [::]:7443 or 0.0.0.0:7443")
         })?,
         None if tls.is_some() => SocketAddr::from(([0, 0, 0, 0], API_PORT)),
         None => SocketAddr::from(([127, 0, 0, 1], API_PORT)),
     };
     if listen.port() == 0 {
-        return Err(Failure::usage(format!("--listen {listen} is another port at every start"))
-            .help("write a port that others can be told, as 127.0.0.1:7443"));
+        return Err(Failure::usage(format!("--listen: {listen} selects a different port at each start"))
+            .help("write a fixed port, such as 127.0.0.1:7443"));
     }
     if tls.is_none() && !listen.ip().is_loopback() {
         return Err(Failure::usage(format!(
-            "--listen {listen} is reachable from other machines, without certificates"
+            "--listen: {listen} is reachable from other hosts, but no certificates are specified"
         ))
-        .help("give --tls-cert, --tls-key and --client-ca, or listen on 127.0.0.1"));
+        .help("add --tls-cert, --tls-key and --client-ca, or listen on 127.0.0.1"));
     }
     let scheme = if tls.is_some() { "https" } else { "http" };
     let advertise_url = match &flags.advertise_url {
@@ -251,11 +251,11 @@ fn pair(
         (Some(certificate), Some(key)) => Ok(Some((absolute(certificate), absolute(key)))),
         (None, None) => Ok(None),
         (Some(_), None) => {
-            Err(Failure::usage(format!("{certificate_flag} needs its key"))
-                .help(format!("give {key_flag} FILE")))
+            Err(Failure::usage(format!("{certificate_flag} requires {key_flag}"))
+                .help(format!("add {key_flag} FILE")))
         }
-        (None, Some(_)) => Err(Failure::usage(format!("{key_flag} needs its certificate"))
-            .help(format!("give {certificate_flag} FILE"))),
+        (None, Some(_)) => Err(Failure::usage(format!("{key_flag} requires {certificate_flag}"))
+            .help(format!("add {certificate_flag} FILE"))),
     }
 }
 
@@ -269,7 +269,7 @@ pub(super) fn is_secure(flag: &str, text: &str) -> Result<bool, Failure> {
         Some("https") => Ok(true),
         Some("http") => Ok(false),
         Some(_) | None => {
-            Err(Failure::usage(format!("{flag} {text:?} is not a URL with http or https and a host"))
+            Err(Failure::usage(format!("{flag}: {text:?} is not an http or https URL with a host"))
                 .help("write https://HOST:PORT"))
         }
     }
@@ -279,7 +279,7 @@ pub(super) fn is_secure(flag: &str, text: &str) -> Result<bool, Failure> {
 fn check_name(flag: &str, name: &str) -> Result<(), Failure> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {
-        return Err(Failure::usage(format!("{flag} {name:?} cannot be a name"))
+        return Err(Failure::usage(format!("{flag}: {name:?} is not a valid name"))
             .help("use 1 to 253 letters, digits, '-', '.' or '_'"));
     }
     Ok(())

@@ -18,15 +18,15 @@ const HELP_WITHIN: Duration = Duration::from_secs(5);
 /// What to do about maintenance.
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
-    /// Move every started service away and let no new ones come
+    /// Drain a node and block new placements
     Enable(Maintenance),
-    /// Let services come again; what was moved for the maintenance returns
+    /// Allow placements again and return the services moved for maintenance
     Disable(Maintenance),
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Maintenance {
-    /// The node
+    /// Name of the node
     node: String,
     #[command(flatten)]
     wait: WaitFlags,
@@ -86,10 +86,10 @@ async fn change(
 async fn enable(session: &Session, maintenance: &Maintenance) -> Outcome {
     let (name, changed) = change(session, maintenance, true).await?;
     let name = name.as_str();
-    let what_is = if changed { "maintenance enabled" } else { "is in maintenance already" };
+    let what_is = if changed { "maintenance enabled" } else { "already in maintenance" };
     session.terminal().say(&format!("node/{name} {what_is}"));
     if maintenance.wait.wait {
-        let what = format!("node/{name} is not empty");
+        let what = format!("node/{name} still has services");
         let mut left = BTreeMap::new();
         let emptied = bounded(maintenance.wait.timeout, &what, until_empty(session, name, &mut left)).await;
         if let Err(failure) = emptied {
@@ -97,12 +97,12 @@ async fn enable(session: &Session, maintenance: &Maintenance) -> Outcome {
             for (service, Left { why, .. }) in &left {
                 lines += &format!("\n{service}: {why}");
                 for help in what_helps(session, service).await {
-                    lines += &format!("\n  what would help: {help}");
+                    lines += &format!("\n  suggested action: {help}");
                 }
             }
             return Err(Failure { message: format!("{}{lines}", failure.message), ..failure });
         }
-        session.terminal().say(&format!("node/{name} is empty"));
+        session.terminal().say(&format!("node/{name} drained"));
     }
     Ok(Exit::Done)
 }
@@ -153,7 +153,7 @@ async fn until_empty(
             }
             if one.is_stuck {
                 for help in what_helps(session, service).await {
-                    session.terminal().progress(&format!("  what would help: {help}"));
+                    session.terminal().progress(&format!("  suggested action: {help}"));
                 }
             }
         }
@@ -182,7 +182,7 @@ fn occupies(resource: &Value, node: &str) -> bool {
 
 async fn disable(session: &Session, maintenance: &Maintenance) -> Outcome {
     let (name, changed) = change(session, maintenance, false).await?;
-    let what_is = if changed { "maintenance disabled" } else { "is not in maintenance" };
+    let what_is = if changed { "maintenance disabled" } else { "not in maintenance" };
     session.terminal().say(&format!("node/{name} {what_is}"));
     if maintenance.wait.wait {
         let what = format!("node/{name} is still in maintenance");

@@ -12,12 +12,12 @@ use serde_json::Value;
 
 #[derive(Args, Debug)]
 pub(super) struct NotHere {
-    /// The node
+    /// Name of the node
     node: String,
-    /// Only services of this driver, such as libvirt
+    /// Select services of this driver, such as libvirt
     #[arg(long, value_name = "KIND")]
     driver: Option<String>,
-    /// Do not ask: none of these services runs on the node
+    /// Confirm that none of these services runs on the node; do not ask
     #[arg(long, short = 'y')]
     yes: bool,
 }
@@ -36,7 +36,7 @@ impl NotHere {
             .filter_map(|resource| resource["metadata"]["name"].as_str())
             .collect();
         if concerned.is_empty() {
-            return Err(Failure::refused(format!("no resource waits for an answer of node {node}")));
+            return Err(Failure::refused(format!("no resource is waiting for an answer from node {node}")));
         }
         let question = format!(
             "WARNING: data loss if one of these services runs on {node}: {}.\n\

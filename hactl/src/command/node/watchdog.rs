@@ -10,7 +10,7 @@ use ha_api_types::node::WatchdogStatus;
 
 #[derive(Args, Debug)]
 pub(super) struct Watchdog {
-    /// The node
+    /// Name of the node
     node: String,
 }
 
@@ -19,11 +19,11 @@ impl Watchdog {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let node = session.client()?.node(&super::super::node(&self.node)?).await?;
         let watchdog = node.status.and_then(|status| status.watchdog).ok_or_else(|| {
-            Failure::refused(format!("node {} has not said which watchdog it has", self.node))
-                .help("its agent says so when it registers: hactl status")
+            Failure::refused(format!("node {} has not reported its watchdog", self.node))
+                .help("run \"hactl status\" to check that the agent has registered")
         })?;
         let value = serde_json::to_value(&watchdog)
-            .map_err(|error| Failure::refused(format!("the watchdog cannot be printed: {error}")))?;
+            .map_err(|error| Failure::refused(format!("cannot print the watchdog: {error}")))?;
         if !session.print_value(format, &value)? {
             let terminal = session.terminal();
             let mut table = Table::new(&["", ""]);
@@ -39,11 +39,11 @@ impl Watchdog {
 fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
     let yes = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
     let seen = watchdog.seen.as_ref();
-    let of_seen = |text: Option<String>| text.unwrap_or_else(|| "not known while it is released".to_owned());
+    let of_seen = |text: Option<String>| text.unwrap_or_else(|| "unknown while released".to_owned());
     let kind = if watchdog.sliding {
-        "sliding: a pet sets it to what is left before the deadline"
+        "sliding: each renewal sets the time left before the deadline"
     } else {
-        "fixed: it may fire a full timeout after the deadline"
+        "fixed: may fire up to a full timeout after the deadline"
     };
     vec![
         ("Kind", watchdog.kind.clone()),
@@ -72,12 +72,12 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
             "Margin seen",
             of_seen(
                 seen.and_then(|seen| seen.smallest_margin_ms)
-                    .map(|ms| format!("{ms} ms left at every pet, at least")),
+                    .map(|ms| format!("at least {ms} ms left at each renewal")),
             ),
         ),
         (
             "Loop late by",
-            of_seen(seen.and_then(|seen| seen.worst_lateness_ms).map(|ms| format!("{ms} ms at most"))),
+            of_seen(seen.and_then(|seen| seen.worst_lateness_ms).map(|ms| format!("at most {ms} ms"))),
         ),
         (
             "Daemon",
@@ -94,12 +94,12 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
 /// Returns the last passed test of this machine's watchdog driver, and the reason if it no longer counts.
 fn last_test(watchdog: &WatchdogStatus) -> String {
     let Some(test) = &watchdog.last_test else {
-        return "none passed: hactl node test-watchdog".to_owned();
+        return "none passed: run \"hactl node test-watchdog\"".to_owned();
     };
     let seconds = |ms: u64| ms as f64 / 1000.0;
-    let counts = if watchdog.tested { "" } else { "; another timeout is in force now: test it again" };
+    let counts = if watchdog.tested { "" } else { "; the timeout has changed since: test again" };
     format!(
-        "{}: with a timeout of {} s it reset the machine {} s after it was armed (boot {} ended, {} came){counts}",
+        "{}: reset with a timeout of {} s, {} s after arming (boot {} ended, boot {} started){counts}",
         test.at,
         seconds(test.timeout_ms),
         test.lasted_ms.div_ceil(1000),

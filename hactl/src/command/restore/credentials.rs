@@ -26,7 +26,7 @@ pub(super) struct Credentials {
 impl Credentials {
     /// Creates the files in a directory. The client's name is root, which is also the administrator of an etcd with users.
     pub(super) fn create(folder: &Path) -> Result<Credentials, Failure> {
-        let failed = |error: rcgen::Error| Failure::refused(format!("no certificate can be made: {error}"));
+        let failed = |error: rcgen::Error| Failure::refused(format!("cannot create a certificate: {error}"));
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, "hactl restore");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

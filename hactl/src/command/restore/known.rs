@@ -43,14 +43,14 @@ impl Known {
 
     /// Returns the questions that must be confirmed before the backup may be used.
     pub(super) fn questions(&self, cluster: &str, is_empty: bool) -> Vec<String> {
-        let of = |what: &str| format!("Is {what} stopped, or does it reach the new etcd?");
+        let of = |what: &str| format!("Is {what} stopped or connected to the new etcd?");
         let controllers = self.controllers.iter().map(|id| of(&format!("controller {id}")));
         let nodes = self.nodes.iter().map(|node| of(&format!("node {node}")));
         let mut questions: Vec<String> = controllers.chain(nodes).collect();
         if is_empty {
             questions.push(format!(
-                "Nothing is known of the controllers and nodes of the old cluster {cluster}.\n\
-                 Is each of them stopped, or does it reach the new etcd?"
+                "The controllers and nodes of the old cluster {cluster} are unknown.\n\
+                 Is each of them stopped or connected to the new etcd?"
             ));
         }
         questions
@@ -58,8 +58,8 @@ impl Known {
 }
 
 /// Warning about the consequence of a wrong answer.
-pub(super) const WARNING: &str = "data loss if a controller of the old cluster still runs and does not reach the new etcd: \
-    the nodes that it reaches continue their services, which then run twice";
+pub(super) const WARNING: &str = "data loss if a controller of the old cluster still runs without a connection to the new etcd: \
+    the nodes connected to the controller keep their services running, which then run twice";
 
 /// Asks the questions, unless all are already confirmed.
 pub(super) fn confirm(confirmed: bool, questions: &[String]) -> Result<(), Failure> {
@@ -69,7 +69,7 @@ pub(super) fn confirm(confirmed: bool, questions: &[String]) -> Result<(), Failu
     for question in questions {
         if !Terminal::confirm(question)? {
             return Err(Failure::refused("not confirmed: nothing was written")
-                .help("stop it, or let it reach the new etcd, then repeat the command"));
+                .help("stop the controller or node, or connect it to the new etcd, then run the command again"));
         }
     }
     Ok(())

@@ -40,8 +40,8 @@ impl Programs {
         let find = |name: &str| {
             folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()).ok_or_else(|| {
                 let place = folder.map_or("PATH".to_owned(), |folder| folder.display().to_string());
-                Failure::refused(format!("{name} is not in {place}"))
-                    .help("install etcd's programs (etcd, etcdctl, etcdutl; docs/etcd.md), or say where they are: --programs DIR")
+                Failure::refused(format!("{name} not found in {place}"))
+                    .help("install the etcd programs (etcd, etcdctl, etcdutl; docs/etcd.md), or add --programs DIR")
             })
         };
         Ok(Programs { etcd: find("etcd")?, etcdctl: find("etcdctl")?, etcdutl: find("etcdutl")? })
@@ -57,13 +57,13 @@ impl Programs {
     ) -> Result<i64, Failure> {
         let unfit = |failure: Failure| {
             Failure { exit: crate::failure::Exit::Usage, ..failure }
-                .help("name the file that `etcdctl snapshot save` wrote; a copy of member/snap/db: --skip-hash-check")
+                .help("specify a file written by `etcdctl snapshot save`; for a copy of member/snap/db, add --skip-hash-check")
         };
         let mut command = Command::new(&self.etcdutl);
         command.args(["snapshot", "status", "--write-out", "json"]).arg(backup);
         let output = run(&mut command).await.map_err(unfit)?;
         let status: Status = serde_json::from_slice(&output.stdout).map_err(|error| {
-            Failure::refused(format!("etcdutl says nothing readable of {}: {error}", backup.display()))
+            Failure::refused(format!("cannot parse the output of etcdutl for {}: {error}", backup.display()))
         })?;
         let mut command = Command::new(&self.etcdutl);
         command.args(["snapshot", "restore"]).arg(backup).arg("--data-dir").arg(data);
@@ -125,7 +125,7 @@ impl PrivateStore {
             if let Ok(Some(status)) = store.child.try_wait() {
                 let said = std::fs::read_to_string(&log).unwrap_or_default();
                 let last = said.lines().last().unwrap_or_default();
-                return Err(Failure::refused(format!("etcd ended with {status} on the backup: {last}")));
+                return Err(Failure::refused(format!("etcd failed on the backup ({status}): {last}")));
             }
             if begun.elapsed() > STARTS_WITHIN {
                 return Err(failure);
@@ -168,7 +168,7 @@ impl PrivateStore {
 
     /// Stops the private etcd.
     pub(super) async fn stop(mut self) -> Result<(), Failure> {
-        self.child.kill().await.map_err(|error| Failure::refused(format!("etcd cannot be ended: {error}")))
+        self.child.kill().await.map_err(|error| Failure::refused(format!("cannot stop etcd: {error}")))
     }
 
     async fn etcdctl<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<Output, Failure> {
@@ -200,7 +200,7 @@ async fn run(command: &mut Command) -> Result<Output, Failure> {
         return Ok(output);
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");
     Err(Failure::refused(format!("{program} failed ({}): {last}", output.status)))
 }
 
@@ -209,5 +209,5 @@ fn free_ports() -> Result<[u16; 2], Failure> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
     let both = bind().and_then(|first| Ok([port(&first)?, port(&bind()?)?]));
-    both.map_err(|error| Failure::refused(format!("no free port on loopback: {error}")))
+    both.map_err(|error| Failure::refused(format!("cannot find a free port on loopback: {error}")))
 }

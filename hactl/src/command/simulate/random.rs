@@ -17,16 +17,16 @@ const MOST: u32 = 1_000;
 /// What random runs take.
 #[derive(Args, Debug)]
 pub(crate) struct Random {
-    /// The seeds to run: a range whose end is not included, or one number
+    /// Seeds to run: a number, or a range that excludes its end
     #[arg(long, value_name = "A..B", requires = "random", default_value = "0..100")]
     seeds: String,
-    /// Nodes of a run, at most
+    /// Maximum number of nodes of a run
     #[arg(long, value_name = "COUNT", requires = "random", default_value_t = 5)]
     nodes: u32,
-    /// Resources of a run, at most
+    /// Maximum number of resources of a run
     #[arg(long, value_name = "COUNT", requires = "random", default_value_t = 20)]
     resources: u32,
-    /// How long faults go on, in virtual hours, at most
+    /// Maximum duration of faults, in simulated hours
     #[arg(long, value_name = "HOURS", requires = "random", default_value_t = 4.0)]
     hours: f64,
 }
@@ -44,7 +44,7 @@ impl Random {
             }
         };
         let done = campaign.run(&progress).map_err(|problem| {
-            Failure::refused(format!("the generator of random runs is at fault: {problem}"))
+            Failure::refused(format!("the random generator failed: {problem}"))
         })?;
         if !session.print_value(format, &summary(campaign.seeds, &done))? {
             terminal.out(&text(session, &done)?);
@@ -61,7 +61,7 @@ impl Random {
         };
         if !(self.hours > 0.0 && self.hours <= 1_000.0) {
             return Err(Failure::usage(format!(
-                "--hours: {} must be more than 0 and at most 1000",
+                "--hours: {} must be greater than 0 and at most 1000",
                 self.hours
             )));
         }

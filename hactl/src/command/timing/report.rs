@@ -118,13 +118,13 @@ impl Report {
         );
         text += &self.settings(terminal);
         for problem in &self.problems {
-            text += &format!("  {} {problem}\n", terminal.paint(Style::Bad, "refused:"));
+            text += &format!("  {} {problem}\n", terminal.paint(Style::Bad, "invalid:"));
         }
         for failover in &self.failovers {
             text += &failover.screen(terminal);
         }
         for name in &self.unknown {
-            let nothing = "its agent has not said yet which watchdog and timings it has";
+            let nothing = "the agent has not reported its watchdog and timings yet";
             text += &format!(
                 "\n{}  {}\n",
                 terminal.paint(Style::Bold, name),
@@ -167,12 +167,12 @@ impl Failover {
         let mut text = format!("\n{}", terminal.paint(Style::Bold, &name));
         if name != kind {
             let device = if self.device.is_empty() { "watchdog" } else { &self.device };
-            text += &format!("  {device}, {kind}, Tw {}", seconds(self.watchdog.timeout_ms));
+            text += &format!("  {device}, {kind}, watchdog timeout {}", seconds(self.watchdog.timeout_ms));
         }
         text.push('\n');
         if self.differs {
             let says =
-                "its agent has not taken over the settings above yet; this is with those in force there";
+                "the agent has not applied the settings above yet; times are for its active settings";
             text += &format!("  {}\n", terminal.paint(Style::Warn, says));
         }
         text += &self.parts(terminal);
@@ -183,9 +183,9 @@ impl Failover {
         let (one, leader) = (&self.node.parts, &self.leader_node.parts);
         let wait = &one.wait;
         let late_pet = match (self.watchdog.descriptor_retained, self.watchdog.sliding) {
-            (true, true) => "δw: a pet checked before D may be made late",
-            (true, false) => "Tw': a pet checked before D may give another period",
-            (false, _) => "2 Tw': the same, and a closed descriptor one more",
+            (true, true) => "δw: watchdog renewal may be late",
+            (true, false) => "Tw': a late renewal may start another timeout",
+            (false, _) => "2 Tw': a late renewal and a closed descriptor may add two timeouts",
         };
         let mut table = Table::new(&["PART", "NODE", "LEADER'S NODE"]);
         let mut row = |what: &str, one: Millis, leader: Millis, style: Style| {
@@ -193,32 +193,32 @@ impl Failover {
             table.row(vec![Cell::styled(what, style), cell(one), cell(leader)]);
         };
         let mut both = |what: &str, ms: Millis, style: Style| row(what, ms, ms, style);
-        both("Th: one committed heartbeat is good for", wait.heartbeat_valid_ms, Style::Plain);
-        both("Th ρ: the node's clock is slower", wait.heartbeat_rate_ms, Style::Plain);
-        both("Tw: the watchdog's timeout", wait.watchdog_timeout_ms, Style::Plain);
-        both("Tw ρw: its rate error", wait.watchdog_rate_ms, Style::Plain);
-        both("δw: its lateness", wait.watchdog_lateness_ms, Style::Plain);
+        both("Th: heartbeat lifetime", wait.heartbeat_valid_ms, Style::Plain);
+        both("Th ρ: clock of the node may be slow", wait.heartbeat_rate_ms, Style::Plain);
+        both("Tw: watchdog timeout", wait.watchdog_timeout_ms, Style::Plain);
+        both("Tw ρw: clock error of the watchdog", wait.watchdog_rate_ms, Style::Plain);
+        both("δw: lateness of the watchdog", wait.watchdog_lateness_ms, Style::Plain);
         both(late_pet, wait.late_pet_ms, Style::Plain);
-        both("δio: writes still on their way to storage", wait.io_drain_ms, Style::Plain);
-        both("(1 − ρ): the observer's clock is faster, rounded up", wait.observer_ms, Style::Plain);
-        both("W", wait.total_ms(), Style::Bold);
-        both("c: the last heartbeat is seen", one.observed_ms, Style::Plain);
+        both("δio: pending writes to storage", wait.io_drain_ms, Style::Plain);
+        both("(1 − ρ): clock of the observer may be fast, rounded up", wait.observer_ms, Style::Plain);
+        both("W: fencing delay", wait.total_ms(), Style::Bold);
+        both("c: last heartbeat observed", one.observed_ms, Style::Plain);
         row(
-            "Ki: a candidate that cannot commit observes anew",
+            "Ki: failure detection restarted by a candidate",
             one.candidate_check_ms,
             leader.candidate_check_ms,
             Style::Plain,
         );
         row(
-            "Ki + leaderLease + e: the next leader, beyond W",
+            "Ki + leaderLease + e: election of the next leader, beyond W",
             one.next_leader_ms,
             leader.next_leader_ms,
             Style::Plain,
         );
-        row("3 c: proof, assignment, permit", one.commits_ms, leader.commits_ms, Style::Plain);
-        row("u: lost messages", one.unanswered_ms, leader.unanswered_ms, Style::Plain);
+        row("3 c: fencing confirmed, assignment, start authorization", one.commits_ms, leader.commits_ms, Style::Plain);
+        row("u: lost requests", one.unanswered_ms, leader.unanswered_ms, Style::Plain);
         row(
-            "from the last heartbeat to the start",
+            "total: last heartbeat to start elsewhere",
             self.node.total_ms,
             self.leader_node.total_ms,
             Style::Bold,

@@ -134,7 +134,7 @@ fn own_steps(operation: &Value, begin: Option<OffsetDateTime>) -> [Option<Step>;
             ..Step::default()
         })
     };
-    let asked = own(&operation["metadata"]["creationTimestamp"], "Asked", "it was asked for".to_owned());
+    let asked = own(&operation["metadata"]["creationTimestamp"], "Asked", "Requested".to_owned());
     let ended = own(&status["finishedAt"], &text(&status["phase"]), text(&status["message"]));
     [
         asked.map(|step| Step { after_seconds: None, ..step }),

@@ -35,7 +35,7 @@ pub(super) fn read(
             Problem::new(
                 line,
                 format!(
-                    "{content:?} is no setting: expected a name and a value, as ha: shutdown_policy=migrate"
+                    "{content:?} is not a valid setting: expected a name and a value, such as ha: shutdown_policy=migrate"
                 ),
             )
         })?;
@@ -44,7 +44,7 @@ pub(super) fn read(
             continue;
         }
         if let Some(first) = lines.insert(setting.name.clone(), line) {
-            let text = format!("{} is there twice, first in line {first}", setting.name);
+            let text = format!("{} is specified twice, first in line {first}", setting.name);
             return Err(Problem::new(line, text));
         }
         let place = format!("{path}:{line}");
@@ -55,7 +55,7 @@ pub(super) fn read(
                     if part.name == "shutdown_policy" {
                         spec.insert("shutdownPolicy".to_owned(), json!(shutdown_policy(&part)?));
                     } else {
-                        imported.note(&place, &format!("ha: {} is not known", part.name));
+                        imported.note(&place, &format!("ha: unknown setting {}", part.name));
                     }
                 }
             }
@@ -70,7 +70,7 @@ pub(super) fn read(
                 if workers != wanted {
                     imported.note(
                         &place,
-                        &format!("max_workers: {workers} in place of {wanted}: from 1 to {MAX_WORKERS}"),
+                        &format!("max_workers: {workers} instead of {wanted}; valid: 1 to {MAX_WORKERS}"),
                     );
                 }
                 spec.insert("maxWorkers".to_owned(), json!(workers));
@@ -84,18 +84,18 @@ pub(super) fn read(
                 }
             }
             "max_worker" => {
-                let text = "max_worker: ha-manager reads max_workers; write that, if it is meant";
+                let text = "max_worker: ignored by ha-manager; use max_workers";
                 imported.note(&place, text);
             }
             "migration" | "migration_unsecure" => {
                 let text = format!(
-                    "{}: the way that memory takes is set for each machine (spec.driver.libvirt.migration)",
+                    "{}: migration settings belong to each virtual machine (spec.driver.libvirt.migration)",
                     setting.name
                 );
                 imported.note(&place, &text);
             }
             "fencing" if setting.value != "watchdog" => {
-                let text = "fencing: devices are declared for each node (docs/fencing.md); a watchdog is always used";
+                let text = "fencing: configure fence devices for each node (docs/fencing.md); a watchdog is always used";
                 imported.note(&place, text);
             }
             _ => (),
@@ -128,7 +128,7 @@ pub(super) fn defaults(text: &str, path: &str, imported: &mut Imported) {
         let module = module.trim_matches(['"', '\'', ' ']);
         // An empty value means softdog in Proxmox VE; in this project it would mean no module.
         if name.trim_end() == "WATCHDOG_MODULE" && !module.is_empty() {
-            let text = format!("set WATCHDOG_MODULE={module} in /etc/default/ha-watchdogd of each node");
+            let text = format!("set WATCHDOG_MODULE={module} in /etc/default/ha-watchdogd on each node");
             imported.note(&format!("{path}:{line}"), &text);
         }
     }
@@ -141,7 +141,7 @@ fn parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Problem> {
         let (name, value) = part.split_once('=').unwrap_or((unnamed, part));
         let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
         if parts.iter().any(|other| other.name == name) {
-            return Err(Problem::new(setting.line, format!("{}: {name} is there twice", setting.name)));
+            return Err(Problem::new(setting.line, format!("{}: {name} is specified twice", setting.name)));
         }
         parts.push(Property { name, value, line: setting.line });
     }
@@ -150,7 +150,7 @@ fn parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Problem> {
 
 /// Parses a limit in KiB per second, with an optional fraction. Returns MiB per second, at least 1, or `None` for 0 (no limit).
 fn mebibytes(part: &Property) -> Result<Option<u64>, Problem> {
-    let expected = || part.expected("KiB a second, 0 for no limit");
+    let expected = || part.expected("KiB per second, or 0 for no limit");
     let (whole, fraction) = part.value.split_once('.').unwrap_or((&part.value, ""));
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(expected());
@@ -210,7 +210,7 @@ fn crs(
         "ha-auto-rebalance-hold-duration" => {
             auto("holdSeconds", json!(part.count()?.saturating_mul(ROUND_SECONDS)));
         }
-        _ => imported.note(place, &format!("crs: {} is not known", part.name)),
+        _ => imported.note(place, &format!("crs: unknown setting {}", part.name)),
     }
     Ok(())
 }
@@ -257,10 +257,10 @@ mod tests {
         check(
             "ha: shutdown_policy=migrate\n\nha: shutdown_policy=freeze\n",
             3,
-            "ha is there twice, first in line 1",
+            "ha is specified twice, first in line 1",
         );
-        check("crs: ha=static,ha-rebalance-on-start=1,ha=basic\n", 1, "crs: ha is there twice");
-        check("crs: static,ha=basic\n", 1, "crs: ha is there twice");
+        check("crs: ha=static,ha-rebalance-on-start=1,ha=basic\n", 1, "crs: ha is specified twice");
+        check("crs: static,ha=basic\n", 1, "crs: ha is specified twice");
         check("bwlimit: migration=1.x\n", 1, "migration: expected KiB a second");
         check("bwlimit: migration=-1\n", 1, "migration: expected KiB a second");
     }
@@ -273,7 +273,7 @@ mod tests {
             assert_eq!(imported.notes, expected, "{text}");
         };
         check("WATCHDOG_MODULE=\n#WATCHDOG_MODULE=a\nWATCHDOG_MODULE=\"\"\n", &[]);
-        let told = "f:1: set WATCHDOG_MODULE=iTCO_wdt in /etc/default/ha-watchdogd of each node";
+        let told = "f:1: set WATCHDOG_MODULE=iTCO_wdt in /etc/default/ha-watchdogd on each node";
         check("WATCHDOG_MODULE = \"iTCO_wdt\"\n", &[told]);
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn read(text: &str, path: &str, imported: &mut Imported) -> Result<Gr
                 _ => {
                     let place = format!("{path}:{}", property.line);
                     imported
-                        .note(&place, &format!("{} of group {} is not known", property.name, section.name));
+                        .note(&place, &format!("unknown setting {} of group {}", property.name, section.name));
                 }
             }
         }
@@ -47,7 +47,7 @@ pub(super) fn read(text: &str, path: &str, imported: &mut Imported) -> Result<Gr
         }
         let name = names.of(&section.name);
         if name != section.name {
-            imported.note(&place, &format!("group {} is called {name} here", section.name));
+            imported.note(&place, &format!("group {} renamed to {name}", section.name));
         }
         imported.object(Kind::Group, &name, &spec, &place, &section.comments);
         imported.fields(&["spec"], path, &section.properties);

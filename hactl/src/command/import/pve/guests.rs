@@ -126,7 +126,7 @@ impl Guests {
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => (),
                 Err(error) => {
-                    self.unreadable.push(format!("{}: it cannot be read: {error}", path.display()));
+                    self.unreadable.push(format!("cannot read {}: {error}", path.display()));
                 }
             }
         }
@@ -139,19 +139,19 @@ impl Guests {
         if !self.simulated {
             for kind in &self.kinds {
                 notes.push(match kind {
-                    GuestKind::Machine => "vm: each machine is the libvirt domain with its number as its name, to be defined in \
-                        every node's libvirt with disks that all of them reach; or write spec.driver.libvirt anew (docs/libvirt.md)"
+                    GuestKind::Machine => "vm: each virtual machine uses the libvirt domain named by its ID. Define the domain in \
+                        libvirt on every node, with disks that all nodes reach, or replace spec.driver.libvirt (docs/libvirt.md)"
                         .to_owned(),
-                    GuestKind::Container => "ct: each container is the podman container with its number as its name, to be made on \
-                        every node; or write spec.driver anew (docs/podman.md)"
+                    GuestKind::Container => "ct: each container uses the podman container named by its ID. Create the container on \
+                        every node, or replace spec.driver (docs/podman.md)"
                         .to_owned(),
                 });
             }
         }
         if self.sizes_left_out {
             notes.push(
-                "sizes of guests are left out, as ha-manager does not go by them in its mode basic; with crs: ha=static they become \
-                 spec.requests, which limit what fits on a node"
+                "sizes of guests are omitted, because ha-manager ignores them in mode basic; with crs: ha=static, sizes become \
+                 spec.requests, which limit the services of a node"
                     .to_owned(),
             );
         }
@@ -161,7 +161,7 @@ impl Guests {
                 guests.push(format!("{} others", self.unknown_sizes.len() - guests.len()));
             }
             notes.push(format!(
-                "sizes of {} are not known, as their qemu-server/ID.conf or lxc/ID.conf is not there or cannot be read: write spec.requests",
+                "unknown sizes of {}: qemu-server/ID.conf or lxc/ID.conf is missing or unreadable; write spec.requests",
                 guests.join(", ")
             ));
         }
@@ -214,7 +214,7 @@ fn wrong_numbers(settings: &Settings) -> Vec<String> {
     let of_size = settings.iter().filter(|(key, _)| SIZES.contains(&key.as_str()));
     let wrong = of_size.filter(|(_, (_, value))| number(value).is_none());
     wrong
-        .map(|(key, (line, value))| format!("{line}: {key} {value:?} is no whole number: left out"))
+        .map(|(key, (line, value))| format!("{line}: {key} {value:?} is not an integer; omitted"))
         .collect()
 }
 

@@ -90,7 +90,7 @@ impl Imported {
         let name = original.to_ascii_lowercase();
         if name != original && self.renamed_nodes.insert(original.to_owned()) {
             let text =
-                format!("node {original} is called {name} here: give its agent that name (--node {name})");
+                format!("node {original} renamed to {name}; start its agent with --node {name}");
             self.note(place, &text);
         }
         name
@@ -110,7 +110,7 @@ impl Imported {
         if problems.is_empty() {
             return Ok(());
         }
-        Err(Failure::usage(problems.join("\n")).help("nothing was written"))
+        Err(Failure::usage(problems.join("\n")).help("nothing was written; correct the files, then run the command again"))
     }
 
     /// Returns the objects as YAML, after a comment with the notes.
@@ -121,13 +121,13 @@ impl Imported {
         let count = self.objects.len();
         if count > MAX_DOCUMENTS {
             let text = format!(
-                "{count} objects are more than the {MAX_DOCUMENTS} documents that one YAML file may have"
+                "{count} objects, limit is {MAX_DOCUMENTS} documents in a YAML file"
             );
-            return Err(Failure::usage(text).help("give -o json: one List with all of them"));
+            return Err(Failure::usage(text).help("add -o json to write one List with all objects"));
         }
         let mut text = String::new();
         if !self.notes.is_empty() {
-            text.push_str("# Not carried over, or not as it stood:\n");
+            text.push_str("# Not converted, or converted with changes:\n");
             for note in &self.notes {
                 text.push_str(&format!("# - {}\n", commented(note)));
             }
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(imported.node("a:3", "pve-2"), "pve-2");
         assert_eq!(
             imported.notes,
-            ["a:1: node PVE01 is called pve01 here: give its agent that name (--node pve01)"]
+            ["a:1: node PVE01 renamed to pve01; start its agent with --node pve01"]
         );
     }
 }

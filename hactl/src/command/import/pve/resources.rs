@@ -32,7 +32,7 @@ pub(super) fn read(
     for section in sections(text)? {
         let place = format!("{path}:{}", section.line);
         let Some(guest) = guests.of(&section.type_name, &section.name) else {
-            let text = format!("{}:{} is neither vm nor ct: left out", section.type_name, section.name);
+            let text = format!("{}:{} is not a vm or ct; omitted", section.type_name, section.name);
             imported.note(&place, &text);
             continue;
         };
@@ -72,14 +72,14 @@ fn add(
         "comment" => ("comment", json!(property.decoded())),
         "group" => {
             let Some(name) = groups.get(&property.value) else {
-                let text = format!("group {:?} of {} is in no groups.cfg", property.value, section.name);
+                let text = format!("group {:?} of {} not found in groups.cfg", property.value, section.name);
                 imported.note(&format!("{path}:{}", property.line), &text);
                 return Ok(());
             };
             ("group", json!(name))
         }
         _ => {
-            let text = format!("{} of {}:{} is not known", property.name, section.type_name, section.name);
+            let text = format!("unknown setting {} of {}:{}", property.name, section.type_name, section.name);
             imported.note(&format!("{path}:{}", property.line), &text);
             return Ok(());
         }

@@ -24,18 +24,18 @@ pub(super) fn read(text: &str, path: &str, known: &Known, imported: &mut Importe
             "node-affinity" => Affinity::Node,
             "resource-affinity" => Affinity::Resource,
             other => {
-                let text = format!("rule {} is of type {other}, which is not known: left out", section.name);
+                let text = format!("rule {} has unknown type {other}; omitted", section.name);
                 imported.note(&place, &text);
                 continue;
             }
         };
         let Some(spec) = rule(&section, affinity, known, path, imported)? else {
-            imported.note(&place, &format!("rule {} has no resource left: left out", section.name));
+            imported.note(&place, &format!("rule {} has no resources left; omitted", section.name));
             continue;
         };
         let name = names.of(&section.name);
         if name != section.name {
-            imported.note(&place, &format!("rule {} is called {name} here", section.name));
+            imported.note(&place, &format!("rule {} renamed to {name}", section.name));
         }
         imported.object(Kind::AffinityRule, &name, &spec, &place, &section.comments);
         let above = ["spec", "spec.nodeAffinity", "spec.resourceAffinity"];
@@ -85,7 +85,7 @@ fn rule(
             ("comment", _) => {
                 outer.insert("comment".to_owned(), json!(property.decoded()));
             }
-            _ => imported.note(&place, &format!("{} of rule {} is not known", property.name, section.name)),
+            _ => imported.note(&place, &format!("unknown setting {} of rule {}", property.name, section.name)),
         }
     }
     let (key, needed) = match affinity {
@@ -112,7 +112,7 @@ fn resources<'a>(
 ) -> Result<Vec<&'a str>, Problem> {
     let parts = list(&property.value);
     if parts.is_empty() {
-        return Err(property.expected("resources as vm:100,ct:101"));
+        return Err(property.expected("resources such as vm:100,ct:101"));
     }
     let rule = &section.name;
     let mut resources = Vec::new();
@@ -122,16 +122,16 @@ fn resources<'a>(
             continue;
         }
         match known.get(resource) {
-            None => imported.note(place, &format!("{resource} of rule {rule} is in no resources.cfg")),
+            None => imported.note(place, &format!("{resource} of rule {rule} not found in resources.cfg")),
             // Without its type, the name would mean another guest.
             Some(guest) if !guest.type_name.eq_ignore_ascii_case(type_name) => {
                 let right = &guest.type_name;
-                let text = format!("{part} of rule {rule} is {right}:{resource} in resources.cfg: left out");
+                let text = format!("{part} of rule {rule} is {right}:{resource} in resources.cfg; omitted");
                 imported.note(place, &text);
                 continue;
             }
             Some(KnownGuest { group: Some(group), .. }) if affinity == Affinity::Node => {
-                let text = format!("{resource} is in rule {rule} and in group {group}: leave one of them");
+                let text = format!("{resource} is in rule {rule} and in group {group}; keep only one of them");
                 imported.note(place, &text);
             }
             Some(_) => (),

@@ -58,13 +58,13 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section>, Problem> {
             open = false;
         } else if content.starts_with(char::is_whitespace) {
             let section = sections.last_mut().filter(|_| open).ok_or_else(|| {
-                Problem::new(line, format!("{trimmed:?} belongs to no section: a section begins as vm: 100"))
+                Problem::new(line, format!("{trimmed:?} is outside of a section; a section begins with a line such as vm: 100"))
             })?;
             add(section, trimmed, line)?;
         } else {
             let section = Section { comments: std::mem::take(&mut comments), ..first_line(trimmed, line)? };
             if let Some(first) = sections.iter().find(|other| other.name == section.name) {
-                let text = format!("{} is there twice, first in line {}", section.name, first.line);
+                let text = format!("{} is specified twice, first in line {}", section.name, first.line);
                 return Err(Problem::new(line, text));
             }
             sections.push(section);
@@ -81,7 +81,7 @@ fn first_line(trimmed: &str, line: usize) -> Result<Section, Problem> {
     let expected = || {
         Problem::new(
             line,
-            format!("{trimmed:?} does not begin a section: expected a type and a name, as vm: 100"),
+            format!("{trimmed:?} does not begin a section: expected a type and a name, such as vm: 100"),
         )
     };
     let (type_name, name) = trimmed.split_once(':').ok_or_else(expected)?;
@@ -101,7 +101,7 @@ fn first_line(trimmed: &str, line: usize) -> Result<Section, Problem> {
 fn add(section: &mut Section, trimmed: &str, line: usize) -> Result<(), Problem> {
     let (name, value) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
     if let Some(first) = section.properties.iter().find(|property| property.name == name) {
-        let text = format!("{name} of {} is there twice, first in line {}", section.name, first.line);
+        let text = format!("{name} of {} is specified twice, first in line {}", section.name, first.line);
         return Err(Problem::new(line, text));
     }
     section.properties.push(Property { name: name.to_owned(), value: value.trim().to_owned(), line });
@@ -120,7 +120,7 @@ impl Property {
 
     /// Parses a non-negative integer.
     pub(super) fn count(&self) -> Result<u32, Problem> {
-        self.value.parse().map_err(|_| self.expected("a whole number, 0 or more"))
+        self.value.parse().map_err(|_| self.expected("an integer of at least 0"))
     }
 
     /// Returns the value with `%` and two digits decoded to a byte.
@@ -179,13 +179,13 @@ mod tests {
             Ok("vm:1(comment=a  b)[web] ct:2(disable=)[]"),
         );
         check("VM: 1\n\n# a\nct: 2\n\n# b\n#\tc", Ok("vm:1()[] ct:2()[a|b|c]"));
-        check("vm: 1\n\n\tstate started\n", Err((3, "belongs to no section")));
-        check("\tstate started\n", Err((1, "belongs to no section")));
+        check("vm: 1\n\n\tstate started\n", Err((3, "is outside of a section")));
+        check("\tstate started\n", Err((1, "is outside of a section")));
         check("state started\n", Err((1, "does not begin a section")));
         check("vm:\n", Err((1, "does not begin a section")));
         check("vm: 1 2\n", Err((1, "does not begin a section")));
         check("vm: 1\n\nct: 1\n", Err((3, "twice, first in line 1")));
-        check("vm: 1\n\tstate a\n\tstate b\n", Err((3, "state of 1 is there twice, first in line 2")));
+        check("vm: 1\n\tstate a\n\tstate b\n", Err((3, "state of 1 is specified twice, first in line 2")));
     }
 
     #[test]

@@ -13,13 +13,13 @@ pub(super) fn nodes(property: &Property, path: &str, imported: &mut Imported) ->
             None => (part, 0),
             Some((name, number)) => {
                 let number: i64 = number.parse().map_err(|_| {
-                    property.expected("nodes as node1:2,node2, with whole numbers as priorities")
+                    property.expected("nodes such as node1:2,node2, with integers as priorities")
                 })?;
                 (name, number)
             }
         };
         if nodes.insert(imported.node(&place, name), json!(priority)).is_some() {
-            return Err(Problem::new(property.line, format!("nodes: {name} is there twice")));
+            return Err(Problem::new(property.line, format!("nodes: {name} is specified twice")));
         }
     }
     if nodes.is_empty() {
@@ -32,6 +32,6 @@ pub(super) fn nodes(property: &Property, path: &str, imported: &mut Imported) ->
 pub(super) fn service<'a>(text: &'a str, property: &Property) -> Result<(&'a str, &'a str), Problem> {
     match text.split_once(':') {
         Some((type_name, name)) if !type_name.is_empty() && !name.is_empty() => Ok((type_name, name)),
-        Some(_) | None => Err(property.expected("resources as vm:100,ct:101")),
+        Some(_) | None => Err(property.expected("resources such as vm:100,ct:101")),
     }
 }
