@@ -52,7 +52,7 @@ pub(crate) struct Start {
 pub(crate) struct Stop {
     /// Name of the resource
     resource: String,
-    /// Time before the service is killed; 0 kills immediately
+    /// WARNING: kills the service after this time; 0 kills immediately
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     timeout: Option<Duration>,
     /// Return as soon as the request is recorded

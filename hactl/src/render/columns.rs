@@ -227,8 +227,8 @@ pub(crate) fn watchdog(watchdog: Option<&Value>) -> String {
         ("" | "None", _) => "none".to_owned(),
         ("Kernel", true) => "armed".to_owned(),
         ("Kernel", false) => "idle".to_owned(),
-        (_, true) => "armed (stand-in)".to_owned(),
-        (_, false) => "idle (stand-in)".to_owned(),
+        (_, true) => "armed (simulated)".to_owned(),
+        (_, false) => "idle (simulated)".to_owned(),
     }
 }
 

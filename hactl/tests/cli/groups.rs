@@ -91,7 +91,7 @@ fn redistribute_heals_or_says_why_not() {
     let local = file(files.folder.path(), "local", &CLUSTER.replace("b||rbd", "b||plain"));
     let value = document(&["group", "redistribute", "-t", &local], 1);
     let reason = value["blocked"].as_str().expect("a reason");
-    assert!(reason.starts_with("j of group g1 finds no place: g2: disk is on one node only"), "{reason}");
+    assert!(reason.starts_with("no eligible node for j of group g1: g2: disk is on one node only"), "{reason}");
     assert_eq!(value["moves"], json!([]));
 }
 
@@ -176,7 +176,7 @@ fn evacuate_stays_inside_if_it_can() {
     run(&mut command(&["evacuate", "a", "-t", &files.ill, "-C", "--inter-group"]))
         .shows(0, &["gnt-instance replace-disks -n d i"]);
     run(&mut command(&["evacuate", "a", "-t", &files.ill, "--no-inter-group-moves"]))
-        .shows(1, &["i finds no place: g1: too few working nodes", "Everything stays inside its group"]);
+        .shows(1, &["i: no eligible node: g1: too few working nodes", "Moves between groups are disabled"]);
     run(&mut command(&["evacuate", "e", "-t", &files.ill])).shows(0, &["No services to move from e"]);
     run(&mut command(&["evacuate", "a", "x", "-t", &files.ill])).fails(2, "node \"x\" not found");
     run(&mut command(&["evacuate", "-t", &files.ill])).fails(2, "<NODE>");

@@ -45,7 +45,7 @@ fn what_changes_groups_is_carried_out_only_when_asked_for() {
     facts.lock()["nodes"]["node3"]["storagePools"] = json!(["fast"]);
     facts.lock()["settings"] = json!({"interGroupMoves": false});
     hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
-        .shows(1, &["Everything stays inside its group: moves between groups are disabled."]);
+        .shows(1, &["Moves between groups are disabled."]);
     facts.lock()["nodeGroups"] = json!({"west": "Unallocable"});
     facts.lock()["settings"] = json!({});
     hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
