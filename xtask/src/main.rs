@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "xtask", about = "Project chores")]
+#[command(name = "xtask", about = "Run maintenance tasks of the project")]
 struct Arguments {
     #[command(subcommand)]
     chore: Chore,
@@ -21,31 +21,31 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Check that crates depend only on what ARCHITECTURE.md allows, and that source files keep the house rules
+    /// Check crate dependencies and source files against ARCHITECTURE.md
     Architecture,
-    /// Check that texts keep the rules of docs/contributing/language.md
+    /// Check texts against docs/contributing/language.md
     Language,
-    /// Write the reference of every metric to docs/metrics.md
+    /// Generate docs/metrics.md
     Metrics {
-        /// Only compare, and fail when it is out of date
+        /// Compare only; fail if the page is out of date
         #[arg(long)]
         check: bool,
     },
-    /// Write the reference of every field and every reason to docs/reference
+    /// Generate docs/reference
     Reference {
-        /// Only compare, and fail when a page is out of date
+        /// Compare only; fail if a page is out of date
         #[arg(long)]
         check: bool,
     },
-    /// Write the index of the simulator's scenarios
+    /// Generate the index of the simulator scenarios
     Scenarios {
-        /// Only compare, and fail when it is out of date
+        /// Compare only; fail if the page is out of date
         #[arg(long)]
         check: bool,
     },
-    /// Write the schema of every kind to docs/schemas
+    /// Generate docs/schemas
     Schemas {
-        /// Only compare, and fail when a file is out of date
+        /// Compare only; fail if a file is out of date
         #[arg(long)]
         check: bool,
     },

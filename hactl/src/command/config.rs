@@ -22,7 +22,7 @@ pub(crate) struct Config {
 
 #[derive(Subcommand, Debug)]
 enum ConfigCommand {
-    /// List the contexts
+    /// List contexts
     GetContexts,
     /// Print the name of the current context
     CurrentContext,

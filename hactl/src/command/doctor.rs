@@ -13,8 +13,8 @@ use serde::Serialize;
 /// Check the health of a node or the cluster and suggest fixes
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 nothing fails, though there may be warnings; 1 something fails, or a node was not examined \
-        yet; 3 unreachable; 4 not permitted."
+    after_help = "Exit status: 0 all checks pass, or only warnings; 1 a check failed, or results of a node are \
+        missing; 3 unreachable; 4 permission denied."
 )]
 pub(crate) struct Doctor {
     /// Node; without it, the cluster and the failed checks of all nodes

@@ -48,7 +48,7 @@ impl Edit {
             }
             if after == before {
                 // The user saved the same mistakes again, so end the loop.
-                return Err(Failure::usage(complaint).help("nothing was changed"));
+                return Err(Failure::usage(complaint).help("nothing was changed; correct the object, then run the command again"));
             }
             complaint = match changed(&target, &text) {
                 Ok(entry) => {
@@ -77,7 +77,7 @@ impl Edit {
             };
             if !std::io::stdin().is_terminal() {
                 // A script as editor would repeat the same mistake indefinitely.
-                return Err(Failure::usage(complaint).help("nothing was changed"));
+                return Err(Failure::usage(complaint).help("nothing was changed; correct the object, then run the command again"));
             }
         }
     }
@@ -115,7 +115,7 @@ fn edited(text: &str) -> Result<String, Failure> {
         Ok(status) if status.success() => {}
         Ok(status) => {
             return Err(Failure::refused(format!("editor {editor:?} failed: {status}"))
-                .help("nothing was changed"));
+                .help("nothing was changed; correct the object, then run the command again"));
         }
         Err(error) => {
             return Err(Failure::refused(format!("cannot start editor {editor:?}: {error}")));

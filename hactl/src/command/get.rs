@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Kinds: resources (har), groups (hag), affinityrules (rule), nodes (no), nodegroups (ng), clusters, \
-        operations (op); several with commas; all: everything but clusters and operations."
+        operations (op). Separate several kinds with commas; all selects all kinds except clusters and operations."
 )]
 pub(crate) struct Get {
     /// KIND [NAME…] or KIND/NAME…

@@ -47,7 +47,7 @@ impl Set {
         let problems: Vec<String> =
             validation::problems(target.kind, &merged).iter().map(ToString::to_string).collect();
         if !problems.is_empty() {
-            return Err(Failure::usage(problems.join("\n")).help("nothing was changed"));
+            return Err(Failure::usage(problems.join("\n")).help("nothing was changed; correct the values, then run the command again"));
         }
         self.in_place.confirm(&[(target.kind, &target.name.name)])?;
         let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };

@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Explain why each node is eligible or not for a resource
 #[derive(Args, Debug)]
 pub(crate) struct Why {
-    /// The resource
+    /// Name of the resource
     #[arg(value_name = "RESOURCE")]
     name: String,
 }

@@ -91,7 +91,7 @@ fn bad_input_is_told_with_its_place() {
 fn under_the_name_hbal_it_prints_in_that_manner() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = file(folder.path(), "cluster", CLUSTER);
-    run(&mut hbal(&["-t", &path])).fails(2, "choose one with -G");
+    run(&mut hbal(&["-t", &path])).fails(2, "add -G GROUP");
     let script = folder.path().join("script");
     let shown = run(&mut hbal(&["-t", &path, "-G", "u2", "-pname,rmem", &format!("-C{}", script.display())]));
     let shown = shown.shows(
@@ -110,6 +110,6 @@ fn under_the_name_hbal_it_prints_in_that_manner() {
     assert!(script.starts_with("#!/bin/sh\n") && script.contains("gnt-instance replace-disks -n e j"));
     run(&mut hbal(&["-t", &path, "-G", "g2", "-o"])).prints(0, "6.48315520 2 0.10328427   62.770\n");
     run(&mut hbal(&["-t", &path, "-G", "g2", "-l0"])).shows(0, &["No solution found\nSolution length=0\n"]);
-    run(&mut hbal(&["-m", "somewhere"])).fails(2, "-m: a Ganeti cluster cannot be asked by RAPI");
+    run(&mut hbal(&["-m", "somewhere"])).fails(2, "-m: RAPI access to a Ganeti cluster is not supported");
     run(&mut hbal(&["-V"])).shows(0, &["hbal "]);
 }

@@ -150,7 +150,7 @@ fn allocate_ranks_groups_and_nodes() {
         .shows(0, &["1     g3     LastResort", "group is unallocable"]);
     let sizes = [
         ("1,2", "does not have three parts"),
-        ("memory=2X", "`2X` is not a size"),
+        ("memory=2X", "`2X` is not a valid size"),
         ("memory=2G,foo=1", "unknown key `foo`"),
         ("memory=1,mem=2", "memory is specified twice"),
         ("disk=5", "memory must be greater than 0"),
@@ -204,7 +204,7 @@ fn capacity_counts_now_with_reserve_and_in_tiers() {
         ])
     );
     run(&mut command(&["capacity", "-t", &files.well]))
-        .shows(0, &["memory 128 MiB, disk 1024 MiB, 1 vcpus, template drbd"]);
+        .shows(0, &["memory 128 MiB, disk 1024 MiB, 1 vCPUs, template drbd"]);
     run(&mut command(&["capacity", "-t", &files.ill])).fails(2, "no policy with a standard one");
     run(&mut command(&["capacity", "-t", &files.well, "--disk-template", "tape"]))
         .fails(2, "`tape` is not a valid template");

@@ -136,7 +136,7 @@ fn new_services_are_placed_and_counted() {
     assert_eq!(room["groups"][0]["now"], 13, "{room:#}");
     assert_eq!((&room["size"]["vcpus"], &room["size"]["template"]), (&json!(1), &Value::Null));
     // CPUs must have the same format everywhere, also in text.
-    hactl(&server, &["capacity", "memory=2G,vcpus=1"]).shows(0, &["0 MiB, 1 vcpus\n", " 2048,0,1="]);
+    hactl(&server, &["capacity", "memory=2G,vcpus=1"]).shows(0, &["0 MiB, 1 vCPUs\n", " 2048,0,1="]);
     let large = read(&["capacity", "memory=1G,vcpus=4,disk=1G"], 0);
     assert_eq!(large["groups"][1]["now"], 4, "{large:#}");
     // Only node3 reaches the pool, and closed groups must be excluded.
@@ -148,5 +148,5 @@ fn new_services_are_placed_and_counted() {
     read(&["allocate", "memory=2G,pool=fast"], 1);
     hactl(&server, &["allocate", "memory=2G,pool=slow"]).fails(2, "no node has the storage pool slow");
     hactl(&server, &["allocate", "memory=2G,template=drbd"]).fails(2, "template= is valid only with -t");
-    hactl(&server, &["capacity"]).shows(0, &["memory 1024 MiB, disk 10240 MiB, 1 vcpus"]);
+    hactl(&server, &["capacity"]).shows(0, &["memory 1024 MiB, disk 10240 MiB, 1 vCPUs"]);
 }

@@ -24,10 +24,10 @@ struct Arguments {
     /// Print one line: score before, number of steps, score after, and their ratio
     #[arg(long, short = 'o')]
     oneline: bool,
-    /// Print more; may be given several times
+    /// Increase verbosity; repeatable
     #[arg(long, short = 'v', action = ArgAction::Count)]
     verbose: u8,
-    /// Print less
+    /// Decrease verbosity
     #[arg(long, short = 'q', action = ArgAction::Count)]
     quiet: u8,
     /// Balance the live cluster; the path is ignored
@@ -90,9 +90,9 @@ fn attached(word: OsString) -> OsString {
 /// Returns the failure for a data source that this program does not support.
 fn refused(words: &[OsString]) -> Option<Failure> {
     let sources = [
-        ("-m", "a Ganeti cluster cannot be asked by RAPI"),
-        ("--master", "a Ganeti cluster cannot be asked by RAPI"),
-        ("-I", "requests of iallocators are not read"),
+        ("-m", "RAPI access to a Ganeti cluster is not supported"),
+        ("--master", "RAPI access to a Ganeti cluster is not supported"),
+        ("-I", "iallocator requests are not supported"),
     ];
     let word = words.iter().filter_map(|word| word.to_str()).find_map(|word| {
         let is = |source: &str| {
@@ -104,7 +104,7 @@ fn refused(words: &[OsString]) -> Option<Failure> {
     });
     word.map(|(source, why)| {
         Failure::usage(format!("{source}: {why}"))
-            .help("give a file with -t FILE, or -L for the live cluster")
+            .help("add -t FILE, or -L for the live cluster")
     })
 }
 
@@ -130,7 +130,7 @@ impl Arguments {
             let names: Vec<&str> =
                 source.groups.iter().map(|&group| source.cluster.groups[group].name.as_str()).collect();
             return Err(Failure::usage(format!("found {} node groups: {}", names.len(), names.join(", ")))
-                .help("choose one with -G"));
+                .help("add -G GROUP"));
         };
         let chosen = plans(&source, options, Instant::now());
         for planned in &chosen {

@@ -197,7 +197,7 @@ fn number(text: &str, least: f64, most: f64, expected: &str) -> Result<f64, Stri
 }
 
 pub(crate) fn ratio(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 1e6, "a number, 0 or more")
+    number(text, 0.0, 1e6, "a number of at least 0")
 }
 
 pub(crate) fn share(text: &str) -> Result<f64, String> {
@@ -205,5 +205,5 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 1e6, "seconds, 0 or more")
+    number(text, 0.0, 1e6, "seconds of at least 0")
 }

@@ -114,12 +114,12 @@ pub(crate) fn shown(size: &Newcomer) -> String {
     let is_live = size.nodes.is_some();
     let vcpus = cpus(size.vcpus, is_live);
     let template = if is_live { String::new() } else { format!(", template {}", word(size.template)) };
-    format!("memory {} MiB, disk {} MiB, {vcpus} vcpus{template}", size.memory, size.disk)
+    format!("memory {} MiB, disk {} MiB, {vcpus} vCPUs{template}", size.memory, size.disk)
 }
 
 /// Parses a size in MiB, or with a unit: M, G or T, optionally with `i` or `iB`; the factor is 1024.
 fn mebibytes(text: &str) -> Result<i64, String> {
-    let expected = || format!("`{text}` is not a size: a number of MiB, or with M, G or T");
+    let expected = || format!("`{text}` is not a valid size: expected a number of MiB, or a number with M, G or T");
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let scale = match unit.to_ascii_lowercase().as_str() {
@@ -138,6 +138,6 @@ fn mebibytes(text: &str) -> Result<i64, String> {
 fn count(text: &str) -> Result<i64, String> {
     match text.parse::<i64>() {
         Ok(number) if (0..=1_000_000).contains(&number) => Ok(number),
-        Ok(_) | Err(_) => Err(format!("`{text}` is not a number, 0 or more")),
+        Ok(_) | Err(_) => Err(format!("`{text}` is not a number of at least 0")),
     }
 }

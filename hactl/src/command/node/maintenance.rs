@@ -139,7 +139,7 @@ async fn until_empty(
             return Ok(());
         }
         let names: Vec<&str> = left.keys().map(String::as_str).collect();
-        let line = format!("{} left on {node}: {}", left.len(), names.join(", "));
+        let line = format!("services left on {node} ({}): {}", left.len(), names.join(", "));
         if line != shown {
             session.terminal().progress(&line);
             shown = line;

@@ -51,12 +51,12 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
         ("Identity", watchdog.identity.clone()),
         ("Timeout", format!("{} s", watchdog.timeout_ms as f64 / 1000.0)),
         (
-            "Timeouts taken",
+            "Supported timeouts",
             of_seen(seen.map(|seen| {
                 format!("{} to {} s", seen.smallest_timeout_seconds, seen.largest_timeout_seconds)
             })),
         ),
-        ("Timeout is", kind.to_owned()),
+        ("Timeout type", kind.to_owned()),
         ("Descriptor retained", yes(watchdog.descriptor_retained)),
         ("nowayout", of_seen(seen.map(|seen| yes(seen.nowayout)))),
         (
@@ -69,15 +69,15 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
         ("Tested", yes(watchdog.tested)),
         ("Last test", last_test(watchdog)),
         (
-            "Margin seen",
+            "Smallest margin",
             of_seen(
                 seen.and_then(|seen| seen.smallest_margin_ms)
-                    .map(|ms| format!("at least {ms} ms left at each renewal")),
+                    .map(|ms| format!("{ms} ms left at a renewal")),
             ),
         ),
         (
-            "Loop late by",
-            of_seen(seen.and_then(|seen| seen.worst_lateness_ms).map(|ms| format!("at most {ms} ms"))),
+            "Largest delay",
+            of_seen(seen.and_then(|seen| seen.worst_lateness_ms).map(|ms| format!("{ms} ms in the renewal loop"))),
         ),
         (
             "Daemon",
