@@ -235,7 +235,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
 fn panicked(cause: Box<dyn std::any::Any + Send>) -> axum::response::Response {
     let text =
         cause.downcast_ref::<&str>().copied().or_else(|| cause.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(cause = text.unwrap_or("no text"), "a request met a bug of this program");
+    tracing::error!(cause = text.unwrap_or("no text"), "request handler panicked");
     axum::response::IntoResponse::into_response(ApiError::internal(
         "the request met a bug; the controller's log says more",
     ))

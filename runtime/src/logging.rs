@@ -14,27 +14,27 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-/// How log lines look, and where they go.
+/// Format and destination of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// Journald where standard error goes to the journal of systemd, as in a unit; text elsewhere.
+    /// Journald if standard error is connected to the systemd journal, such as in a unit; otherwise text
     #[default]
     Auto,
-    /// One line for people, on standard error.
+    /// One line of text, on standard error
     Text,
-    /// One JSON object a line, on standard error.
+    /// One JSON object per line, on standard error
     Json,
-    /// Entries of systemd's journal with a field `HACTL_…` for each of the line's (`journalctl HACTL_RESOURCE=web`).
+    /// Entries of the systemd journal with one field `HACTL_…` per log field (`journalctl HACTL_RESOURCE=web`)
     Journald,
 }
 
-/// The options about logging, to be flattened into a daemon's own.
+/// Logging options, to be flattened into the options of a daemon.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogOptions {
-    /// How log lines look, and where they go.
+    /// Format and destination of log lines
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, help_heading = "Logging")]
     pub log_format: LogFormat,
-    /// What is logged: a level, or directives as in `info,ha_store=debug`.
+    /// Log filter: a level, or directives such as `info,ha_store=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", help_heading = "Logging")]
     pub log_filter: String,
 }
@@ -44,7 +44,7 @@ pub struct LogOptions {
 pub enum LogError {
     /// The filter is invalid.
     #[error(
-        "log filter `{filter}` is not understood: give a level (error, warn, info, debug, trace) or target=level,…"
+        "invalid log filter `{filter}`: expected a level (error, warn, info, debug, trace) or target=level,…"
     )]
     Filter {
         /// Filter as given.
@@ -79,7 +79,7 @@ pub fn init(options: &LogOptions) -> Result<(), LogError> {
     };
     tracing_subscriber::registry().with(layer).with(filter).try_init().map_err(|_| LogError::AlreadySet)?;
     if let Some(error) = missing {
-        tracing::warn!(%error, "cannot use the systemd journal at {}, logging text to standard error", journal::SOCKET);
+        tracing::warn!(%error, socket = journal::SOCKET, "cannot use the systemd journal, logging text to standard error");
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ pub fn main<O: ProgramOptions, F: Future<Output = anyhow::Result<()>>>(run: impl
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<Unusable>() => usage_error(&format!("{error:#}")),
         Err(error) => {
-            tracing::error!("{error:#}");
+            tracing::error!(error = %format!("{error:#}"), "exiting because of an error");
             ExitCode::FAILURE
         }
     }

@@ -31,7 +31,7 @@ impl Effects {
             Effect::RunFencer(run) => {
                 let (fencer, inputs) = (self.fencer.clone(), self.inputs.clone());
                 tokio::spawn(async move {
-                    tracing::info!(node = %run.node, device = %run.device.name, action = ?run.action, "fence device");
+                    tracing::info!(node = %run.node, device = %run.device.name, action = ?run.action, "running fence device");
                     let outcome = fencer.run(&run).await;
                     tracing::info!(node = %run.node, device = %run.device.name, ?outcome, "fence device finished");
                     // The receiver is gone once the loop has ended.
@@ -73,13 +73,13 @@ fn note(delivery: &Delivery, outcome: &DeliveryOutcome) {
     let summary = &delivery.notification.summary;
     match outcome {
         DeliveryOutcome::Delivered(said) => {
-            tracing::info!(%notification, %target, said, "notification delivered: {summary}");
+            tracing::info!(%notification, %target, said, summary, "delivered a notification");
         }
         DeliveryOutcome::Failed(why) => {
-            tracing::warn!(%notification, %target, why, "notification not delivered: {summary}");
+            tracing::warn!(%notification, %target, why, summary, "cannot deliver a notification");
         }
         DeliveryOutcome::Refused(why) => {
-            tracing::warn!(%notification, %target, why, "notification refused: {summary}");
+            tracing::warn!(%notification, %target, why, summary, "cannot deliver a notification, giving up");
         }
     }
 }

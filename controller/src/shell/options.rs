@@ -7,29 +7,29 @@ use ha_store::etcd::StoreOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// A controller: serves the HTTP API, and decides where services run when it leads.
+/// Serve the HTTP API, and schedule services and fence nodes while this controller is the leader
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "ha-controller", version)]
 pub struct Options {
-    /// The store
+    /// Connection to etcd
     #[command(flatten)]
     pub store: StoreOptions,
-    /// The cluster
+    /// Name of the cluster
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub cluster: String,
-    /// This controller's id, stable over restarts; default the host's name
+    /// Id of this controller, which must not change; the host name by default
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
-    /// Directory whose lock proves that no earlier process of this controller runs; one for each controller
+    /// Directory with the lock of this controller; must not be shared by controllers
     #[arg(long, default_value = "/var/lib/hactl/controller", value_name = "DIR")]
     pub state_dir: PathBuf,
-    /// Name of the machine that holds the state directory; default the contents of /etc/machine-id
+    /// Name of the machine with the state directory; the content of /etc/machine-id by default
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
-    /// Where the HTTP API is served; beyond loopback only with TLS and client certificates
+    /// Address that serves the HTTP API; other than loopback requires TLS and client certificates
     #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS", help_heading = "HTTP")]
     pub listen: SocketAddr,
-    /// Where others reach this API; default made from --listen
+    /// URL at which clients and agents reach this API; derived from --listen by default
     #[arg(long, value_name = "URL", help_heading = "HTTP")]
     pub advertise_url: Option<String>,
     /// Server certificate (PEM)
@@ -38,13 +38,13 @@ pub struct Options {
     /// Server key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "HTTP")]
     pub tls_key: Option<PathBuf>,
-    /// Certificate authority of the clients (PEM)
+    /// CA certificate of the clients (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "HTTP")]
     pub client_ca: Option<PathBuf>,
-    /// Where fence agents are looked for first
+    /// Directory that is searched first for fence agents
     #[arg(long, value_name = "DIR")]
     pub fence_agent_path: Option<PathBuf>,
-    /// Where OCF resource agents lie, by whose meta-data parameters are checked
+    /// Directory of OCF resource agents, whose meta-data validates parameters
     #[arg(long, default_value = ha_api_types::ocf::DEFAULT_ROOT, value_name = "DIR")]
     pub ocf_root: PathBuf,
     /// Logging

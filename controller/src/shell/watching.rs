@@ -95,7 +95,11 @@ pub(super) fn spawn(
     let refreshing = Refreshing { refresher, asked: Arc::default() };
     let answers = refreshing.clone();
     tokio::spawn(async move {
+        let mut is_watched = true;
         while let Some(item) = items.next().await {
+            if !matches!(item, Item::Unavailable(_)) && !std::mem::replace(&mut is_watched, true) {
+                tracing::info!("watching etcd again");
+            }
             let sent = match item {
                 Item::Synced(reading) => match watched.follow(&reading.entries) {
                     Ok(()) => {
@@ -123,7 +127,9 @@ pub(super) fn spawn(
                     inputs.send(Input::Progress(revision))
                 }
                 Item::Unavailable(error) => {
-                    tracing::warn!(%error, "cannot watch etcd, retrying");
+                    if std::mem::replace(&mut is_watched, false) {
+                        tracing::warn!(%error, "cannot watch etcd, retrying");
+                    }
                     metrics.watch_failed();
                     ready.set("store", Err(error.to_string()));
                     Ok(())

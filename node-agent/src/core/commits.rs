@@ -185,6 +185,8 @@ impl AgentCore {
             Outcome::Refused(text) => format!("{what} was rejected by etcd: {text}"),
             Outcome::Unknown(text) => format!("{what} may not have been committed: {text}"),
         };
-        self.log(Level::Warning, message);
+        // While heartbeats fail, their own message is enough.
+        let level = if self.beat_failed_at.is_some() { Level::Debug } else { Level::Warning };
+        self.log(level, message);
     }
 }

@@ -300,8 +300,8 @@ impl AgentCore {
                 let Some(registered) = self.registered_mut() else { return };
                 registered.next_beat = registered.next_beat.min(now.raw + interval_ms / 4).max(now.raw);
                 if self.beat_failed_at.is_none() {
-                    self.beat_failed_at = Some(now.raw);
                     self.tell_outcome("heartbeat", outcome);
+                    self.beat_failed_at = Some(now.raw);
                 }
             }
         }
@@ -374,7 +374,9 @@ impl AgentCore {
                 self.lease.retry_at = None;
             }
             Err(message) => {
-                self.log(Level::Warning, format!("cannot get a lease: {message}"));
+                if self.lease.retry_at.is_none() {
+                    self.log(Level::Warning, format!("cannot get a lease: {message}"));
+                }
                 self.lease.retry_at = Some(now.raw + RETRY_MS / 2);
             }
         }

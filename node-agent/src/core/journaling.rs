@@ -58,7 +58,10 @@ impl AgentCore {
         }
         self.journaling.under_way = None;
         if let Err(message) = &result {
-            self.log(Level::Error, format!("cannot write the journal: {message}"));
+            let is_known = matches!(&self.journaling.ended, Some((_, Err(known))) if known == message);
+            if !is_known {
+                self.log(Level::Error, format!("cannot write the journal: {message}"));
+            }
             self.journaling.dirty = true;
             self.journaling.retry_at = Some(now.raw + RETRY_MS);
         }

@@ -19,7 +19,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -51,6 +51,8 @@ struct Context {
     monitor_interval: Duration,
     events: UnboundedSender<DriverEvent>,
     watches: Watches<(String, ExternalSpec)>,
+    /// The drivers that this node cannot serve, with the reason, as last logged.
+    logged: Mutex<Vec<String>>,
 }
 
 impl ExternalDriver {
@@ -68,6 +70,7 @@ impl ExternalDriver {
             monitor_interval: settings.monitor_interval,
             events,
             watches: Watches::default(),
+            logged: Mutex::default(),
         };
         Ok(ExternalDriver { context: Arc::new(context) })
     }
@@ -105,9 +108,11 @@ impl Driver for ExternalDriver {
             if able.is_empty() {
                 return Err(unable.join("; "));
             }
-            for why in unable {
+            let mut logged = self.context.logged.lock().unwrap_or_else(PoisonError::into_inner);
+            for why in unable.iter().filter(|why| !logged.contains(why)) {
                 tracing::info!(why, "cannot serve a driver");
             }
+            *logged = unable;
             Ok(able)
         })
     }

@@ -238,7 +238,7 @@ impl Context {
         match starters.await {
             Ok(left) => {
                 if let Some(failure) = boot::refusal(&left, spec.disable_at_boot) {
-                    tracing::warn!(resource = service.name, "on this node {}", failure.message);
+                    tracing::warn!(resource = service.name, why = failure.message, "cannot run the unit as a service");
                 }
             }
             Err(error) => {

@@ -30,6 +30,8 @@ pub(super) struct Drivers {
     pub(super) by_name: BTreeMap<&'static str, Arc<dyn Driver>>,
     pub(super) inputs: Inputs,
     cancels: Arc<Mutex<BTreeMap<CommandId, oneshot::Sender<()>>>>,
+    /// The drivers that this node cannot serve, with the reason, as last logged.
+    logged: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
 
 impl Drivers {
@@ -37,7 +39,7 @@ impl Drivers {
     pub(super) fn new(options: &Options, boot_id: &str, inputs: &Inputs) -> anyhow::Result<Drivers> {
         let (events, mut noticed) = mpsc::unbounded_channel();
         let folder =
-            || format!("cannot create the directories of the drivers in --state-dir {}", options.state_dir.display());
+            || format!("cannot create the driver directories in --state-dir {}", options.state_dir.display());
         let programs =
             ProgramSettings::new(options.node.clone(), boot_id.to_owned(), options.state_dir.clone())
                 .context("cannot determine the directory of this program")?;
@@ -80,18 +82,26 @@ impl Drivers {
             }
         });
         let by_name = all.into_iter().map(|driver| (driver.name(), driver)).collect();
-        Ok(Drivers { by_name, inputs: inputs.clone(), cancels: Arc::default() })
+        Ok(Drivers { by_name, inputs: inputs.clone(), cancels: Arc::default(), logged: Arc::default() })
     }
 
-    /// Returns the names of the drivers that this node can serve, sorted.
+    /// Returns the names of the drivers that this node can serve, sorted. Logs the others when they change.
     pub(super) async fn able(&self) -> Vec<String> {
         let mut names = Vec::new();
+        let mut unable = BTreeMap::new();
         for (name, driver) in &self.by_name {
             match driver.serves().await {
                 Ok(served) => names.extend(served),
-                Err(why) => tracing::info!(driver = name, why, "cannot serve a driver"),
+                Err(why) => {
+                    unable.insert(*name, why);
+                }
             }
         }
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        for (driver, why) in unable.iter().filter(|(driver, why)| logged.get(*driver) != Some(*why)) {
+            tracing::info!(driver, why, "cannot serve a driver");
+        }
+        *logged = unable;
         names
     }
 

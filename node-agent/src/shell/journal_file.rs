@@ -69,9 +69,8 @@ impl JournalFile {
             Err(error) => {
                 let aside = self.folder.join("journal.damaged");
                 tracing::error!(
-                    "{} is damaged ({error:#}): it is kept as {}, and this node registers anew",
-                    path.display(),
-                    aside.display()
+                    journal = %path.display(), kept_as = %aside.display(), error = %format!("{error:#}"),
+                    "cannot read the damaged journal, registering this node again"
                 );
                 std::fs::rename(&path, &aside)
                     .with_context(|| format!("cannot rename {}", path.display()))?;

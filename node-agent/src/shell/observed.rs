@@ -47,7 +47,7 @@ impl ObservedCore {
             ha_runtime::notify::status(&text);
             self.shown = text;
             for (name, waits) in self.core.waiting(now) {
-                tracing::debug!(name, waits, "under way");
+                tracing::debug!(name, waits, "action in progress");
             }
         }
     }

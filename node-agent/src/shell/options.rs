@@ -6,57 +6,57 @@ use ha_store::etcd::StoreOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// The agent of one node: keeps its lease, runs its services, and tells its watchdog how long the lease is proven.
+/// Run the services of this node and keep its heartbeat in etcd and its watchdog renewed
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "ha-node-agent", version)]
 pub struct Options {
-    /// The store
+    /// Connection to etcd
     #[command(flatten)]
     pub store: StoreOptions,
-    /// The cluster
+    /// Name of the cluster
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub cluster: String,
-    /// This node's name
+    /// Name of this node
     #[arg(long, value_name = "NAME")]
     pub node: String,
-    /// Where the journal, the lock and the logs of services lie
+    /// Directory of the journal, the lock and the logs of services
     #[arg(long, default_value = "/var/lib/hactl/agent", value_name = "DIR")]
     pub state_dir: PathBuf,
-    /// Folder that all nodes see, where services of driver `simulated` pretend; default a folder in --state-dir, from
-    /// where none can move live
+    /// Directory shared by all nodes for services of driver `simulated`; by default a directory in --state-dir, which
+    /// does not allow live migration
     #[arg(long, value_name = "DIR")]
     pub simulated_dir: Option<PathBuf>,
-    /// Where OCF resource agents lie
+    /// Directory of OCF resource agents
     #[arg(long, default_value = ha_api_types::ocf::DEFAULT_ROOT, value_name = "DIR")]
     pub ocf_root: PathBuf,
-    /// Where OCF resource agents keep what does not outlive a boot; agents that share a machine must not share it
+    /// Directory for runtime data of OCF resource agents; must not be shared by agents on one machine
     #[arg(long, default_value = "/run", value_name = "DIR")]
     pub ocf_run_dir: PathBuf,
-    /// Folders of third parties' drivers; the first that has one of a name wins
+    /// Directories of external drivers; the first directory that contains a driver is used
     #[arg(long, default_value = crate::driver::external::DEFAULT_FOLDERS, value_name = "DIR:DIR…")]
     pub driver_path: String,
-    /// Where this boot's id is read
+    /// File with the id of this boot
     #[arg(long, default_value = "/proc/sys/kernel/random/boot_id", value_name = "FILE")]
     pub boot_id_file: PathBuf,
-    /// Where this machine's id is read
+    /// File with the id of this machine
     #[arg(long, default_value = "/etc/machine-id", value_name = "FILE")]
     pub machine_id_file: PathBuf,
-    /// Where the product id of this machine's hardware is read; it tells a machine from one with a copy of its disk
+    /// File with the product id of the hardware, which distinguishes machines with copies of one disk
     #[arg(long, default_value = "/sys/class/dmi/id/product_uuid", value_name = "FILE")]
     pub product_id_file: PathBuf,
-    /// The socket of ha-watchdogd
+    /// Socket of ha-watchdogd
     #[arg(long, default_value = crate::watchdog::protocol::DEFAULT_SOCKET, value_name = "PATH")]
     pub watchdog_socket: PathBuf,
-    /// The API socket of podman's service, for driver `podman`
+    /// API socket of podman, for driver `podman`
     #[arg(long, default_value = crate::driver::podman::DEFAULT_SOCKET, value_name = "PATH")]
     pub podman_socket: PathBuf,
-    /// Where /metrics, /livez and /readyz are served; loopback only
+    /// Address that serves /metrics, /livez and /readyz; loopback only
     #[arg(long, default_value = "127.0.0.1:7444", value_name = "ADDRESS")]
     pub admin_listen: SocketAddr,
-    /// Whether this machine is itself virtual, so that it can be paused with its clock
+    /// Whether this machine is virtual: a hypervisor can pause it together with its clock
     #[arg(long = "virtual", value_enum, default_value_t = Virtual::Auto, value_name = "WHETHER")]
     pub virtual_machine: Virtual,
-    /// Whether this machine can sleep, so that something must keep it awake
+    /// Whether this machine can sleep: the agent then prevents sleep
     #[arg(long, value_enum, default_value_t = Sleeps::Auto, value_name = "WHETHER")]
     pub sleeps: Sleeps,
     /// Logging
@@ -67,20 +67,20 @@ pub struct Options {
 /// Whether the machine can sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sleeps {
-    /// Found out.
+    /// Detect automatically
     Auto,
-    /// It cannot, as in a container whose host never sleeps.
+    /// The machine cannot sleep, such as a container whose host never sleeps
     No,
 }
 
 /// Whether the machine is virtual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Virtual {
-    /// Found out.
+    /// Detect automatically
     Auto,
-    /// It is.
+    /// The machine is virtual
     Yes,
-    /// It is not.
+    /// The machine is physical
     No,
 }
 

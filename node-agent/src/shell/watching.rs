@@ -19,7 +19,11 @@ pub(super) fn spawn(
 ) {
     tokio::spawn(async move {
         let (_refresher, mut items) = reflector(store.clone(), prefixes.clone(), Options::default());
+        let mut is_watched = true;
         while let Some(item) = items.next().await {
+            if !matches!(item, Item::Unavailable(_)) && !std::mem::replace(&mut is_watched, true) {
+                tracing::info!("watching etcd again");
+            }
             let sent = match item {
                 Item::Synced(reading) => match follow(&store, &followed, &inputs).await {
                     Ok(()) => {
@@ -52,7 +56,9 @@ pub(super) fn spawn(
                     inputs.send(Input::Progress(revision)).is_ok()
                 }
                 Item::Unavailable(error) => {
-                    tracing::warn!(%error, "cannot watch etcd, retrying");
+                    if std::mem::replace(&mut is_watched, false) {
+                        tracing::warn!(%error, "cannot watch etcd, retrying");
+                    }
                     ready.set("store", Err(error.to_string()));
                     // An operator may have ordered this node to follow the refused data.
                     if followed.refused().is_some() {

@@ -41,29 +41,29 @@ const STORED_DEVICE: &str = "watchdog";
 /// The record's name among stored descriptors.
 const STORED_RECORD: &str = "record";
 
-/// Owns the watchdog of this node and pets it only until the deadline that the agent last proved.
+/// Renew the watchdog of this node until the deadline that the agent last set
 #[derive(Debug, Parser)]
 #[command(name = "ha-watchdogd", version)]
 pub struct Options {
-    /// Watchdog device: its path, or the name its driver gives itself (see /sys/class/watchdog/*/identity)
+    /// Watchdog device: its path, or its identity from /sys/class/watchdog/*/identity
     #[arg(long, env = "WATCHDOG_DEVICE", value_name = "DEVICE", default_value = "/dev/watchdog")]
     pub device: PathBuf,
-    /// Kernel module to load when the device is not there, softdog if that does not help; empty: none
+    /// Kernel module to load if the device does not exist, with softdog as fallback; empty: none
     #[arg(long, env = "WATCHDOG_MODULE", value_name = "MODULE", default_value = "softdog")]
     pub module: String,
-    /// Socket on which the agent finds this daemon
+    /// Socket for the agent
     #[arg(long, env = "WATCHDOG_SOCKET", value_name = "SOCKET", default_value = DEFAULT_SOCKET)]
     pub socket: PathBuf,
-    /// Use the stand-in watchdog at this socket instead of a device (for the sandbox and tests only)
+    /// Socket of a simulated watchdog to use instead of a device; for the sandbox and tests only
     #[arg(long, env = "WATCHDOG_STAND_IN", value_name = "SOCKET")]
     pub stand_in: Option<PathBuf>,
-    /// User besides root who may use the daemon
+    /// User id that may use the daemon in addition to root
     #[arg(long, env = "WATCHDOG_ALLOWED_UID", value_name = "UID")]
     pub allowed_uid: Option<u32>,
-    /// How many descriptors the service manager stores (FileDescriptorStoreMax of the unit); newer ones say it themselves
+    /// Number of descriptors that systemd stores (FileDescriptorStoreMax of the unit); newer systemd reports it
     #[arg(long, env = "WATCHDOG_DESCRIPTOR_STORE_MAX", value_name = "NUMBER", default_value_t = 0)]
     pub descriptor_store_max: u32,
-    /// What is logged, and how.
+    /// Logging
     #[command(flatten)]
     pub logging: LogOptions,
 }
@@ -222,14 +222,14 @@ fn announce(place: &Place, manager: &ServiceManager, core: &Core) {
     match place {
         Place::Kernel(device) => {
             for problem in system_conf::problems(Path::new("/")) {
-                warn!("{problem}");
+                warn!(%problem, "systemd uses the watchdog itself");
             }
             // A device that was taken over is this daemon's own. For another device, the log shows why arming would be
             // refused.
             if status.device.is_none()
                 && let Some(refusal) = place.refusal()
             {
-                error!("cannot arm the watchdog: {refusal}");
+                error!(%refusal, "cannot arm the watchdog");
             }
             info!(device = %device.display(), descriptor_retained = manager.retains(), state = ?status.state, "ready");
         }

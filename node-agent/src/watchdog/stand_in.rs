@@ -33,15 +33,15 @@ use target::Targets;
 use timer::Timer;
 use wire::{Answer, MESSAGE_BYTES};
 
-/// The end of the node, by a timer outside of it: plays a kernel watchdog for sandbox and tests.
+/// Simulate a kernel watchdog for the sandbox and tests: kill the node's processes when the timer expires
 #[derive(Debug, Parser)]
 #[command(name = "ha-watchdog-standin", version)]
 pub struct Options {
-    /// Socket on which ha-watchdogd (`--stand-in`) finds it
+    /// Socket for ha-watchdogd (its option --stand-in)
     #[arg(long, value_name = "SOCKET")]
     pub socket: PathBuf,
     /// Process to kill at expiry, usually process 1 of a node's process namespace; may be repeated.
-    /// When all of them have ended by themselves, and there is nothing else to do at expiry, so does this
+    /// This program exits when all of them have exited and nothing else is to be done at expiry
     #[arg(long, value_name = "PID")]
     pub kill_pid: Vec<u32>,
     /// Control group to kill at expiry (its `cgroup.kill`); may be repeated
@@ -50,7 +50,7 @@ pub struct Options {
     /// Shell command to run at expiry, after the kills; may be repeated
     #[arg(long, value_name = "COMMAND")]
     pub exec_on_expiry: Vec<String>,
-    /// File to append a line to at start and expiry, besides standard output
+    /// File to which a line is appended at start and expiry, in addition to standard output
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 }

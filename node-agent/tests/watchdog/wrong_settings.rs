@@ -67,7 +67,7 @@ impl Drop for Daemon {
 async fn a_missing_device_is_named() {
     let refusal = Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/no-such-watchdog") };
     let expected = [
-        "cannot arm the watchdog: no watchdog device /dev/no-such-watchdog",
+        "cannot arm the watchdog refusal=no watchdog device /dev/no-such-watchdog",
         "set WATCHDOG_MODULE, or another WATCHDOG_DEVICE, in /etc/default/ha-watchdogd",
     ];
     Daemon::start("/dev/no-such-watchdog", None).refuses(&expected, refusal).await;
@@ -77,7 +77,7 @@ async fn a_missing_device_is_named() {
 async fn a_device_that_somebody_has_open_is_named_with_its_owner() {
     // No watchdog may be opened here. /dev/null turns out not to be a watchdog only once it is opened.
     let held = std::fs::File::open("/dev/null").unwrap();
-    let expected = ["cannot arm the watchdog: the watchdog device is held by process"];
+    let expected = ["cannot arm the watchdog refusal=the watchdog device is held by process"];
     Daemon::start("/dev/null", None).refuses(&expected, Refusal::DeviceFailed { errno: 25 }).await;
     drop(held);
 }

@@ -36,7 +36,7 @@ impl JournalLayer {
     fn send(&self, entry: &Entry) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let said = format!("{lost} log lines were lost: the journal did not take them");
+            let said = format!("{lost} log lines were lost because the journal rejected them");
             if self.journal.send(&self.entry(Level::WARN, &said)).is_err() {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
@@ -191,7 +191,7 @@ mod tests {
             received(&listener);
         }
         layer.send(&entry);
-        assert_eq!(received(&listener)["MESSAGE"], "3 log lines were lost: the journal did not take them");
+        assert_eq!(received(&listener)["MESSAGE"], "3 log lines were lost because the journal rejected them");
         assert_eq!(received(&listener)["MESSAGE"], "word");
     }
 }

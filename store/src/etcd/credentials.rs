@@ -46,6 +46,8 @@ pub(super) struct Credentials {
 struct State {
     loaded: Loaded,
     stamps: Vec<Option<(SystemTime, u64)>>,
+    /// Stamps of the last files that were rejected.
+    rejected: Option<Vec<Option<(SystemTime, u64)>>>,
     checked: Instant,
 }
 
@@ -58,7 +60,7 @@ impl Credentials {
         let stamps = stamps(ca.as_deref(), identity.as_ref());
         let tls = read_tls(ca.as_deref(), identity.as_ref())?;
         let loaded = Loaded { generation: 1, tls };
-        let state = Mutex::new(State { loaded, stamps, checked: Instant::now() });
+        let state = Mutex::new(State { loaded, stamps, rejected: None, checked: Instant::now() });
         let credentials = Credentials { ca, identity, user, state };
         credentials.user_and_password()?;
         Ok(credentials)
@@ -75,11 +77,15 @@ impl Credentials {
                 match read_tls(self.ca.as_deref(), self.identity.as_ref()) {
                     Ok(tls) => {
                         let generation = state.loaded.generation + 1;
-                        tracing::info!(generation, "reconnecting to etcd because its certificate files changed");
+                        tracing::info!(generation, "reconnecting to etcd with changed certificate files");
                         state.loaded = Loaded { generation, tls };
                         state.stamps = stamps;
                     }
-                    Err(error) => tracing::warn!(%error, "cannot read the changed certificate files, keeping the previous certificates"),
+                    Err(error) if state.rejected.as_ref() != Some(&stamps) => {
+                        tracing::warn!(%error, "cannot read changed certificate files, keeping the previous ones");
+                        state.rejected = Some(stamps);
+                    }
+                    Err(_) => {}
                 }
             }
         }

@@ -55,7 +55,7 @@ impl Member {
                 .await
                 .and_then(|version| check_version(&self.endpoint, &version).map_err(Failure::Unsupported))
             {
-                Err(Failure::Unsupported(sentence)) if inner.allow_old_store => tracing::warn!("{sentence}"),
+                Err(Failure::Unsupported(sentence)) if inner.allow_old_store => tracing::warn!(problem = sentence, "using an unsupported etcd version"),
                 checked => checked?,
             }
             slot.verified = true;

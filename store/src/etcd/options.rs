@@ -3,29 +3,29 @@
 use super::Config;
 use std::path::PathBuf;
 
-/// The store, as the flags `--etcd-…` say.
+/// Connection to etcd, as given by the flags `--etcd-…`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StoreOptions {
-    /// Client URLs of the store's members, in the order of preference
-    #[arg(long, value_delimiter = ',', required = true, value_name = "URL", help_heading = "Store")]
+    /// Client URLs of the etcd members, in order of preference
+    #[arg(long, value_delimiter = ',', required = true, value_name = "URL", help_heading = "etcd")]
     pub etcd_endpoints: Vec<String>,
-    /// Certificate authority of the members (PEM)
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
+    /// CA certificate of the etcd members (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "etcd")]
     pub etcd_ca: Option<PathBuf>,
-    /// Client certificate (PEM)
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
+    /// Client certificate for etcd (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "etcd")]
     pub etcd_cert: Option<PathBuf>,
-    /// Client key (PEM)
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
+    /// Client key for etcd (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "etcd")]
     pub etcd_key: Option<PathBuf>,
-    /// User
-    #[arg(long, value_name = "NAME", help_heading = "Store")]
+    /// User name for etcd
+    #[arg(long, value_name = "NAME", help_heading = "etcd")]
     pub etcd_user: Option<String>,
-    /// File with the user's password
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
+    /// File with the password of the etcd user
+    #[arg(long, value_name = "FILE", help_heading = "etcd")]
     pub etcd_password_file: Option<PathBuf>,
-    /// Work with an etcd that has known defects all the same
-    #[arg(long, help_heading = "Store")]
+    /// Allow etcd versions with known defects
+    #[arg(long, help_heading = "etcd")]
     pub allow_old_store: bool,
 }
 

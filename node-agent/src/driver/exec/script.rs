@@ -96,7 +96,7 @@ pub(super) async fn stop(
     if let Err(failure) = &stopped {
         tracing::warn!(
             resource = service.name,
-            message = failure.message,
+            why = failure.message,
             "stop command failed, killing the service"
         );
     }

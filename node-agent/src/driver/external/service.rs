@@ -158,7 +158,7 @@ impl Context {
             Err(failure) => {
                 tracing::warn!(
                     resource = service.name,
-                    message = failure.message,
+                    why = failure.message,
                     "stop failed, killing the service"
                 );
                 self.kill(service).await

@@ -40,6 +40,7 @@ impl Context {
             service: service.clone(),
             runs,
             until: Instant::now() + STOPPED,
+            logged: String::new(),
         };
         let key = (format!("{} {runs}", service.uid), spec.clone());
         self.watches.ensure(&service.name, key, || watched.run(tells));
@@ -54,6 +55,8 @@ struct Watched {
     runs: bool,
     /// Time at which the watch ends, unless the service runs.
     until: Instant,
+    /// Last problem of `monitor` that was logged.
+    logged: String,
 }
 
 impl Watched {
@@ -66,9 +69,12 @@ impl Watched {
         while self.runs || (tells && Instant::now() < self.until) {
             tokio::select! {
                 heard = hear(&mut stream) => match heard {
-                    Some(Ok(event)) => self.happened(event).await,
+                    Some(Ok(event)) => {
+                        self.logged.clear();
+                        self.happened(event).await;
+                    }
                     Some(Err(message)) => {
-                        tracing::warn!(resource = self.service.name, message, "driver action monitor reported a problem");
+                        self.log(message);
                         stream = None;
                         next_stream = Instant::now() + backoff.advance();
                     }
@@ -109,7 +115,12 @@ impl Watched {
                 });
             }
             (event, seen) => {
-                tracing::debug!(resource = self.service.name, ?event, ?seen, "ignored an event that the probe does not confirm");
+                tracing::debug!(
+                    resource = self.service.name,
+                    ?event,
+                    ?seen,
+                    "ignored an event that the probe does not confirm"
+                );
             }
         }
     }
@@ -140,8 +151,16 @@ impl Watched {
         }
     }
 
+    /// Logs a problem of the driver's `monitor`, unless it was logged last.
+    fn log(&mut self, message: String) {
+        if self.logged != message {
+            tracing::warn!(resource = self.service.name, why = message, "driver action monitor failed");
+            self.logged = message;
+        }
+    }
+
     /// Starts the driver's `monitor`.
-    async fn listen(&self) -> Option<Stream> {
+    async fn listen(&mut self) -> Option<Stream> {
         let context = self.driver.upgrade()?;
         let begun = async {
             let request =
@@ -150,10 +169,11 @@ impl Watched {
             let begun = context.programs.begin_run(&self.service.name, run.as_run()).await;
             begun.map_err(|error| error.to_string())?.map_err(|failure| failure.message)
         };
-        match begun.await {
+        let begun = begun.await;
+        match begun {
             Ok(running) => Stream::of(running),
             Err(message) => {
-                tracing::warn!(resource = self.service.name, message, "cannot run driver action monitor");
+                self.log(message);
                 None
             }
         }

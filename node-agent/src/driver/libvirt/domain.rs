@@ -308,7 +308,7 @@ impl Domain {
                 },
                 Err(error) if error.is_nobody() => break,
                 Err(error) => {
-                    tracing::debug!(resource = self.service.name, %error, "libvirt does not answer");
+                    tracing::debug!(resource = self.service.name, %error, "cannot query libvirt");
                 }
             }
             sleep(LOOK.min(until.saturating_duration_since(Instant::now()))).await;

@@ -237,7 +237,7 @@ impl Guide<'_> {
         self.tell_at = Instant::now() + TELL;
         let service = &self.domain.service;
         let message = outgoing.to_string();
-        tracing::info!(resource = service.name, message, "migration progress");
+        tracing::info!(resource = service.name, progress = message, "migrating a service");
         // Sending fails only when the agent is ending.
         let _ = self.domain.context.events.send(DriverEvent::Progress {
             name: service.name.clone(),

@@ -119,7 +119,7 @@ impl Context {
         }
         tracing::warn!(
             resource = service.name,
-            message = outcome.message("stop"),
+            why = outcome.message("stop"),
             "stop failed, killing the service"
         );
         self.kill(service).await
@@ -239,7 +239,7 @@ impl Context {
             end => (Err(Outcome::of(end).message(request.action.name())), false),
         };
         let metadata = metadata.unwrap_or_else(|message| {
-            tracing::warn!(agent = %name, message, "cannot read the meta-data of a resource agent");
+            tracing::warn!(agent = %name, why = message, "cannot read the meta-data of a resource agent");
             AgentMetadata::default()
         });
         let metadata = Arc::new(metadata);

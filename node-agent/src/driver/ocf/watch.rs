@@ -33,6 +33,7 @@ impl Context {
 
 async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated: bool) {
     let mut again = 0_u32;
+    let mut is_unclear = false;
     loop {
         let Some(context) = driver.upgrade() else { return };
         let Some(spec) = service.driver.ocf.as_ref() else { return };
@@ -54,7 +55,7 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated:
             }
         }
         let Some(context) = driver.upgrade() else { return };
-        if let Some(message) = context.ended(&service, interval_ms).await {
+        if let Some(message) = context.ended(&service, interval_ms, &mut is_unclear).await {
             // Sending fails only when the agent is ending.
             let _ = context.events.send(DriverEvent::Exited {
                 name: service.name,
@@ -74,16 +75,30 @@ impl Context {
     }
 
     /// Returns how the service ended, if the resource agent reports so often enough in a row. Unknown results
-    /// are ignored.
-    async fn ended(&self, service: &ServiceDefinition, interval_ms: u64) -> Option<String> {
+    /// are ignored; the first one in a row is logged.
+    async fn ended(
+        &self,
+        service: &ServiceDefinition,
+        interval_ms: u64,
+        is_unclear: &mut bool,
+    ) -> Option<String> {
         let mut message = String::new();
         for _ in 0..TIMES {
             message = match self.monitor(service, Action::Monitor { interval_ms }).await {
-                Seen::Running => return None,
+                Seen::Running => {
+                    *is_unclear = false;
+                    return None;
+                }
                 Seen::NotRunning => "resource agent reports that the service does not run".to_owned(),
                 Seen::Failing(message) => message,
                 Seen::Unclear(message) => {
-                    tracing::warn!(resource = service.name, message, "cannot determine whether the service runs");
+                    if !std::mem::replace(is_unclear, true) {
+                        tracing::warn!(
+                            resource = service.name,
+                            why = message,
+                            "cannot determine whether the service runs"
+                        );
+                    }
                     return None;
                 }
             };

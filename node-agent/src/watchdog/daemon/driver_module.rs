@@ -41,12 +41,13 @@ impl Provided {
             Provided::NotNeeded => {}
             Provided::Loaded(module) => info!(module, "loaded the watchdog driver"),
             Provided::FellBack { module, why } => warn!(
-                "the watchdog driver {module} cannot be used ({why}): softdog guards this machine instead. It is the \
-                 weaker kind, it cannot reset a machine whose kernel has stopped: name the driver of this machine's \
-                 hardware as WATCHDOG_MODULE in /etc/default/ha-watchdogd"
+                module,
+                why,
+                "cannot use the watchdog driver, using softdog instead, which cannot reset a machine whose kernel has \
+                 stopped: set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/default/ha-watchdogd"
             ),
             Provided::Failed(why) => {
-                warn!("no watchdog driver: {why}: see WATCHDOG_MODULE in /etc/default/ha-watchdogd");
+                warn!(why, "cannot load a watchdog driver: check WATCHDOG_MODULE in /etc/default/ha-watchdogd");
             }
         }
     }
