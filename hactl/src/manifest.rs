@@ -280,7 +280,7 @@ mod tests {
             Err(&["f.yaml:2: kind: \"Resorce\" is not a valid kind; did you mean Resource?"]),
         );
         check("apiVersion: v1\nkind: Pod\n", Err(&["f.yaml:1: apiVersion: ", "f.yaml:2: kind: "]));
-        check("- a\n", Err(&["f.yaml:1: an object is a map"]));
+        check("- a\n", Err(&["f.yaml:1: not an object"]));
         check("a: 1\na: 2\n", Err(&["f.yaml:2: duplicate"]));
         let list = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: hactl.io/v1\n  kind: Group\n  metadata: {name: g}\n  spec: {nodes: {node1: }, restrictd: true}\n";
         check(list, Err(&["f.yaml:7: spec.restrictd: "]));

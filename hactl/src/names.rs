@@ -185,9 +185,9 @@ mod tests {
         check(&["resorce"], Err("did you mean resource?"));
         check(&["frobnicator"], Err("is not a valid kind"));
         check(&["har,no", "web"], Err("exactly one kind"));
-        check(&["resource/web", "node1"], Err("mixes"));
-        check(&["resource", "../x"], Err("mixes"));
-        check(&[], Err("which kind"));
+        check(&["resource/web", "node1"], Err("cannot be combined"));
+        check(&["resource", "../x"], Err("cannot be combined"));
+        check(&[], Err("no kind specified"));
     }
 
     #[test]

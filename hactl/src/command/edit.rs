@@ -115,7 +115,7 @@ fn edited(text: &str) -> Result<String, Failure> {
         Ok(status) if status.success() => {}
         Ok(status) => {
             return Err(Failure::refused(format!("editor {editor:?} failed: {status}"))
-                .help("nothing was changed; correct the object, then run the command again"));
+                .help("nothing was changed; check $VISUAL and $EDITOR"));
         }
         Err(error) => {
             return Err(Failure::refused(format!("cannot start editor {editor:?}: {error}")));

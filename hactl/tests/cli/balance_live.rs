@@ -243,7 +243,7 @@ fn it_ends_when_the_cluster_is_no_longer_as_planned() {
                 facts.lock()["services"][name]["movable"] = json!(false);
             }
         },
-        &["cannot be moved now: service does not run, or an action is in progress"],
+        &[" now: service does not run, or an action is in progress"],
     );
 }
 

@@ -102,9 +102,9 @@ fn compress_empties_the_group_that_frees_most() {
         0,
         &[
             "g3     0            16000",
-            "is empty",
+            "already empty",
             "total  5000",
-            "Group g1 is emptied:\n    1. i a:b => (g2, ",
+            "Moves that empty group g1:\n    1. i a:b => (g2, ",
         ],
     );
     let alone = document(&["group", "compress", "-t", &files.well, "--no-inter-group-moves"], 0);
@@ -143,13 +143,13 @@ fn allocate_ranks_groups_and_nodes() {
     );
     assert_eq!(node(1), "offline or being drained");
     run(&mut command(&["allocate", "10G,9000,2", "-t", &files.ill]))
-        .shows(1, &["too little memory", "no place"]);
+        .shows(1, &["too little memory", "No eligible node"]);
     let closed =
         file(files.folder.path(), "closed", &CLUSTER.replace("g2|u2|preferred", "g2|u2|unallocable"));
     run(&mut command(&["allocate", "10G,2G,2", "-t", &closed]))
         .shows(0, &["1     g3     LastResort", "group is unallocable"]);
     let sizes = [
-        ("1,2", "does not have three parts"),
+        ("1,2", "three parts expected"),
         ("memory=2X", "`2X` is not a valid size"),
         ("memory=2G,foo=1", "unknown key `foo`"),
         ("memory=1,mem=2", "memory is specified twice"),
@@ -205,7 +205,7 @@ fn capacity_counts_now_with_reserve_and_in_tiers() {
     );
     run(&mut command(&["capacity", "-t", &files.well]))
         .shows(0, &["memory 128 MiB, disk 1024 MiB, 1 vCPUs, template drbd"]);
-    run(&mut command(&["capacity", "-t", &files.ill])).fails(2, "no policy with a standard one");
+    run(&mut command(&["capacity", "-t", &files.ill])).fails(2, "policy has no standard size");
     run(&mut command(&["capacity", "-t", &files.well, "--disk-template", "tape"]))
         .fails(2, "`tape` is not a valid template");
     run(&mut command(&["capacity", "1G,1G,1", "-t", &files.ill]))
