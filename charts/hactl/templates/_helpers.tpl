@@ -1,9 +1,9 @@
-{{/* Names and labels. The release's name is a part of each, so that several releases may share a namespace. */}}
+{{/* Names and labels. Each contains the name of the release, so that several releases can share a namespace. */}}
 {{- define "hactl.name" -}}
 {{- if contains "hactl" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-hactl" (.Release.Name | trunc 34 | trimSuffix "-") }}{{ end }}
 {{- end }}
 
-{{/* What selects pods, and all that pods have: with a version among it every upgrade would start them anew. */}}
+{{/* Labels of pods and selectors. They contain no version, because every upgrade would restart the pods. */}}
 {{- define "hactl.selectorLabels" -}}
 app.kubernetes.io/name: hactl
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -17,7 +17,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* The image of a component: its own, or the common one. */}}
+{{/* Image of a component: its own, or the common one. */}}
 {{- define "hactl.image" -}}
 {{- $image := .root.Values.image -}}
 {{- if .own }}{{ .own }}
@@ -26,7 +26,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
-{{/* The Secrets with certificates: cert-manager's, or those named by the values. */}}
+{{/* Secrets with certificates: those of cert-manager, or of the values. */}}
 {{- define "hactl.controllerSecret" -}}
 {{- if .Values.certManager.enabled }}{{ include "hactl.name" . }}-controller-tls{{ else }}{{ .Values.tls.controllerSecret }}{{ end }}
 {{- end }}
@@ -45,7 +45,7 @@ group: cert-manager.io
 {{- end }}
 {{- end }}
 
-{{/* Client URLs of the store's members. */}}
+{{/* Client URLs of the etcd members. */}}
 {{- define "hactl.endpoints" -}}
 {{- if .Values.etcd.bundled.enabled -}}
 {{- $name := include "hactl.name" . -}}
@@ -62,12 +62,12 @@ group: cert-manager.io
 {{- if hasPrefix "https://" (include "hactl.endpoints" .) }}yes{{ end }}
 {{- end }}
 
-{{/* The API as other pods reach it. */}}
+{{/* URL of the API for other pods. */}}
 {{- define "hactl.server" -}}
 https://{{ include "hactl.name" . }}-controller.{{ .Release.Namespace }}.svc:{{ .Values.controller.service.port }}
 {{- end }}
 
-{{/* What hactl itself needs to reach the API, as a client: for the hook and the test. */}}
+{{/* Options with which hactl connects to the API, for the hook and the test. */}}
 {{- define "hactl.clientEnv" -}}
 - {name: HACTL_SERVER, value: {{ include "hactl.server" . | quote }}}
 - {name: HACTL_CERTIFICATE_AUTHORITY, value: /etc/hactl/tls/ca.crt}
@@ -75,7 +75,7 @@ https://{{ include "hactl.name" . }}-controller.{{ .Release.Namespace }}.svc:{{ 
 - {name: HACTL_CLIENT_KEY, value: /etc/hactl/tls/tls.key}
 {{- end }}
 
-{{/* Pods that need no rights at all. */}}
+{{/* Security context of pods that need no permissions. */}}
 {{- define "hactl.unprivileged" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -120,7 +120,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{/* Whether objects of a kind are to be made: "yes" or nothing. */}}
+{{/* Whether objects of a kind are created: "yes" or empty. */}}
 {{- define "hactl.wanted" -}}
 {{- if or (eq .create "always") (and (eq .create "auto") (.root.Capabilities.APIVersions.Has .kind)) }}yes{{ end }}
 {{- end }}
