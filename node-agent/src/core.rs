@@ -318,7 +318,7 @@ impl AgentCore {
         let named = [
             clock,
             self.heartbeat_due().map(|at| (at, "a heartbeat or the lease is due")),
-            self.hold_due().map(|at| (at, "controllers are asked to hold fencing fencing")),
+            self.hold_due().map(|at| (at, "controllers are asked to hold fencing")),
             self.margin_due(self.last).map(|at| (at, "D − Ts: exclusive services are killed")),
             self.watchdog.due(self.last).map(|at| (at, "the watchdog daemon is asked again")),
             self.journal_due().map(|at| (at, "the journal is written again")),
@@ -335,7 +335,10 @@ impl AgentCore {
     /// Advances every part of the agent until nothing more can be done without waiting.
     fn settle(&mut self, now: &Now) {
         if let Some(text) = self.view.refused_timings.take() {
-            self.log(Level::Error, format!("cannot use the timings of the cluster, keeping the active ones: {text}"));
+            self.log(
+                Level::Error,
+                format!("cannot use the timings of the cluster, keeping the active ones: {text}"),
+            );
         }
         for _ in 0..MAX_ROUNDS {
             self.changed = false;

@@ -303,7 +303,11 @@ impl<S: Store + Clone> Reflection<S> {
             reading.entries.iter().map(|entry| (entry.key.clone(), entry.mod_revision)).collect();
         let differs = view != self.view;
         if went_back {
-            tracing::warn!(revision = reading.revision, last = self.last, "etcd revision decreased, reading again");
+            tracing::warn!(
+                revision = reading.revision,
+                last = self.last,
+                "etcd revision decreased, reading again"
+            );
         } else if self.synced && differs && !overtaken {
             tracing::warn!(revision = self.last, "watch lost events, reading again");
         }

@@ -246,7 +246,8 @@ impl AgentCore {
                     Notice::Expired => {
                         self.log(
                             Level::Error,
-                            "watchdog deadline passed: the watchdog is about to reset this machine".to_owned(),
+                            "watchdog deadline passed: the watchdog is about to reset this machine"
+                                .to_owned(),
                         );
                     }
                     Notice::DeviceFailed { errno } => self.pets_refused(Some(errno)),

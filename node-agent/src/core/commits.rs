@@ -119,7 +119,8 @@ impl AgentCore {
     fn tell_permit_refused(&mut self, now: &Now, name: &str, phase: Phase, outcome: &Outcome) {
         let asks_permit = matches!(phase, Phase::Starting | Phase::Receiving | Phase::HandingOver);
         if let (true, Outcome::Conflict(_), Some(service)) = (asks_permit, outcome, self.services.get(name)) {
-            let message = "Start authorization rejected because the state changed; the agent reads the state again";
+            let message =
+                "Start authorization rejected because the state changed; the agent reads the state again";
             self.event(now, &service.clone(), false, Reason::PermitRefused, message);
         }
     }

@@ -51,8 +51,9 @@ impl AgentCore {
         let candidates = match self.view.asked(&self.config.node) {
             Asked::All(candidates) => candidates,
             Asked::Unsure => {
-                return self
-                    .tell_hold("cannot confirm that no removed controller has revoked the registration of this node");
+                return self.tell_hold(
+                    "cannot confirm that no removed controller has revoked the registration of this node",
+                );
             }
         };
         if candidates.is_empty() {

@@ -204,8 +204,7 @@ impl AgentCore {
             }
             Phase::Receiving => {
                 if self.was_begun(service, uid) {
-                    let failure =
-                        interrupted("agent restarted while it prepared to receive the service");
+                    let failure = interrupted("agent restarted while it prepared to receive the service");
                     service.go(Step::Unwind { uid: uid.clone(), failure });
                 } else {
                     self.permitted(now, service, uid, Phase::Receiving);

@@ -55,7 +55,8 @@ impl AgentCore {
         self.changed = true;
         let left = self.services.values().filter(|service| self.may_be_here(service)).count();
         if left > 0 {
-            let text = format!("shutdown continues: stopping the {left} services that are still on this node");
+            let text =
+                format!("shutdown continues: stopping the {left} services that are still on this node");
             self.log(Level::Info, text);
         }
     }

@@ -104,7 +104,8 @@ impl AgentCore {
         if !armed {
             return Some("the watchdog to be armed and reported as armed");
         }
-        self.may_be_taking_armed_back().then_some("etcd to answer a heartbeat that reports the watchdog as not armed")
+        self.may_be_taking_armed_back()
+            .then_some("etcd to answer a heartbeat that reports the watchdog as not armed")
     }
 
     /// Returns the missing precondition until a watchdog that has refused pets counts as proof again (FENCING R4.19).

@@ -295,7 +295,8 @@ impl AgentCore {
                 if !service.definition.exclusive {
                     service.presence = Presence::Unprobed;
                 } else if not_stopped.contains(&name) {
-                    let message = format!("Service could not be stopped before the registration: {}", service.message);
+                    let message =
+                        format!("Service could not be stopped before the registration: {}", service.message);
                     core.report_not_stopped(now, service, &message);
                 } else {
                     core.journal.services.remove(&name);

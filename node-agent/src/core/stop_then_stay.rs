@@ -333,16 +333,21 @@ impl AgentCore {
                 self.clear_next(service);
                 return;
             }
-            KillReason::BeforeReset(ResetCause::LeaseLost) => {
-                (Reason::LeaseLost, "Killed before the watchdog deadline because no heartbeat was committed in time")
-            }
+            KillReason::BeforeReset(ResetCause::LeaseLost) => (
+                Reason::LeaseLost,
+                "Killed before the watchdog deadline because no heartbeat was committed in time",
+            ),
             KillReason::BeforeReset(ResetCause::Unpetted) => (
                 Reason::WatchdogMissing,
                 "Killed because the watchdog is not renewed and will reset this machine",
             ),
-            KillReason::NotHere => (Reason::StartedOutside, "Killed because the service must not run on this node"),
+            KillReason::NotHere => {
+                (Reason::StartedOutside, "Killed because the service must not run on this node")
+            }
             KillReason::NotReceived => (Reason::MoveFailed, "Migration to this node did not take place"),
-            KillReason::HalfLeft => (Reason::MoveFailed, "Killed the processes that a failed migration left on this node"),
+            KillReason::HalfLeft => {
+                (Reason::MoveFailed, "Killed the processes that a failed migration left on this node")
+            }
         };
         self.event(now, service, why != KillReason::NotReceived, reason, message);
         let Some(current) = self.current(service) else { return };

@@ -61,18 +61,16 @@ impl AgentCore {
     pub fn summary(&self, now: &Now) -> Summary {
         let (state, doing) = match &self.session {
             Session::Waiting => (AgentState::WaitForLock, "waiting for etcd".to_owned()),
-            Session::Clearing => {
-                (AgentState::LostLock, "stopping services that an earlier agent may have left running".to_owned())
-            }
+            Session::Clearing => (
+                AgentState::LostLock,
+                "stopping services that an earlier agent may have left running".to_owned(),
+            ),
             Session::Requesting(_) => {
                 (AgentState::WaitForLock, "waiting for the leader to register this node".to_owned())
             }
             Session::Registered(registered) if registered.created.is_some() => {
                 let words = self.ending_in_words();
-                (
-                    AgentState::Active,
-                    words.unwrap_or_else(|| format!("active (epoch {})", registered.epoch)),
-                )
+                (AgentState::Active, words.unwrap_or_else(|| format!("active (epoch {})", registered.epoch)))
             }
             Session::Registered(_) => (AgentState::WaitForLock, "creating the heartbeat".to_owned()),
             Session::Ended => (AgentState::LostLock, "ending".to_owned()),

@@ -280,8 +280,10 @@ impl AgentCore {
                 service.go(Step::Verify { uid: uid.to_owned(), failure });
             }
             CommandResult::Failed(stop) => {
-                let message =
-                    format!("{}; stopping the remaining processes also failed: {}", failure.message, stop.message);
+                let message = format!(
+                    "{}; stopping the remaining processes also failed: {}",
+                    failure.message, stop.message
+                );
                 self.stop_failed(now, service, Some(uid), &message);
             }
             CommandResult::Cancelled => {

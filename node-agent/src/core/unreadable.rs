@@ -36,9 +36,8 @@ impl AgentCore {
                 .delete(keys.service_report(&node, &name), self.view.reports.guard(&name))
                 .guard(keys.alive(&node), Guard::Created(created))
                 .guard(keys.fence(&node), self.fence_guard());
-            let message = format!(
-                "cannot read the report of {name}, written by another version: deleting it"
-            );
+            let message =
+                format!("cannot read the report of {name}, written by another version: deleting it");
             self.log(Level::Warning, message);
             self.commit(transaction, Lane::Ordinary, Purpose::Forget { name });
         }

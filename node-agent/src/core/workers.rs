@@ -359,7 +359,9 @@ impl AgentCore {
                     service.not_before = Some(now.raw + PROBE_RETRY_MS);
                 }
                 Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
-                    let failure = interrupted("the cutover happened on the source node, but the service did not arrive on the target node");
+                    let failure = interrupted(
+                        "the cutover happened on the source node, but the service did not arrive on the target node",
+                    );
                     service.go(Step::Unwind { uid, failure });
                 }
             },

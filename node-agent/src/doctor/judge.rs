@@ -74,9 +74,7 @@ fn device(watchdog: &WatchdogReport) -> Check {
         ),
         (WatchdogKind::Kernel, None) if watchdog.identity == SOFTDOG_IDENTITY => Check::warn(
             name,
-            format!(
-                "{shown}: softdog cannot reset a machine whose kernel has stopped"
-            ),
+            format!("{shown}: softdog cannot reset a machine whose kernel has stopped"),
             "set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/default/ha-watchdogd, then run systemctl kill ha-watchdogd",
         ),
         (WatchdogKind::Kernel, None) if !watchdog.descriptor_retained => Check::warn(
@@ -178,9 +176,7 @@ fn margin(watchdog: &WatchdogReport, daemon: &Status) -> Check {
     }
     let Some(margin_ms) = daemon.smallest_margin_ms else { return Check::ok(name, "nothing is armed") };
     let lateness_ms = daemon.worst_lateness_ms.unwrap_or(0);
-    let seen = format!(
-        "minimum watchdog margin {margin_ms} ms, maximum scheduling delay {lateness_ms} ms"
-    );
+    let seen = format!("minimum watchdog margin {margin_ms} ms, maximum scheduling delay {lateness_ms} ms");
     if u64::from(margin_ms) * 4 < watchdog.timeout_ms {
         let help = "increase Cluster.spec.timing.watchdogTimeoutSeconds (failovers take longer, see hactl timing), or reduce the load of this machine";
         Check::warn(name, seen, help)
@@ -274,7 +270,8 @@ fn panic(settings: &PanicSettings) -> Check {
             ),
         );
     }
-    let help = format!("add {} to /etc/sysctl.d/50-hactl.conf, then run sysctl --system", lines.join(" and "));
+    let help =
+        format!("add {} to /etc/sysctl.d/50-hactl.conf, then run sysctl --system", lines.join(" and "));
     Check::warn(name, wrong.join("; "), help)
 }
 

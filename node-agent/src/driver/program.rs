@@ -118,8 +118,7 @@ impl Programs {
             .map_err(|error| format!("cannot execute {}: {error}", shim.display()))?;
         nix::unistd::access(&self.folder, nix::unistd::AccessFlags::W_OK)
             .map_err(|error| format!("{} is not writable: {error}", self.folder.display()))?;
-        let seen =
-            std::fs::read_link("/proc/self").map_err(|error| format!("cannot read /proc: {error}"))?;
+        let seen = std::fs::read_link("/proc/self").map_err(|error| format!("cannot read /proc: {error}"))?;
         if seen.as_os_str() != std::process::id().to_string().as_str() {
             return Err("/proc belongs to another PID namespace: mount the /proc of this one".to_owned());
         }

@@ -92,7 +92,7 @@ impl SimulatedDriver {
             return Ok(());
         }
         if spec.missing.contains(&self.node) {
-            let message = format!("it is not installed on {}", self.node);
+            let message = format!("service is not installed on {}", self.node);
             return Err(DriverFailure {
                 class: FailureClass::NeverHere,
                 reason: Reason::NotInstalled,
@@ -103,7 +103,7 @@ impl SimulatedDriver {
             return Err(DriverFailure {
                 class: FailureClass::ConfigurationWrong,
                 reason: Reason::BadConfiguration,
-                message: "its configuration is wrong".to_owned(),
+                message: "configuration of the service is invalid".to_owned(),
             });
         }
         if self.state(&service.name).map_err(unreadable)? == What::Arrived {
@@ -117,7 +117,8 @@ impl SimulatedDriver {
             failures.starts += 1;
             write(&counted, &failures).map_err(unreadable)?;
             self.set(&service.name, What::Stopped).map_err(unreadable)?;
-            let message = format!("start {} of {} that fail", failures.starts, spec.start_failures);
+            let message =
+                format!("start {} of {} that fail (simulated)", failures.starts, spec.start_failures);
             return Err(failed(Reason::StartFailed, message));
         }
         write(&counted, &Failures { starts: 0, ..failures }).map_err(unreadable)?;
@@ -131,7 +132,7 @@ impl SimulatedDriver {
         }
         seconds(length_seconds).await;
         if spec.stop_fails && self.fails_here(spec) {
-            return Err(failed(Reason::StopFailed, "its stops fail".to_owned()));
+            return Err(failed(Reason::StopFailed, "stop failed (simulated)".to_owned()));
         }
         self.set(&service.name, What::Stopped).map_err(unreadable)
     }
@@ -139,12 +140,12 @@ impl SimulatedDriver {
     async fn migrate_it(&self, service: &ServiceDefinition, target: &str) -> Result<(), DriverFailure> {
         let spec = spec(service)?;
         if !spec.live {
-            return Err(failed(Reason::MoveFailed, "it cannot move live".to_owned()));
+            return Err(failed(Reason::MoveFailed, "service cannot be live-migrated".to_owned()));
         }
         let theirs = self.state_file(target, &service.name);
         let receiver: State = read(&theirs).map_err(unreadable)?;
         if receiver.what != What::Receiving {
-            let message = format!("{target} does not wait for it in {}", theirs.display());
+            let message = format!("{target} does not wait for the service in {}", theirs.display());
             return Err(failed(Reason::MoveFailed, message));
         }
         seconds(spec.migrate_seconds).await;
@@ -153,7 +154,10 @@ impl SimulatedDriver {
         if self.fails_here(spec) && failures.migrations < spec.migrate_failures {
             failures.migrations += 1;
             write(&counted, &failures).map_err(unreadable)?;
-            let message = format!("migration {} of {} that fail", failures.migrations, spec.migrate_failures);
+            let message = format!(
+                "migration {} of {} that fail (simulated)",
+                failures.migrations, spec.migrate_failures
+            );
             return Err(failed(Reason::MoveFailed, message));
         }
         write(&counted, &Failures { migrations: 0, ..failures }).map_err(unreadable)?;
@@ -168,7 +172,7 @@ impl SimulatedDriver {
     async fn replace_it(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let spec = spec(service)?;
         if !spec.replaces_secondary {
-            let message = "its secondary cannot be replaced while it runs".to_owned();
+            let message = "secondary of a running service cannot be replaced".to_owned();
             return Err(failed(Reason::ReplaceFailed, message));
         }
         seconds(spec.replace_seconds).await;
@@ -179,7 +183,10 @@ impl SimulatedDriver {
         write(&counted, &failures).map_err(unreadable)?;
         if fails {
             let (at, of) = (failures.replacements, spec.replace_failures);
-            return Err(failed(Reason::ReplaceFailed, format!("replacement {at} of {of} that fail")));
+            return Err(failed(
+                Reason::ReplaceFailed,
+                format!("replacement {at} of {of} that fail (simulated)"),
+            ));
         }
         Ok(())
     }
@@ -199,7 +206,7 @@ impl Driver for SimulatedDriver {
             match self.state(&service.name) {
                 Ok(What::Running | What::Arrived) => Observed::Running,
                 Ok(What::Stopped | What::Starting | What::Receiving) => Observed::NotRunning,
-                Err(error) => Observed::Unknown(format!("its state file: {error}")),
+                Err(error) => Observed::Unknown(format!("state file of the service: {error}")),
             }
         })
     }
@@ -248,7 +255,7 @@ impl Driver for SimulatedDriver {
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
             if !spec(service)?.gated {
-                let message = "what arrives of it cannot be refused".to_owned();
+                let message = "incoming migration cannot be rejected".to_owned();
                 return Err(DriverFailure {
                     class: FailureClass::NeverHere,
                     ..failed(Reason::MoveFailed, message)
@@ -257,7 +264,7 @@ impl Driver for SimulatedDriver {
             match self.state(&service.name).map_err(unreadable)? {
                 What::Stopped | What::Starting => Ok(()),
                 What::Receiving | What::Arrived => self.set(&service.name, What::Stopped).map_err(unreadable),
-                What::Running => Err(failed(Reason::MoveFailed, "it runs here".to_owned())),
+                What::Running => Err(failed(Reason::MoveFailed, "service runs on this node".to_owned())),
             }
         })
     }
@@ -295,7 +302,7 @@ fn failed(reason: Reason, message: String) -> DriverFailure {
 
 #[expect(clippy::needless_pass_by_value, reason = "given to map_err")]
 fn unreadable(error: io::Error) -> DriverFailure {
-    failed(Reason::StartFailed, format!("its state file: {error}"))
+    failed(Reason::StartFailed, format!("state file of the service: {error}"))
 }
 
 fn read<T: DeserializeOwned + Default>(path: &PathBuf) -> io::Result<T> {

@@ -214,9 +214,7 @@ impl Context {
             Standing::Ended => match self.groups.members(&self.group_of(unit)) {
                 Ok(pids) if pids.is_empty() => Observed::NotRunning,
                 Ok(pids) => Observed::Unknown(format!("{unit} has stopped, but {} remain", describe(&pids))),
-                Err(error) => {
-                    Observed::Unknown(format!("cannot read the control group of {unit}: {error}"))
-                }
+                Err(error) => Observed::Unknown(format!("cannot read the control group of {unit}: {error}")),
             },
         })
     }
@@ -238,7 +236,11 @@ impl Context {
         match starters.await {
             Ok(left) => {
                 if let Some(failure) = boot::refusal(&left, spec.disable_at_boot) {
-                    tracing::warn!(resource = service.name, why = failure.message, "cannot run the unit as a service");
+                    tracing::warn!(
+                        resource = service.name,
+                        why = failure.message,
+                        "cannot run the unit as a service"
+                    );
                 }
             }
             Err(error) => {

@@ -6,9 +6,8 @@ use std::path::Path;
 
 /// Reads an id from a file. An empty id is refused, because it would make all machines equal.
 pub(super) fn read_id(path: &Path, flag: &str) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(path).with_context(|| {
-        format!("cannot read {flag} {}: set a file that contains the id", path.display())
-    })?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read {flag} {}: set a file that contains the id", path.display()))?;
     let id = text.trim();
     if id.is_empty() || id.len() > 128 {
         anyhow::bail!("{flag} {} must hold one line of 1 to 128 characters", path.display());

@@ -92,9 +92,7 @@ async fn watch_once(
                 break;
             }
             Some(Announcement::EndsSomehow) => {
-                tracing::info!(
-                    "detected an announced shutdown of this machine, waiting for its kind"
-                );
+                tracing::info!("detected an announced shutdown of this machine, waiting for its kind");
                 break;
             }
             Some(Announcement::Cancelled) | None => {}

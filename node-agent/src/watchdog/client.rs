@@ -38,9 +38,7 @@ const EVENTS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ClientError {
     /// No daemon listens on the socket.
-    #[error(
-        "ha-watchdogd does not answer at its socket ({0}): run systemctl status ha-watchdogd"
-    )]
+    #[error("ha-watchdogd does not answer at its socket ({0}): run systemctl status ha-watchdogd")]
     Unreachable(Errno),
     /// The daemon refused the request.
     #[error(transparent)]

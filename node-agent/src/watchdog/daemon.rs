@@ -82,8 +82,8 @@ pub fn run(options: &Options) -> Result<()> {
         None => Place::Kernel(options.device.clone()),
     };
     driver_module::provide(&mut place, &options.module, &mut Machine).tell();
-    let mut inherited =
-        system_calls::inherited_descriptors().context("cannot receive descriptors from the service manager")?;
+    let mut inherited = system_calls::inherited_descriptors()
+        .context("cannot receive descriptors from the service manager")?;
     let mut take = |name: &str| {
         let at = inherited.iter().position(|(found, _)| found == name)?;
         Some(inherited.swap_remove(at).1)
@@ -109,9 +109,7 @@ pub fn run(options: &Options) -> Result<()> {
         EventLoop::new(core, device, place, listener, signals, options.allowed_uid, record, manager).run();
     match ended {
         Ok(State::Armed { .. } | State::Expired { .. }) => {
-            warn!(
-                "exited while armed: the watchdog resets the machine unless a new ha-watchdogd takes over"
-            );
+            warn!("exited while armed: the watchdog resets the machine unless a new ha-watchdogd takes over");
         }
         Ok(State::Released | State::Staying) => info!("exited"),
         Err(errno) => error!(%errno, "event loop failed"),
@@ -122,7 +120,8 @@ pub fn run(options: &Options) -> Result<()> {
 /// Prevents a second daemon on the same socket.
 fn lock(socket: &Path) -> Result<Flock<File>> {
     if let Some(folder) = socket.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot create directory {}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create directory {}", folder.display()))?;
     }
     let path = socket.with_extension("lock");
     let file = File::create(&path).with_context(|| format!("cannot open {}", path.display()))?;

@@ -90,7 +90,8 @@ pub fn run(options: &Options) -> Result<()> {
 fn signals() -> Result<SignalFd> {
     let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1, Signal::SIGUSR2]);
     set.thread_block().context("cannot block signals")?;
-    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).context("cannot receive signals")
+    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .context("cannot receive signals")
 }
 
 /// The reason for which the loop ended.

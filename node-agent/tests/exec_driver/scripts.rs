@@ -135,7 +135,8 @@ async fn a_stop_that_the_monitor_denies_has_failed() {
         [node.driver.stop(&service, 1000).await.unwrap_err(), node.driver.kill(&service).await.unwrap_err()]
     {
         assert_eq!(failure.reason, Reason::StopFailed);
-        let expected = "stop command failed: exit status 1: busy; monitor command reports that the service still runs";
+        let expected =
+            "stop command failed: exit status 1: busy; monitor command reports that the service still runs";
         assert_eq!(failure.message, expected);
     }
 }

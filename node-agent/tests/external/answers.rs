@@ -131,7 +131,10 @@ async fn a_stop_that_fails_is_followed_by_a_kill() {
     node.driver.start(&service).await.unwrap();
     let failure = node.driver.stop(&service, 500).await.unwrap_err();
     assert_eq!(failure.reason, Reason::StopFailed);
-    assert_eq!(failure.message, "driver action kill failed: exit status 1: busy; driver reports that the service still runs");
+    assert_eq!(
+        failure.message,
+        "driver action kill failed: exit status 1: busy; driver reports that the service still runs"
+    );
 }
 
 #[tokio::test]

@@ -56,7 +56,10 @@ async fn a_service_moves_live_in_two_steps() {
     assert_eq!(one.driver.migrate(&staying, "node2").await.unwrap_err().reason, Reason::MoveFailed);
     let unable = service(&json!({"agent": "heartbeat:IPaddr2", "allowMigrate": true}));
     let failure = two.driver.receive(&unable).await.unwrap_err();
-    assert_eq!(failure.message, "ocf:heartbeat:IPaddr2 cannot live-migrate because it has no action migrate_from");
+    assert_eq!(
+        failure.message,
+        "ocf:heartbeat:IPaddr2 cannot live-migrate because it has no action migrate_from"
+    );
 }
 
 #[tokio::test]

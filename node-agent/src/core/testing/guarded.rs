@@ -165,7 +165,9 @@ fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
     assert!(wrote(&keys[0]) < wrote(&keys[1]));
     world.advance(3_000);
     assert!(world.reset, "nobody could release the device");
-    assert!(world.journal.last_words.is_some_and(|words| words.message.contains("ha-watchdogd was not running")));
+    assert!(
+        world.journal.last_words.is_some_and(|words| words.message.contains("ha-watchdogd was not running"))
+    );
 }
 
 #[test]

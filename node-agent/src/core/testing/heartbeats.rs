@@ -275,7 +275,8 @@ fn refused_timings_are_told_and_those_in_force_stay() {
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.advance(3_000);
     assert_eq!(world.report().timings, in_force);
-    let told: Vec<&String> = world.logs.iter().filter(|line| line.contains("cannot use the timings")).collect();
+    let told: Vec<&String> =
+        world.logs.iter().filter(|line| line.contains("cannot use the timings")).collect();
     assert_eq!(told.len(), 1, "{:?}", world.logs);
     assert!(
         told[0].contains("spec.timing.heartbeatValidSeconds is 6") && told[0].contains("more than 1"),

@@ -209,7 +209,13 @@ fn the_machine_around_it_is_judged() {
         "missed heartbeats do not confirm a failure",
         "systemctl mask sleep.target",
     );
-    check(protected(SleepProtection::None, true), "sleep", Warn, "no inhibitor keeps it awake", "systemctl mask");
+    check(
+        protected(SleepProtection::None, true),
+        "sleep",
+        Warn,
+        "no inhibitor keeps it awake",
+        "systemctl mask",
+    );
     check(
         |m| m.facts.panic.panic = Some(0),
         "panic",
@@ -217,7 +223,13 @@ fn the_machine_around_it_is_judged() {
         "kernel.panic=0",
         "add kernel.panic=10 to /etc/sysctl.d",
     );
-    check(|m| m.facts.panic.panic_on_oops = Some(0), "panic", Warn, "keeps running after an oops", "kernel.panic_on_oops=1");
+    check(
+        |m| m.facts.panic.panic_on_oops = Some(0),
+        "panic",
+        Warn,
+        "keeps running after an oops",
+        "kernel.panic_on_oops=1",
+    );
     check(
         |m| m.facts.panic.hung_task_panic = Some(1),
         "panic",

@@ -217,10 +217,9 @@ impl Command<'_> {
                 let how = describe(ended.status);
                 Err(failed(reason, &format!("{what} command failed: {how}{}", ended.said_last())))
             }
-            Ok(End::TimedOut) => Err(failed(
-                Reason::TimedOut,
-                &format!("{what} command timed out and was killed"),
-            )),
+            Ok(End::TimedOut) => {
+                Err(failed(Reason::TimedOut, &format!("{what} command timed out and was killed")))
+            }
             Ok(End::NotLaunched(failure)) => Err(failure.to_driver_failure()),
             Err(error) => Err(broken(&format!("cannot run the {what} command"), &error)),
         }

@@ -67,7 +67,9 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
                     remains.describe()
                 ));
             }
-            Err(error) => return Observed::Unknown(format!("cannot search for processes of the service: {error}")),
+            Err(error) => {
+                return Observed::Unknown(format!("cannot search for processes of the service: {error}"));
+            }
         }
     }
 }
@@ -260,7 +262,9 @@ async fn read_report(channel: UnixStream) -> Report {
         io::Result::Ok(serde_json::from_slice(&text)?)
     };
     read.await.unwrap_or_else(|error| {
-        Report::Failed(LaunchFailure::unexplained(format!("supervisor of the service exited immediately: {error}")))
+        Report::Failed(LaunchFailure::unexplained(format!(
+            "supervisor of the service exited immediately: {error}"
+        )))
     })
 }
 

@@ -25,10 +25,7 @@ impl Folders {
     pub(super) fn program(&self, name: &str) -> Result<PathBuf, String> {
         let found = self.folders.iter().map(|folder| folder.join(name)).find(|path| is_program(path));
         found.ok_or_else(|| {
-            format!(
-                "driver {name} is not installed on this node: no program {name} in {}",
-                self.listed()
-            )
+            format!("driver {name} is not installed on this node: no program {name} in {}", self.listed())
         })
     }
 

@@ -302,7 +302,10 @@ impl Answer {
 
     fn out_of_place(&self, action: Action) -> String {
         let result = format!("{:?}", self.result);
-        format!("driver action {} answered {result}, which is not a valid answer to this action", action.name())
+        format!(
+            "driver action {} answered {result}, which is not a valid answer to this action",
+            action.name()
+        )
     }
 }
 
@@ -357,7 +360,10 @@ mod tests {
         check(" {\"result\": \"notRunning\", \"later\": 1}\n", "not running");
         check(r#"{"result": "unknown", "message": "no daemon"}"#, "no daemon");
         check(r#"{"result": "failed"}"#, "driver cannot determine the state");
-        check(r#"{"result": "done"}"#, "driver action probe answered Done, which is not a valid answer to this action");
+        check(
+            r#"{"result": "done"}"#,
+            "driver action probe answered Done, which is not a valid answer to this action",
+        );
     }
 
     #[test]

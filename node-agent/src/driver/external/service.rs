@@ -409,7 +409,8 @@ fn can_move(service: &ServiceDefinition, description: &Description) -> Result<()
         return Err(failed(Reason::MoveFailed, "spec.driver.external.allowMigrate is not set"));
     }
     if !description.has(Action::Migrate) {
-        let message = format!("driver {} cannot live-migrate a service because it has no action migrate", spec.name);
+        let message =
+            format!("driver {} cannot live-migrate a service because it has no action migrate", spec.name);
         return Err(failed(Reason::MoveFailed, &message));
     }
     Ok(())

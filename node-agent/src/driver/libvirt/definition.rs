@@ -45,7 +45,8 @@ pub(super) fn prepare(
     domain: &str,
     resource_uid: &str,
 ) -> Result<(DomainDefinition, String), DriverFailure> {
-    let read = DomainDefinition::parse(xml).map_err(|error| nowhere(format!("invalid domain definition: {error}")))?;
+    let read = DomainDefinition::parse(xml)
+        .map_err(|error| nowhere(format!("invalid domain definition: {error}")))?;
     if read.name != domain {
         return Err(nowhere(format!(
             "domain definition has the name {:?}, but spec.driver.libvirt.domain is {domain:?}",
@@ -91,7 +92,9 @@ mod tests {
             (
                 "<domain>",
                 uid,
-                Err("invalid domain definition: line 1: it is no XML: the root node was opened but never closed"),
+                Err(
+                    "invalid domain definition: line 1: it is no XML: the root node was opened but never closed",
+                ),
             ),
         ] {
             match (prepare(xml, "a", uid), expected) {

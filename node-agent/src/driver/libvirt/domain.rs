@@ -136,7 +136,11 @@ impl Domain {
                     && outgoing.elapsed_ms > self.service.timeouts.migrate_ms()
                 {
                     let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
-                    tracing::info!(resource = self.service.name, ?aborted, "canceled a migration that took too long");
+                    tracing::info!(
+                        resource = self.service.name,
+                        ?aborted,
+                        "canceled a migration that took too long"
+                    );
                 }
                 observed
             }
@@ -227,10 +231,7 @@ impl Domain {
     }
 
     pub(super) fn unwritable(&self, error: &io::Error) -> DriverFailure {
-        elsewhere(
-            Reason::StartFailed,
-            format!("cannot write {}: {error}", self.context.folder.display()),
-        )
+        elsewhere(Reason::StartFailed, format!("cannot write {}: {error}", self.context.folder.display()))
     }
 
     /// Writes the definition to a file and returns its path, or returns `None` if libvirt has the definition.

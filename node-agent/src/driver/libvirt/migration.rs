@@ -49,7 +49,10 @@ impl Domain {
                 ));
             }
             Standing::Leaving(_) | Standing::Changing(_) | Standing::Arriving | Standing::Broken(_) => {
-                let message = format!("domain {} already exists on this node, and a libvirt operation on it is in progress", self.name);
+                let message = format!(
+                    "domain {} already exists on this node, and a libvirt operation on it is in progress",
+                    self.name
+                );
                 return Err(elsewhere(Reason::MoveFailed, message));
             }
         }
@@ -82,8 +85,12 @@ impl Domain {
             Standing::Paused { .. } => {
                 return Err(failed(format!("domain is paused: run virsh resume {}", self.name)));
             }
-            Standing::Leaving(_) => return Err(failed("another migration of the domain is in progress".to_owned())),
-            Standing::Absent | Standing::Off => return Err(failed("domain does not run on this node".to_owned())),
+            Standing::Leaving(_) => {
+                return Err(failed("another migration of the domain is in progress".to_owned()));
+            }
+            Standing::Absent | Standing::Off => {
+                return Err(failed("domain does not run on this node".to_owned()));
+            }
             Standing::Arriving | Standing::Broken(_) | Standing::Changing(_) => {
                 return Err(failed(format!("libvirt reports the state {:?}", seen.standing)));
             }

@@ -80,9 +80,7 @@ impl Standing {
             Standing::Absent | Standing::Off => Observed::NotRunning,
             // A domain that an operator paused still holds its disks, and may be resumed at any time.
             Standing::Runs | Standing::Paused { .. } => Observed::Running,
-            Standing::Arriving => {
-                Observed::Remnant("live migration to this node is not complete".to_owned())
-            }
+            Standing::Arriving => Observed::Remnant("live migration to this node is not complete".to_owned()),
             Standing::Broken(why) => Observed::Remnant((*why).to_owned()),
             Standing::Leaving(outgoing) => {
                 Observed::Unknown(format!("live migration from this node is in progress: {outgoing}"))

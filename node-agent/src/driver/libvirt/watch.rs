@@ -259,15 +259,12 @@ mod tests {
         .await;
         check(true, &["Stopped Destroyed", "-"], &["domain was destroyed outside hactl, true"]).await;
         check(true, &["Crashed Panicked", "Stopped Crashed"], &["kernel panic in the guest, false"]).await;
-        check(true, &["-", "-"], &["domain is not in libvirt's list of running domains any more, false"]).await;
+        check(true, &["-", "-"], &["domain is not in libvirt's list of running domains any more, false"])
+            .await;
         check(true, &["old", "+", "Suspended Paused"], &[]).await;
         check(false, &["Started Booted", "+"], &["appeared"]).await;
         check(false, &["-", "Stopped Failed"], &[]).await;
-        check(
-            true,
-            &["Stopped Failed", "Started Booted"],
-            &["QEMU exited unexpectedly, false", "appeared"],
-        )
-        .await;
+        check(true, &["Stopped Failed", "Started Booted"], &["QEMU exited unexpectedly, false", "appeared"])
+            .await;
     }
 }

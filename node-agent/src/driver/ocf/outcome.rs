@@ -59,7 +59,9 @@ impl Outcome {
             },
             Ok(End::TimedOut) => Outcome::TimedOut,
             Ok(End::NotLaunched(failure)) => Outcome::NotRun(LaunchFailure::to_driver_failure(&failure)),
-            Err(error) => Outcome::NotRun(crate::driver::program::broken("cannot run the resource agent", &error)),
+            Err(error) => {
+                Outcome::NotRun(crate::driver::program::broken("cannot run the resource agent", &error))
+            }
         }
     }
 
@@ -256,6 +258,9 @@ mod tests {
             assert_eq!(said(text), expected, "{text:?}");
         }
         let outcome = Outcome::Exited(6, "no psql".to_owned());
-        assert_eq!(outcome.message("start"), "resource agent action start failed: exit status 6 (not configured): no psql");
+        assert_eq!(
+            outcome.message("start"),
+            "resource agent action start failed: exit status 6 (not configured): no psql"
+        );
     }
 }

@@ -42,7 +42,9 @@ impl Context {
                 Ok(remains) if remains.is_empty() => self.programs.forget_begun(service),
                 Ok(remains) => {
                     let left = remains.describe();
-                    return Observed::Unknown(format!("resource agent reports not running, but processes remain: {left}"));
+                    return Observed::Unknown(format!(
+                        "resource agent reports not running, but processes remain: {left}"
+                    ));
                 }
                 Err(failure) => return Observed::Unknown(failure.message),
             },

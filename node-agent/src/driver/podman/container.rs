@@ -293,9 +293,15 @@ pub(super) mod tests {
         for (state, expected) in [
             (json!({"Status": "exited", "ExitCode": 0}), "exit status 0"),
             (json!({"Status": "exited", "ExitCode": 137}), "exit status 137 (signal 9)"),
-            (json!({"Status": "exited", "ExitCode": 137, "OOMKilled": true}), "killed because it ran out of memory"),
+            (
+                json!({"Status": "exited", "ExitCode": 137, "OOMKilled": true}),
+                "killed because it ran out of memory",
+            ),
             (json!({"Status": "exited", "ExitCode": 1, "Error": "no disk"}), "exit status 1: no disk"),
-            (json!({"Status": "running"}), "process of the container was killed together with podman's conmon"),
+            (
+                json!({"Status": "running"}),
+                "process of the container was killed together with podman's conmon",
+            ),
         ] {
             assert_eq!(describe(state), expected);
         }

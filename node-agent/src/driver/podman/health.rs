@@ -94,8 +94,9 @@ impl Streak {
             Health::Unhealthy(why) => why,
         };
         self.failures += 1;
-        (self.failures >= check.retries.max(1))
-            .then(|| format!("container is unhealthy: health check failed {} times in a row: {why}", self.failures))
+        (self.failures >= check.retries.max(1)).then(|| {
+            format!("container is unhealthy: health check failed {} times in a row: {why}", self.failures)
+        })
     }
 }
 

@@ -234,8 +234,7 @@ async fn create(context: &Context, target: &Target<'_>, until: Instant) -> Resul
 
 async fn pull(client: &Client, image: &str, until: Instant) -> Result<(), DriverFailure> {
     if image.starts_with("localhost/") {
-        let message =
-            format!("image {image} is not on this node: add it with podman load, import or build");
+        let message = format!("image {image} is not on this node: add it with podman load, import or build");
         return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
     }
     let patience = until.saturating_duration_since(Instant::now());
@@ -309,7 +308,8 @@ async fn ready(client: &Client, target: &Target<'_>, run: Run, until: Instant) -
             }
         }
         if Instant::now() >= until {
-            let message = format!("container was not healthy in time, last result of the health check: {last}");
+            let message =
+                format!("container was not healthy in time, last result of the health check: {last}");
             return Err(may_pass(Reason::TimedOut, message));
         }
         tokio::time::sleep_until((Instant::now() + backoff.advance()).min(until)).await;

@@ -64,7 +64,11 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), 
             return Ok(());
         }
         if Instant::now() > until {
-            let left = if remains.is_empty() { "the supervisor of the service".to_owned() } else { remains.describe() };
+            let left = if remains.is_empty() {
+                "the supervisor of the service".to_owned()
+            } else {
+                remains.describe()
+            };
             return Err(failed(Reason::StopFailed, &format!("the kernel did not kill {left}")));
         }
         // Not in another thread: once this future is dropped, nothing may be killed any more.

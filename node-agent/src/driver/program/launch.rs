@@ -73,11 +73,7 @@ fn become_program(order: &LaunchOrder) -> LaunchFailure {
         Ok(mut command) => {
             let error = command.exec();
             let program = order.program.first().map_or("", String::as_str);
-            LaunchFailure::new(
-                LaunchStep::Program,
-                &format!("cannot execute program `{program}`"),
-                &error,
-            )
+            LaunchFailure::new(LaunchStep::Program, &format!("cannot execute program `{program}`"), &error)
         }
         Err(failure) => failure,
     }
@@ -143,10 +139,10 @@ fn become_user(name: &str) -> Result<Vec<(&'static str, std::ffi::OsString)>, La
     let wrong =
         |what: String, errno: Option<i32>| LaunchFailure { step: LaunchStep::User, errno, message: what };
     let user = User::from_name(name)
-        .map_err(|error| {
-            wrong(format!("cannot look up user `{name}`: {error}"), Some(nix::libc::EAGAIN))
-        })?
-        .ok_or_else(|| wrong(format!("user `{name}` does not exist on this node"), Some(nix::libc::ENOENT)))?;
+        .map_err(|error| wrong(format!("cannot look up user `{name}`: {error}"), Some(nix::libc::EAGAIN)))?
+        .ok_or_else(|| {
+            wrong(format!("user `{name}` does not exist on this node"), Some(nix::libc::ENOENT))
+        })?;
     if Uid::effective().is_root() || user.uid != Uid::effective() {
         change_user(&user)
             .map_err(|error| wrong(format!("cannot run as user `{name}`: {error}"), Some(error as i32)))?;

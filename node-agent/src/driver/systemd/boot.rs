@@ -36,7 +36,8 @@ pub(super) fn at_boot(unit: &str, state: &UnitState) -> Option<Starter> {
     let (how, can_be_disabled) = match state.file.as_str() {
         "enabled" | "enabled-runtime" => ("is enabled at boot".to_owned(), true),
         "generated" => (
-            "is created and started at boot by a generator (such as from /etc/init.d or /etc/fstab)".to_owned(),
+            "is created and started at boot by a generator (such as from /etc/init.d or /etc/fstab)"
+                .to_owned(),
             false,
         ),
         // Linked into a target by the package or by an operator, or enabled by another name.

@@ -61,10 +61,9 @@ impl JobResult {
 pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
     let (reason, message) = match &state.load {
         LoadState::NotFound => (Reason::NotInstalled, format!("unit {unit} does not exist on this node")),
-        LoadState::Masked => (
-            Reason::BadConfiguration,
-            format!("{unit} is masked: run `systemctl unmask {unit}`"),
-        ),
+        LoadState::Masked => {
+            (Reason::BadConfiguration, format!("{unit} is masked: run `systemctl unmask {unit}`"))
+        }
         LoadState::Broken(word, why) => {
             let why = if why.is_empty() { String::new() } else { format!(": {}", why.trim_end_matches('.')) };
             (Reason::BadConfiguration, format!("{unit} cannot be used ({word}){why}"))
@@ -107,10 +106,9 @@ pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -
             (FailureClass::RetryHere, Reason::StartFailed),
             "start canceled: an operator or the start of another unit stopped it".to_owned(),
         ),
-        JobResult::Timeout => (
-            (FailureClass::RetryHere, Reason::TimedOut),
-            "start took longer than JobTimeoutSec=".to_owned(),
-        ),
+        JobResult::Timeout => {
+            ((FailureClass::RetryHere, Reason::TimedOut), "start took longer than JobTimeoutSec=".to_owned())
+        }
         JobResult::Other(word) => (
             (FailureClass::NeverHere, Reason::BadConfiguration),
             format!("systemd rejected the start ({word})"),
@@ -175,9 +173,7 @@ fn main_end(end: MainEnd, result: &str) -> String {
         MainEnd::Exited(CANNOT_EXECUTE) => "cannot execute the program (exit status 203)".to_owned(),
         MainEnd::Exited(NO_SUCH_GROUP) => "group does not exist (exit status 216)".to_owned(),
         MainEnd::Exited(NO_SUCH_USER) => "user does not exist (exit status 217)".to_owned(),
-        MainEnd::Exited(CANNOT_MAKE_NAMESPACE) => {
-            "cannot set up namespaces (exit status 226)".to_owned()
-        }
+        MainEnd::Exited(CANNOT_MAKE_NAMESPACE) => "cannot set up namespaces (exit status 226)".to_owned(),
         // The main process may have succeeded, and another command of the unit failed.
         MainEnd::Exited(0) if result == "exit-code" => "a command of the unit failed".to_owned(),
         MainEnd::Exited(status) => format!("main process exited with status {status}"),
@@ -263,10 +259,7 @@ mod tests {
         );
         check(
             &[("LoadState", Value::from("masked"))],
-            Some((
-                Reason::BadConfiguration,
-                "web.service is masked: run `systemctl unmask web.service`",
-            )),
+            Some((Reason::BadConfiguration, "web.service is masked: run `systemctl unmask web.service`")),
         );
         check(
             &[("LoadState", Value::from("error"))],

@@ -47,7 +47,10 @@ impl Provided {
                  stopped: set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/default/ha-watchdogd"
             ),
             Provided::Failed(why) => {
-                warn!(why, "cannot load a watchdog driver: check WATCHDOG_MODULE in /etc/default/ha-watchdogd");
+                warn!(
+                    why,
+                    "cannot load a watchdog driver: check WATCHDOG_MODULE in /etc/default/ha-watchdogd"
+                );
             }
         }
     }
