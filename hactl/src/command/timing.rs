@@ -32,13 +32,13 @@ pub(crate) struct Timing {
     /// Show the times of a profile for each kind of watchdog, without a cluster
     #[arg(long, value_name = "PROFILE")]
     profile: Option<ProfileName>,
-    /// Time of an etcd commit until all clients have seen it (c)
+    /// Assumed time of an etcd commit until all clients have seen it
     #[arg(long, value_name = "DURATION", default_value = COMMIT, value_parser = crate::duration::parse)]
     commit: Duration,
-    /// Delay of etcd in ending an expired lease (e)
+    /// Assumed delay of etcd in ending an expired lease
     #[arg(long, value_name = "DURATION", default_value = EXPIRY, value_parser = crate::duration::parse)]
     expiry: Duration,
-    /// Number of etcd requests assumed lost during failover, with all retries (u)
+    /// Assumed number of etcd requests lost during the failover, with all retries
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     lost: u32,
 }

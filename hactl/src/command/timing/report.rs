@@ -183,9 +183,9 @@ impl Failover {
         let (one, leader) = (&self.node.parts, &self.leader_node.parts);
         let wait = &one.wait;
         let late_pet = match (self.watchdog.descriptor_retained, self.watchdog.sliding) {
-            (true, true) => "δw: watchdog renewal may be late",
-            (true, false) => "Tw': a late renewal may start another timeout",
-            (false, _) => "2 Tw': a late renewal and a closed descriptor may add two timeouts",
+            (true, true) => "late watchdog renewal",
+            (true, false) => "late watchdog renewal, which starts another timeout",
+            (false, _) => "late watchdog renewal and closed descriptor, two more timeouts",
         };
         let mut table = Table::new(&["PART", "NODE", "LEADER'S NODE"]);
         let mut row = |what: &str, one: Millis, leader: Millis, style: Style| {
@@ -193,32 +193,32 @@ impl Failover {
             table.row(vec![Cell::styled(what, style), cell(one), cell(leader)]);
         };
         let mut both = |what: &str, ms: Millis, style: Style| row(what, ms, ms, style);
-        both("Th: heartbeat lifetime", wait.heartbeat_valid_ms, Style::Plain);
-        both("Th ρ: clock of the node may be slow", wait.heartbeat_rate_ms, Style::Plain);
-        both("Tw: watchdog timeout", wait.watchdog_timeout_ms, Style::Plain);
-        both("Tw ρw: clock error of the watchdog", wait.watchdog_rate_ms, Style::Plain);
-        both("δw: lateness of the watchdog", wait.watchdog_lateness_ms, Style::Plain);
+        both("heartbeat lifetime", wait.heartbeat_valid_ms, Style::Plain);
+        both("clock error of the node", wait.heartbeat_rate_ms, Style::Plain);
+        both("watchdog timeout", wait.watchdog_timeout_ms, Style::Plain);
+        both("clock error of the watchdog", wait.watchdog_rate_ms, Style::Plain);
+        both("lateness of the watchdog", wait.watchdog_lateness_ms, Style::Plain);
         both(late_pet, wait.late_pet_ms, Style::Plain);
-        both("δio: pending writes to storage", wait.io_drain_ms, Style::Plain);
-        both("(1 − ρ): clock of the observer may be fast, rounded up", wait.observer_ms, Style::Plain);
-        both("W: fencing delay", wait.total_ms(), Style::Bold);
-        both("c: last heartbeat observed", one.observed_ms, Style::Plain);
+        both("pending writes to storage", wait.io_drain_ms, Style::Plain);
+        both("clock error of the observer, rounded up", wait.observer_ms, Style::Plain);
+        both("fencing delay", wait.total_ms(), Style::Bold);
+        both("observation of the last heartbeat", one.observed_ms, Style::Plain);
         row(
-            "Ki: failure detection restarted by a candidate",
+            "restart of failure detection by a candidate",
             one.candidate_check_ms,
             leader.candidate_check_ms,
             Style::Plain,
         );
         row(
-            "Ki + leaderLease + e: election of the next leader, beyond W",
+            "election of the next leader, beyond the fencing delay",
             one.next_leader_ms,
             leader.next_leader_ms,
             Style::Plain,
         );
-        row("3 c: fencing confirmed, assignment, start authorization", one.commits_ms, leader.commits_ms, Style::Plain);
-        row("u: lost requests", one.unanswered_ms, leader.unanswered_ms, Style::Plain);
+        row("commits of fencing, assignment and start authorization", one.commits_ms, leader.commits_ms, Style::Plain);
+        row("lost requests", one.unanswered_ms, leader.unanswered_ms, Style::Plain);
         row(
-            "total: last heartbeat to start elsewhere",
+            "total from the last heartbeat to the start elsewhere",
             self.node.total_ms,
             self.leader_node.total_ms,
             Style::Bold,
