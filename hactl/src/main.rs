@@ -3,7 +3,7 @@
 #![allow(
     clippy::format_push_string,
     clippy::format_collect,
-    reason = "what is shown is a screenful, and reads best in the order in which it is put together"
+    reason = "the output is short, and the code reads best in the order of the output"
 )]
 
 mod arguments;

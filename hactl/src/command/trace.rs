@@ -96,7 +96,7 @@ impl Trace {
         match resource.pointer("/status/actionUid").and_then(Value::as_str) {
             Some(uid) => Ok(Subject::Action(uid.to_owned())),
             None => Err(Failure::refused(format!("no action of {} yet", self.subject))
-                .help("run \"hactl why\"")),
+                .help(format!("run \"hactl why {}\"", self.subject))),
         }
     }
 }

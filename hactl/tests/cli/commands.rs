@@ -56,6 +56,23 @@ fn status_is_one_screen_and_its_exit_status_says_how_it_is() {
 }
 
 #[test]
+fn delete_names_the_lost_controller_of_a_node() {
+    let controllers = json!({"controllers": [{"id": "c1", "state": "Lost"}, {"id": "c2", "state": "Leading"}]});
+    let server = Server::with(
+        move |request| {
+            (request.path == "/apis/hactl.io/v1/status").then(|| Scripted::Answer(200, controllers.clone()))
+        },
+        |_, _| false,
+    );
+    for name in ["c1", "c2"] {
+        server.put("nodes", json!({"metadata": {"name": name}, "spec": {}}));
+    }
+    let ran = hactl(&server, &["delete", "nodes", "c1", "c2"])
+        .fails(0, "hint: controller c1 is lost too: run \"hactl delete controller/c1\"\n");
+    assert!(!ran.stderr.contains("controller c2"), "{}", ran.stderr);
+}
+
+#[test]
 fn why_names_every_node_and_what_would_help() {
     let answer = json!({
         "resource": "web", "type": "exec", "requested": "Started", "state": "Recovery", "running": false,
