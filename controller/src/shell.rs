@@ -164,7 +164,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     ha_runtime::notify::stopping();
     writer.flush().await;
     trigger.request();
-    let served = serving.await.context("serving ended badly");
+    let served = serving.await.context("the HTTP server failed");
     // The lock is held as long as this process can answer an agent.
     drop(lock);
     served

@@ -15,7 +15,7 @@ pub enum ConfigError {
     #[error(transparent)]
     Usage(#[from] clap::Error),
     /// The file could not be read.
-    #[error("configuration file {}: it could not be read", path.display())]
+    #[error("cannot read configuration file {}", path.display())]
     Unreadable {
         /// Path of the file.
         path: PathBuf,
@@ -68,7 +68,7 @@ fn with_environment(command: Command, prefix: &str) -> Command {
         .long(CONFIG)
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
-        .help("A YAML file with options, by their names in camelCase; flags and variables win over it");
+        .help("YAML file with options, by their names in camelCase; flags and environment variables take precedence");
     let prefix = prefix.to_owned();
     command.arg(config).mut_args(move |argument| {
         match argument.get_long().map(|long| long.replace('-', "_").to_ascii_uppercase()) {
@@ -128,7 +128,7 @@ fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> 
             }
             Err(found) => {
                 problems.push(format!(
-                    "{place}: key `{key}` wants a word, a number or a list of them, not {found}"
+                    "{place}: key `{key}` must be a word, a number or a list of them, not {found}"
                 ));
             }
         }
@@ -268,7 +268,7 @@ mod tests {
         let error = check("nodeName: node1\nmaxWorker: 2\nendpoint: {a: b}\nnonsense: 1\n", &[]).unwrap_err();
         assert_eq!(
             error,
-            "FILE: line 3: key `endpoint` wants a word, a number or a list of them, not a map\n\
+            "FILE: line 3: key `endpoint` must be a word, a number or a list of them, not a map\n\
              FILE: line 2: unknown key `maxWorker`, did you mean `maxWorkers`?\n\
              FILE: line 4: unknown key `nonsense`"
         );

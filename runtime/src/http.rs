@@ -59,8 +59,7 @@ impl ServeOptions {
 pub enum ServeError {
     /// HTTP without TLS is only served on loopback.
     #[error(
-        "{address} is reachable from other machines, so it is served only with TLS and client certificates: \
-         give a certificate, a key and a client CA, or listen on 127.0.0.1"
+        "{address} is reachable from other machines and requires TLS and client certificates: set a certificate, a key and a client CA, or listen on 127.0.0.1"
     )]
     NotLoopback {
         /// Requested address.
@@ -75,7 +74,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// TLS cannot be set up.
-    #[error("TLS cannot be set up")]
+    #[error("cannot set up TLS")]
     Tls(#[from] TlsError),
 }
 

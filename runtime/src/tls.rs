@@ -45,7 +45,7 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// The authorities cannot be used to verify clients.
-    #[error("client authorities of {}: {message}", path.display())]
+    #[error("cannot use client CA certificates of {}: {message}", path.display())]
     ClientAuthority {
         /// Path of the file.
         path: PathBuf,
@@ -144,7 +144,7 @@ fn stamps(files: &TlsFiles) -> [Stamp; 3] {
 fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut authorities = RootCertStore::empty();
-    for authority in certificates("client authority", &files.client_ca)? {
+    for authority in certificates("client CA certificate", &files.client_ca)? {
         authorities.add(authority).map_err(|error| TlsError::ClientAuthority {
             path: files.client_ca.clone(),
             message: error.to_string(),
@@ -181,7 +181,7 @@ pub fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDe
     let found: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
         .map_err(|error| wrong(error.to_string()))?;
-    if found.is_empty() { Err(wrong("it holds no certificate in PEM".to_owned())) } else { Ok(found) }
+    if found.is_empty() { Err(wrong("no certificate in PEM format".to_owned())) } else { Ok(found) }
 }
 
 /// Reads the private key of a PEM file.

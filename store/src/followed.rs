@@ -81,7 +81,10 @@ impl Followed {
             return Ok(());
         }
         state.stranger = Some(cluster);
-        Err(format!("etcd cluster {cluster:x} answers, and this process follows cluster {:x}", state.cluster))
+        Err(format!(
+            "etcd cluster {cluster:x} answered, but this process follows etcd cluster {:x}",
+            state.cluster
+        ))
     }
 
     /// Returns the incarnation key that must be read from another etcd cluster, if one has answered.
@@ -123,7 +126,7 @@ impl State {
                     found.map_or("no incarnation".to_owned(), |found| format!("incarnation {}", found.value));
                 let remedy = &self.remedy;
                 Verdict::Refused(format!(
-                    "etcd has {found}, which does not continue {remembered}: if this etcd is the right one, {remedy}"
+                    "etcd has {found}, which does not continue {remembered}: if this is the correct etcd, {remedy}"
                 ))
             }
             (Some(found), None) => Verdict::Follows(Some(found.value.clone())),

@@ -188,7 +188,7 @@ impl Store for MemoryStore {
     async fn grant_lease(&self, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
         let lease =
             self.shared.with(|state, now| (!state.is_full()).then(|| state.grant_lease(now, ttl_seconds)));
-        let lease = lease.ok_or_else(|| StoreError::Refused("the store is full".to_owned()))?;
+        let lease = lease.ok_or_else(|| StoreError::Refused("etcd is full".to_owned()))?;
         let leases = self.shared.leases.clone();
         self.shared.expiry.call_once(|| {
             tokio::spawn(expire_leases(Arc::downgrade(&self.shared), leases));

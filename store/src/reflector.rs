@@ -217,7 +217,7 @@ impl<S: Store + Clone> Reflection<S> {
             Event::Watched(ended) => {
                 self.watch = None;
                 self.retry_later();
-                let ended_early = || StoreError::Unreachable("the watch ended".to_owned());
+                let ended_early = || StoreError::Unreachable("watch ended".to_owned());
                 let error = ended.and_then(Result::err).unwrap_or_else(ended_early);
                 Some(Item::Unavailable(error))
             }

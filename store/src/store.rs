@@ -65,19 +65,19 @@ pub enum WatchItem {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// No member answered in time.
-    #[error("the store cannot be reached: {0}")]
+    #[error("cannot reach etcd: {0}")]
     Unreachable(String),
     /// The requested revision was compacted; the caller must read the current state again.
-    #[error("revision is compacted, the oldest is {oldest}")]
+    #[error("revision was compacted, the oldest revision is {oldest}")]
     Compacted {
         /// Oldest revision that can still be watched.
         oldest: Revision,
     },
     /// The lease does not exist.
-    #[error("the lease is gone")]
+    #[error("the lease does not exist")]
     LeaseNotFound,
     /// The store refused the request, for example because of missing permission.
-    #[error("the store refuses: {0}")]
+    #[error("etcd rejected the request: {0}")]
     Refused(String),
     /// The client's settings are invalid; the text describes the problem and the fix.
     #[error("{0}")]

@@ -64,7 +64,7 @@ impl ProgramOptions for Options {
         check_name("--cluster", &self.cluster)?;
         if self.tls().is_none() && !self.listen.ip().is_loopback() {
             anyhow::bail!(
-                "--listen {} is reachable from other machines: give --tls-cert, --tls-key and --client-ca, or listen on 127.0.0.1",
+                "--listen {} is reachable from other machines: set --tls-cert, --tls-key and --client-ca, or listen on 127.0.0.1",
                 self.listen
             );
         }

@@ -12,7 +12,9 @@ pub(super) struct StateLock {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LockError {
-    #[error("{0} is locked by another controller: stop it, or give each controller its own --state-dir")]
+    #[error(
+        "{0} is locked by another controller: stop it, or set a separate --state-dir for each controller"
+    )]
     Held(PathBuf),
     #[error("cannot lock {0}: {1}")]
     Unusable(PathBuf, std::io::Error),

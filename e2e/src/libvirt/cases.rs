@@ -135,7 +135,7 @@ fn by_hand(rig: &mut Rig) -> Result<()> {
     };
     let before = rig.now()?;
     rig.virsh(&node, &["destroy", "--domain", guest::NAME])?;
-    anew(rig, &before, "stopped outside hactl (domain was destroyed outside hactl)")?;
+    anew(rig, &before, "stopped outside hactl (domain was destroyed with libvirt tools)")?;
     let before = rig.now()?;
     for qemu in rig.qemus(&node) {
         qemu.signal(Signal::SIGKILL)?;

@@ -195,7 +195,8 @@ impl AgentCore {
         }
         if self.beat_failed_at.is_some() && !self.refusal_told {
             self.refusal_told = true;
-            let text = "agent cannot stop yet: etcd is unreachable, and without a committed freeze this node would be fenced and reset. The agent stops as soon as etcd answers";
+            let text = "agent cannot stop yet: the freeze of this node cannot be committed, and without it this node would be \
+                        fenced and reset. The agent stops as soon as etcd accepts the freeze";
             self.log(Level::Error, text.to_owned());
         }
         let committed = self.node_report().is_some_and(|report| {
@@ -217,7 +218,7 @@ impl AgentCore {
         };
         match self.shutdown? {
             Shutdown::Restart if self.beat_failed_at.is_some() => Some(
-                "agent cannot stop yet: etcd is unreachable, and without a committed freeze the services would be killed"
+                "agent cannot stop yet: the freeze of this node cannot be committed, and without it this node would be fenced"
                     .to_owned(),
             ),
             Shutdown::Restart => Some("agent stops: freezing the services of this node".to_owned()),
@@ -285,7 +286,7 @@ impl AgentCore {
                 self.unseen_report = false;
             }
             Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
-                self.tell_outcome("leaving", outcome);
+                self.tell_outcome("shutdown of this node", outcome);
                 self.leaving = None;
                 if let Some(registered) = self.registered_mut() {
                     registered.reread = true;

@@ -250,7 +250,7 @@ impl AgentCore {
             }
             Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
                 requesting.retry_at = Some(now.raw + RETRY_MS);
-                self.tell_outcome("registering", outcome);
+                self.tell_outcome("registration", outcome);
                 self.read_own();
             }
         }

@@ -253,7 +253,7 @@ fn panic(settings: &PanicSettings) -> Check {
         lines.push("kernel.panic_on_oops=1");
     }
     if settings.hung_task_panic.is_some_and(|value| value != 0) {
-        wrong.push("kernel.hung_task_panic=1: a slow disk can cause a panic");
+        wrong.push("kernel.hung_task_panic is enabled: a slow disk can cause a panic");
         lines.push("kernel.hung_task_panic=0");
     }
     let shown = |value: Option<i64>| value.map_or("-".to_owned(), |value| value.to_string());

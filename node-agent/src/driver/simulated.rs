@@ -118,7 +118,7 @@ impl SimulatedDriver {
             write(&counted, &failures).map_err(unreadable)?;
             self.set(&service.name, What::Stopped).map_err(unreadable)?;
             let message =
-                format!("start {} of {} that fail (simulated)", failures.starts, spec.start_failures);
+                format!("simulated failure of start {} of {}", failures.starts, spec.start_failures);
             return Err(failed(Reason::StartFailed, message));
         }
         write(&counted, &Failures { starts: 0, ..failures }).map_err(unreadable)?;
@@ -132,7 +132,7 @@ impl SimulatedDriver {
         }
         seconds(length_seconds).await;
         if spec.stop_fails && self.fails_here(spec) {
-            return Err(failed(Reason::StopFailed, "stop failed (simulated)".to_owned()));
+            return Err(failed(Reason::StopFailed, "simulated failure of a stop".to_owned()));
         }
         self.set(&service.name, What::Stopped).map_err(unreadable)
     }
@@ -185,7 +185,7 @@ impl SimulatedDriver {
             let (at, of) = (failures.replacements, spec.replace_failures);
             return Err(failed(
                 Reason::ReplaceFailed,
-                format!("replacement {at} of {of} that fail (simulated)"),
+                format!("simulated failure of replacement {at} of {of}"),
             ));
         }
         Ok(())

@@ -114,7 +114,7 @@ pub fn run(options: &Options) -> Result<()> {
         Ok(State::Released | State::Staying) => info!("exited"),
         Err(errno) => error!(%errno, "event loop failed"),
     }
-    ended.map(drop).map_err(|errno| anyhow!("cannot cannot wait for events: {errno}"))
+    ended.map(drop).map_err(|errno| anyhow!("cannot wait for events: {errno}"))
 }
 
 /// Prevents a second daemon on the same socket.
@@ -126,7 +126,7 @@ fn lock(socket: &Path) -> Result<Flock<File>> {
     let path = socket.with_extension("lock");
     let file = File::create(&path).with_context(|| format!("cannot open {}", path.display()))?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| {
-        anyhow!("cannot cannot lock {}: {errno}: another ha-watchdogd uses this socket", path.display())
+        anyhow!("cannot lock {}: {errno}: another ha-watchdogd uses this socket", path.display())
     })
 }
 

@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<()> {
         Ended::Fired => {
             // The kill comes before any output.
             let failures = targets.kill();
-            log.line("expired: the node's tree is killed");
+            log.line("expired: killed the processes of the node");
             for failure in failures {
                 log.line(&format!("expired: {failure}"));
             }
@@ -76,12 +76,12 @@ pub fn run(options: &Options) -> Result<()> {
                 log.line(&format!("expired: {failure}"));
             }
         }
-        Ended::TargetsGone => log.line("ends: what it would have killed has ended"),
-        Ended::Told => log.line("ends: told to"),
+        Ended::TargetsGone => log.line("exiting: all target processes have exited"),
+        Ended::Told => log.line("exiting: received a signal"),
     }
     match nix::unistd::unlink(&options.socket) {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
-        Err(errno) => Err(errno).context("cannot cannot remove the socket"),
+        Err(errno) => Err(errno).context("cannot remove the socket"),
     }
 }
 

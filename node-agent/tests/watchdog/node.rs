@@ -149,7 +149,7 @@ impl Node {
     /// Returns when the simulated watchdog fired, milliseconds of the boot clock.
     pub(crate) fn expired_at_ms(&self) -> Option<u64> {
         let log = std::fs::read_to_string(self.folder.path().join("standin.log")).unwrap();
-        let line = log.lines().find(|line| line.contains("expired: the node's tree is killed"))?;
+        let line = log.lines().find(|line| line.contains("expired: killed the processes of the node"))?;
         let value = line.split(' ').find_map(|word| word.strip_prefix("boottime_ms="))?;
         Some(value.parse().unwrap())
     }

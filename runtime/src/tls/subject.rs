@@ -50,7 +50,7 @@ fn text(tag: u8, value: &[u8]) -> Result<String, String> {
     }
     let text = std::str::from_utf8(value).map_err(|_| "a name of the subject is not UTF-8".to_owned())?;
     if text.chars().any(char::is_control) {
-        return Err("a name of the subject holds control characters".to_owned());
+        return Err("a name of the subject contains control characters".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -58,13 +58,13 @@ fn text(tag: u8, value: &[u8]) -> Result<String, String> {
 fn expect<'a>(rest: &mut &'a [u8], tag: u8) -> Result<&'a [u8], String> {
     match element(rest)? {
         (found, content) if found == tag => Ok(content),
-        (found, _) => Err(format!("the subject has {found:#04x} where {tag:#04x} belongs")),
+        (found, _) => Err(format!("the subject has {found:#04x} instead of {tag:#04x}")),
     }
 }
 
 /// Removes the first element from `rest`, and returns its tag and content.
 fn element<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), String> {
-    let cut = || "the subject ends in the middle".to_owned();
+    let cut = || "the subject is truncated".to_owned();
     let (&tag, after) = rest.split_first().ok_or_else(cut)?;
     let (&first, mut after) = after.split_first().ok_or_else(cut)?;
     let length = if first < 0x80 {
@@ -72,7 +72,7 @@ fn element<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), String> {
     } else {
         let octets = usize::from(first & 0x7f);
         if octets == 0 || octets > 3 {
-            return Err("the subject has a length that is not allowed".to_owned());
+            return Err("the subject has an invalid length".to_owned());
         }
         let (digits, remaining) = after.split_at_checked(octets).ok_or_else(cut)?;
         after = remaining;

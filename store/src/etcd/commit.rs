@@ -272,7 +272,7 @@ mod tests {
         let missing = || Err(Failure::LeaseNotFound);
         check(&write(), [(Err(unknown()), 1), (missing(), 1)], Some(&Outcome::LeaseNotFound));
         check(&heartbeat(), [(missing(), 0)], Some(&Outcome::LeaseNotFound));
-        let doubtful = Outcome::Unknown("the lease is gone".to_owned());
+        let doubtful = Outcome::Unknown("the lease does not exist".to_owned());
         check(&heartbeat(), [(Err(unknown()), 1), (missing(), 1)], Some(&doubtful));
     }
 }

@@ -52,28 +52,29 @@ impl Config {
     pub(super) fn validate(&self) -> Result<(), StoreError> {
         let refuse = |text: String| Err(StoreError::Configuration(text));
         if self.endpoints.is_empty() {
-            return refuse("no store endpoint is given: name at least one http(s)://HOST:PORT".to_owned());
+            return refuse("no etcd endpoint given: set at least one http(s)://HOST:PORT".to_owned());
         }
         for endpoint in &self.endpoints {
             if !is_url(endpoint) {
                 return refuse(format!(
-                    "store endpoint {endpoint:?} is not http://HOST:PORT or https://HOST:PORT"
+                    "invalid etcd endpoint {endpoint:?}: expected http://HOST:PORT or https://HOST:PORT"
                 ));
             }
             if endpoint.starts_with("https://") && self.ca.is_none() {
-                return refuse(format!(
-                    "store endpoint {endpoint} needs the certificate authority of the members: give its file as ca"
-                ));
+                return refuse(format!("etcd endpoint {endpoint} requires a CA certificate: set --etcd-ca"));
             }
         }
         if self.cert.is_some() != self.key.is_some() {
-            return refuse("store cert and key belong together: give both or none".to_owned());
+            return refuse(
+                "etcd certificate and key are required together: set --etcd-cert and --etcd-key, or neither"
+                    .to_owned(),
+            );
         }
         if self.user.is_some() != self.password_file.is_some() {
-            return refuse("store user and passwordFile belong together: give both or none".to_owned());
+            return refuse("etcd user and password file are required together: set --etcd-user and --etcd-password-file, or neither".to_owned());
         }
         if self.attempt_timeout_ms == 0 {
-            return refuse("store attemptTimeoutMs is 0: give the deadline of one attempt".to_owned());
+            return refuse("invalid etcd attempt timeout 0 ms: must be at least 1 ms".to_owned());
         }
         Ok(())
     }
@@ -108,15 +109,15 @@ mod tests {
     fn a_wrong_setting_is_named() {
         check(&Config::new(["http://127.0.0.1:2379"]), Ok(()));
         check(&Config::new(["http://[::1]:2379"]), Ok(()));
-        check(&Config::new(Vec::<String>::new()), Err("no store endpoint"));
-        check(&Config::new(["127.0.0.1:2379"]), Err("\"127.0.0.1:2379\" is not http"));
-        check(&Config::new(["http://127.0.0.1"]), Err("is not http"));
-        check(&Config::new(["http://a:0"]), Err("is not http"));
-        check(&Config::new(["http://a:b:1"]), Err("is not http"));
-        check(&Config::new(["https://a:1"]), Err("as ca"));
+        check(&Config::new(Vec::<String>::new()), Err("no etcd endpoint"));
+        check(&Config::new(["127.0.0.1:2379"]), Err("\"127.0.0.1:2379\": expected http"));
+        check(&Config::new(["http://127.0.0.1"]), Err("expected http"));
+        check(&Config::new(["http://a:0"]), Err("expected http"));
+        check(&Config::new(["http://a:b:1"]), Err("expected http"));
+        check(&Config::new(["https://a:1"]), Err("--etcd-ca"));
         let one = Config::new(["http://a:1"]);
-        check(&Config { cert: Some("c".into()), ..one.clone() }, Err("cert and key"));
-        check(&Config { user: Some("u".into()), ..one.clone() }, Err("passwordFile"));
-        check(&Config { attempt_timeout_ms: 0, ..one }, Err("attemptTimeoutMs"));
+        check(&Config { cert: Some("c".into()), ..one.clone() }, Err("certificate and key"));
+        check(&Config { user: Some("u".into()), ..one.clone() }, Err("--etcd-password-file"));
+        check(&Config { attempt_timeout_ms: 0, ..one }, Err("attempt timeout 0 ms"));
     }
 }

@@ -137,7 +137,7 @@ impl fmt::Display for Failure {
             | Failure::TokenExpired(text)
             | Failure::Unsupported(text)
             | Failure::Configuration(text) => f.write_str(text),
-            Failure::LeaseNotFound => f.write_str("the lease is gone"),
+            Failure::LeaseNotFound => f.write_str("the lease does not exist"),
             Failure::Compacted(oldest) => write!(f, "compacted up to revision {oldest}"),
         }
     }
@@ -167,7 +167,7 @@ fn describe(status: &tonic::Status) -> String {
         }
     }
     if text.contains("database space exceeded") {
-        text.push_str(" (the store is full: compact, defragment, raise the quota, then disarm the alarm)");
+        text.push_str(" (etcd is full: compact, defragment and increase the quota, then disarm the alarm)");
     }
     text
 }

@@ -60,7 +60,7 @@ fn body(answer: &[u8]) -> Result<String, String> {
     if status.split(' ').nth(1) == Some("200") {
         Ok(body.to_owned())
     } else {
-        Err(format!("it answers {status:?}"))
+        Err(format!("unexpected answer {status:?}"))
     }
 }
 

@@ -129,7 +129,7 @@ impl Member {
         // Without a user, this neither connects nor waits.
         Client::connect([self.endpoint.as_str()], Some(options)).await.map_err(|error| {
             Failure::Configuration(format!(
-                "cannot use store endpoint {}: {}",
+                "cannot use etcd endpoint {}: {}",
                 self.endpoint,
                 with_causes(&error)
             ))
@@ -145,10 +145,9 @@ impl Member {
                 let page = self.page(inner, "/version").await;
                 page.as_deref().ok().and_then(server_version).ok_or_else(|| {
                     Failure::Unsupported(format!(
-                        "etcd member {} does not tell its version, neither to this user ({refusal}) nor at /version of its \
-                         client URL ({}): serve HTTP there too, or accept the risk with --allow-old-store",
+                        "etcd member {} does not report its version, neither to this user ({refusal}) nor at /version of its client URL ({}): serve HTTP at this URL too, or accept the risk with --allow-old-store",
                         self.endpoint,
-                        page.err().unwrap_or_else(|| "no version there".to_owned())
+                        page.err().unwrap_or_else(|| "no version in the answer".to_owned())
                     ))
                 })
             }

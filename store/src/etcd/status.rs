@@ -105,7 +105,7 @@ impl MemberStatus {
         let member_id = header.map_or(0, ResponseHeader::member_id);
         let has_leader = response.leader() != 0;
         self.reachable = true;
-        self.problem = (!has_leader).then(|| "it knows no leader".to_owned());
+        self.problem = (!has_leader).then(|| "member has no leader".to_owned());
         self.version = Some(response.version().to_owned());
         self.member_id = Some(format!("{member_id:x}"));
         self.leader = has_leader && response.leader() == member_id;
@@ -137,7 +137,7 @@ impl MemberStatus {
             self.leader = value("etcd_server_is_leader") == Some(1.0);
             self.learner = value("etcd_server_is_learner") == Some(1.0);
             let has_leader = value("etcd_server_has_leader") == Some(1.0);
-            self.problem = (!has_leader).then(|| "it knows no leader".to_owned());
+            self.problem = (!has_leader).then(|| "member has no leader".to_owned());
             self.revision = whole("etcd_debugging_mvcc_current_revision").unwrap_or(0);
             self.database_size_bytes = whole("etcd_mvcc_db_total_size_in_bytes").unwrap_or(0);
             self.database_used_bytes = whole("etcd_mvcc_db_total_size_in_use_in_bytes").unwrap_or(0);

@@ -125,7 +125,7 @@ async fn open_on(
     let mut created = 0;
     while created < selectors.len() {
         let response = responses.message().await.map_err(fail)?;
-        let response = response.ok_or_else(|| Failure::Unknown("the watch ended at once".to_owned()))?;
+        let response = response.ok_or_else(|| Failure::Unknown("watch ended immediately".to_owned()))?;
         inner.accept(response.header()).map_err(fail)?;
         check_response(&response)?;
         created += usize::from(response.created());
@@ -154,7 +154,7 @@ impl Opened {
         tokio::select! {
             message = self.responses.message() => {
                 let message = message.map_err(|error| Failure::of(&error))?;
-                let response = message.ok_or_else(|| Failure::Unknown("the watch ended".to_owned()))?;
+                let response = message.ok_or_else(|| Failure::Unknown("watch ended".to_owned()))?;
                 self.heard_at = Instant::now();
                 self.handle(&response)
             }
@@ -175,7 +175,7 @@ impl Opened {
     fn silent(&self, inner: &Inner) -> Failure {
         let endpoint = &inner.members[self.member].endpoint;
         let silence = self.heard_at.elapsed().as_millis();
-        Failure::Unknown(format!("{endpoint}: the watch was silent for {silence} ms"))
+        Failure::Unknown(format!("{endpoint}: no message on the watch for {silence} ms"))
     }
 
     fn handle(&mut self, response: &WatchResponse) -> Result<Option<WatchItem>, Failure> {

@@ -163,7 +163,7 @@ pub(super) async fn monitor(context: &Context, service: &ServiceDefinition, exec
         },
         Ok(End::TimedOut) => Observed::Unknown("monitor command timed out".to_owned()),
         Ok(End::NotLaunched(failure)) => Observed::Unknown(failure.message),
-        Err(error) => Observed::Unknown(format!("cannot run monitor command failed: {error}")),
+        Err(error) => Observed::Unknown(format!("cannot run the monitor command: {error}")),
     }
 }
 

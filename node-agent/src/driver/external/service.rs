@@ -69,7 +69,7 @@ impl Context {
         let end = self.programs.run(&format!("driver:{name}"), run, DESCRIBE_MS).await;
         let answer = answer(action, end).map_err(|failure| failure.message)?;
         let description = Arc::new(answer.description(name)?);
-        tracing::info!(driver = name, version = description.version, actions = ?description.actions, "driver found");
+        tracing::info!(driver = name, version = description.version, actions = ?description.actions, "found a driver");
         self.folders.remember(&program, &description);
         Ok(description)
     }

@@ -40,11 +40,11 @@ pub(super) fn parse(line: &str) -> Option<LifecycleEvent> {
         ("Started", _) => Change::Started,
         ("Shutdown", detail) => Change::SwitchesOff { by_host: detail.contains("host") },
         ("Stopped", "Shutdown") => ended("guest shut itself down", false),
-        ("Stopped", "Destroyed") => ended("domain was destroyed outside hactl", true),
+        ("Stopped", "Destroyed") => ended("domain was destroyed with libvirt tools", true),
         ("Stopped", "Crashed") => ended("guest crashed", false),
-        ("Stopped", "Migrated") => ended("domain was migrated outside hactl", true),
-        ("Stopped", "Saved") => ended("domain was saved outside hactl", true),
-        ("Stopped", "Snapshot") => ended("domain was reverted to a snapshot outside hactl", true),
+        ("Stopped", "Migrated") => ended("domain was migrated with libvirt tools", true),
+        ("Stopped", "Saved") => ended("domain was saved with libvirt tools", true),
+        ("Stopped", "Snapshot") => ended("domain was reverted to a snapshot with libvirt tools", true),
         ("Stopped", "Failed") => ended("QEMU exited unexpectedly", false),
         ("Stopped", _) => ended("domain stopped", false),
         ("Crashed", _) => ended("kernel panic in the guest", false),
@@ -89,7 +89,7 @@ mod tests {
         check(
             "event 'lifecycle' for domain 'g1': Stopped Destroyed",
             "g1",
-            ended("domain was destroyed outside hactl", true),
+            ended("domain was destroyed with libvirt tools", true),
         );
         check(
             "event 'lifecycle' for domain 'g1': Stopped Failed",

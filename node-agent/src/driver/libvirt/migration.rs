@@ -97,7 +97,7 @@ impl Domain {
         }
         self.end_watch();
         if called_off.try_recv() != Err(oneshot::error::TryRecvError::Empty) {
-            return Err(failed("canceled by the leader".to_owned()));
+            return Err(failed("migration canceled".to_owned()));
         }
         let arguments = arguments(&self.spec.migration, &seen.uuid, target);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -113,7 +113,7 @@ impl Domain {
             tokio::select! {
                 ended = &mut moved => return ended.map(|_| ()).map_err(|error| failed(error.to_string())),
                 _ = looks.tick() => guide.look().await,
-                _ = &mut called_off => break failed("canceled by the leader".to_owned()),
+                _ = &mut called_off => break failed("migration canceled".to_owned()),
                 () = &mut limit => break DriverFailure {
                     reason: Reason::TimedOut,
                     ..failed(format!(

@@ -257,7 +257,7 @@ mod tests {
             &["QEMU was terminated on this node, true"],
         )
         .await;
-        check(true, &["Stopped Destroyed", "-"], &["domain was destroyed outside hactl, true"]).await;
+        check(true, &["Stopped Destroyed", "-"], &["domain was destroyed with libvirt tools, true"]).await;
         check(true, &["Crashed Panicked", "Stopped Crashed"], &["kernel panic in the guest, false"]).await;
         check(true, &["-", "-"], &["domain is not in libvirt's list of running domains any more, false"])
             .await;

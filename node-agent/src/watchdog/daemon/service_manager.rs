@@ -33,7 +33,9 @@ impl ServiceManager {
                 Some(name) => UnixAddr::new_abstract(name.as_bytes()),
                 None => UnixAddr::new(path.as_str()),
             };
-            address.map_err(|errno| warn!(path, %errno, "NOTIFY_SOCKET is no socket address")).ok()
+            address
+                .map_err(|errno| warn!(path, %errno, "cannot use NOTIFY_SOCKET: not a valid socket address"))
+                .ok()
         });
         let retains = address.is_some() && told.unwrap_or(descriptor_store_max) >= WANTED;
         Self { address, retains }
