@@ -155,7 +155,7 @@ fn a_watchdog_is_proven_by_a_real_reset() -> Result<()> {
         scenario.cluster.hactl(&["get", "operations"]).is_ok_and(|output| said(&output).contains("Succeeded"))
     })?;
     let text = hactl(&scenario, &["node", "watchdog", &home], 0)?;
-    assert!(text.contains("it reset the machine"), "{text}");
+    assert!(text.contains("reset with a timeout"), "{text}");
 
     // With requireTested, only the tested node is eligible for exclusive services. `hactl why` gives the reason for the others.
     hactl(&scenario, &["set", "cluster/default", "fencing.requireTested=true"], 0)?;

@@ -169,7 +169,7 @@ pub fn test_watchdog(rig: &mut Rig, node: &str) -> Result<()> {
     ensure!(output.status.success(), "the test was not passed: {}", String::from_utf8_lossy(&output.stderr));
     let shown = rig.cluster.hactl(&["node", "watchdog", node])?;
     let shown = String::from_utf8_lossy(&shown.stdout);
-    ensure!(shown.contains("it reset the machine"), "the test is not remembered: {shown}");
+    ensure!(shown.contains("reset with a timeout"), "the test is not remembered: {shown}");
     Ok(())
 }
 
