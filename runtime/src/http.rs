@@ -143,7 +143,7 @@ impl Server {
         tokio::select! {
             () = graceful.shutdown() => {}
             () = tokio::time::sleep(self.options.grace) => {
-                tracing::warn!(address = %self.address, "closing connections that did not end in time");
+                tracing::info!(address = %self.address, "closing connections that did not end in time");
             }
             () = shutdown.forced() => {}
         }

@@ -7,7 +7,7 @@ use ha_store::etcd::StoreOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Serve the HTTP API, and schedule services and fence nodes while this controller is the leader
+/// Serve the HTTP API; as the leader, schedule services and fence nodes
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "ha-controller", version)]
 pub struct Options {

@@ -66,10 +66,10 @@ impl Effects {
                 self.events.write(format!("{process}-{:08}", self.event_number), event);
             }
             Effect::Log { level, message } => match level {
-                Level::Error => tracing::error!("{message}"),
-                Level::Warning => tracing::warn!("{message}"),
-                Level::Info => tracing::info!("{message}"),
-                Level::Debug => tracing::debug!("{message}"),
+                Level::Error => tracing::error!(%message),
+                Level::Warning => tracing::warn!(%message),
+                Level::Info => tracing::info!(%message),
+                Level::Debug => tracing::debug!(%message),
             },
             Effect::Exit(exit) => {
                 tracing::info!(?exit, "stopping the agent");

@@ -6,7 +6,7 @@ use ha_store::etcd::StoreOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Run the services of this node and keep its heartbeat in etcd and its watchdog renewed
+/// Run this node's services, and renew its heartbeat in etcd and its watchdog
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "ha-node-agent", version)]
 pub struct Options {

@@ -50,7 +50,7 @@ pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
                 Err(error) => error.to_string(),
             };
             if message != told {
-                tracing::warn!(error = %message, "cannot use ha-watchdogd");
+                tracing::debug!(error = %message, "cannot use ha-watchdogd");
                 told.clone_from(&message);
                 if !tell(&inputs, WatchdogNews::Disconnected { message }) {
                     return;

@@ -41,7 +41,7 @@ const STORED_DEVICE: &str = "watchdog";
 /// The record's name among stored descriptors.
 const STORED_RECORD: &str = "record";
 
-/// Renew the watchdog of this node until the deadline that the agent last set
+/// Renew this node's watchdog until the deadline set by the agent
 #[derive(Debug, Parser)]
 #[command(name = "ha-watchdogd", version)]
 pub struct Options {

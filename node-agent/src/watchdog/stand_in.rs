@@ -33,7 +33,7 @@ use target::Targets;
 use timer::Timer;
 use wire::{Answer, MESSAGE_BYTES};
 
-/// Simulate a kernel watchdog for the sandbox and tests: kill the node's processes when the timer expires
+/// Simulate a kernel watchdog for the sandbox and tests
 #[derive(Debug, Parser)]
 #[command(name = "ha-watchdog-standin", version)]
 pub struct Options {

@@ -148,18 +148,17 @@ impl Container {
     /// Returns the reason why an existing container cannot be a service of hactl, apart from its restart policy.
     pub(super) fn unfit(&self) -> Option<String> {
         if let Some(unit) = self.label("PODMAN_SYSTEMD_UNIT") {
-            return Some(format!("it belongs to the systemd unit {unit}: use driver systemd with this unit"));
+            return Some(format!("managed by the systemd unit {unit}: use driver systemd with this unit"));
         }
         if self.host_config.auto_remove {
             return Some(
-                "it is removed when it exits (--rm), so it could not be started again: create it without --rm"
-                    .to_owned(),
+                "created with --rm, so it could not be started again: create it without --rm".to_owned(),
             );
         }
         match self.host_config.pid_mode.as_str() {
             "" | "private" => None,
             mode => Some(format!(
-                "it has no PID namespace of its own (--pid={mode}), so remaining processes cannot be detected: create it again without --pid"
+                "created with --pid={mode}, so remaining processes cannot be detected: create it without --pid"
             )),
         }
     }

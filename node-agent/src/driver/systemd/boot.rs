@@ -99,9 +99,9 @@ pub(super) fn refusal(left: &[Starter], disable: bool) -> Option<DriverFailure> 
         (false, true) => format!(
             "run `systemctl disable {unit}` on every node, or set `disableAtBoot: true` in spec.driver.systemd"
         ),
-        (true, true) => "disableAtBoot did not prevent that: find the units that require it (`systemctl show -p WantedBy,RequiredBy`)"
+        (true, true) => "disableAtBoot has no effect on it (run `systemctl show -p WantedBy,RequiredBy` to find the units that require it)"
             .to_owned(),
-        (_, false) => "remove its source there".to_owned(),
+        (_, false) => "remove it from that configuration".to_owned(),
     };
     Some(never_here(Reason::BadConfiguration, format!("{unit} {how}, so it could run twice: {remedy}")))
 }
@@ -162,8 +162,8 @@ mod tests {
             assert!(failure.message.contains(expected), "{}", failure.message);
         };
         check(false, true, "run `systemctl disable web.socket` on every node, or set `disableAtBoot: true`");
-        check(true, true, "disableAtBoot did not");
-        check(true, false, "remove its source there");
+        check(true, true, "disableAtBoot has no effect");
+        check(true, false, "remove it from that configuration");
         assert_eq!(refusal(&[], false), None);
     }
 }

@@ -55,7 +55,7 @@ impl Track {
                 self.runs = false;
                 let by_hand = is_by_hand(state, self.told);
                 let message = if by_hand {
-                    "stop that hactl did not request from systemd".to_owned()
+                    "systemd stopped the unit without a request from hactl".to_owned()
                 } else {
                     how_it_ended(state)
                 };
@@ -229,7 +229,7 @@ mod tests {
     fn changes_are_noticed_once_and_judged() {
         let crash = Noticed::Exited { message: "service exited".to_owned(), by_hand: false };
         let by_hand = Noticed::Exited {
-            message: "stop that hactl did not request from systemd".to_owned(),
+            message: "systemd stopped the unit without a request from hactl".to_owned(),
             by_hand: true,
         };
         check(true, &[("active", 0)], None);
