@@ -9,17 +9,20 @@ use std::path::Path;
 const HEAD: &str = "\
 # Metrics
 
-Controllers serve `/metrics` on the port of their API (`--listen`), agents on `--admin-listen`, in the text format of Prometheus. This page is
-written from the code: `cargo run -p ha-xtask -- metrics`. Alerts on these metrics: `manifests/prometheus/rules.yaml`, each with its page in
-[runbooks.md](runbooks.md). Dashboards of them: [dashboards.md](dashboards.md).
+Controllers serve `/metrics` on the port of their API (`--listen`), agents on `--admin-listen`, in the text format of
+Prometheus. `cargo run -p ha-xtask -- metrics` generates this page from the code.
 
-Where several clusters are scraped by one Prometheus, give each target a label `cluster`; the rules group by it.
+- Alerts on these metrics: `manifests/prometheus/rules.yaml`, each with an entry in the [runbooks](runbooks.md).
+- Dashboards: [dashboards](dashboards.md).
 
-What the numbers are: a metric with a label `state` has one series for each state, 1 for the one that holds and 0 for the others, unless it says that the
-others are left out. Numbers about objects are made of the leader's view when they are read: nothing is kept up to date while nobody reads, what is
-deleted is gone with the next reading, and a controller that does not lead shows none of them. Whoever leads next continues them under another
-`instance`; take `max by (resource)` or the like where that matters. Counters count what the controller in question has seen while it led, and begin at
-0 with its process.
+If one Prometheus scrapes several clusters, give each target a label `cluster`. The rules group by it.
+
+- A metric with a label `state` has one series for each state: 1 for the current state and 0 for the others, unless its
+  description says that the others are left out.
+- Object metrics are computed from the leader's cache at scrape time. A deleted object is missing from the next scrape.
+- Only the leader exposes object metrics. After a change of the leader they continue under another `instance`: use
+  `max by (resource)` or similar where that matters.
+- Counters count the events that this controller has seen as leader, and start at 0 with the process.
 ";
 
 /// Writes the file; with `check` only compares it. A difference is an error that names the chore to run.
