@@ -341,7 +341,7 @@ fn describe_explain_events_and_access() {
         uid,
         event_type: EventType::Warning,
         reason: Reason::NoFeasibleNode,
-        message: "no node can take it: node1 is in maintenance".to_owned(),
+        message: "No eligible node: node1 is in maintenance".to_owned(),
         source: "controller/c1".to_owned(),
         node: None,
         action_uid: None,

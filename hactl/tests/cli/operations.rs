@@ -156,7 +156,7 @@ fn what_keeps_a_node_from_being_empty_is_told_without_a_terminal() {
     let mut same = service("Started", "node2", "False", "its move to node1 failed");
     same["metadata"]["labels"] = json!({"a": "b"});
     server.put("resources", same);
-    server.put("resources", service("Started", "node1", "False", "it runs on node1"));
+    server.put("resources", service("Started", "node1", "False", "Running on node1"));
     assert_eq!(next(), None, "nothing else is told");
     assert!(child.wait().expect("it ends").success());
 }

@@ -23,7 +23,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, request: &Reque
     let report = world.node_reports.get(name).map(|report| &report.value);
     let outcome = match (nodes.get(name), report) {
         (None, _) | (_, None) => {
-            verdict(OperationPhase::Refused, Reason::NotFound, format!("there is no node {name}"))
+            verdict(OperationPhase::Refused, Reason::NotFound, format!("Node {name} not found"))
         }
         (Some(node), Some(report)) if begun && !same_boot => back(request, name, node, report),
         (Some(_), Some(report)) if begun => {
@@ -65,7 +65,7 @@ fn refusal(
         return Some((Reason::Refused, message));
     }
     if world.settings().disarmed.is_some() {
-        return Some((Reason::Disarmed, "the cluster is disarmed: hactl arm".to_owned()));
+        return Some((Reason::Disarmed, "Cluster is disarmed: hactl arm".to_owned()));
     }
     if node.health != Health::Online {
         return Some((Reason::NodeNotOnline, format!("{name} is not online")));

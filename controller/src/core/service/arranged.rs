@@ -70,7 +70,7 @@ fn words(planner: &Planner<'_>, service: &Service<'_>, alone: Option<&str>, node
         return None;
     }
     Some(format!(
-        "on {alone}, where it would go by itself, it would leave no place for {}",
+        "{alone} scores better for this service alone, but would leave no eligible node for {}",
         others.join(", ")
     ))
 }

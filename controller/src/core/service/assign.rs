@@ -28,7 +28,7 @@ pub(super) fn assign(
     let situation = planner.situation;
     let world = situation.world;
     let Some(fence) = world.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
-        draft.wait(Reason::NodeNotOnline, format!("node {node} has no open epoch"));
+        draft.wait(Reason::NodeNotOnline, format!("Node {node} is not registered"));
         return false;
     };
     if let Some((place, resources)) =
@@ -59,7 +59,7 @@ pub(super) fn assign(
                 && Service::standing(&situation, place, epoch) != Standing::Released
             {
                 let message = format!(
-                    "{place} has not yet said whether {} became the secondary of its data",
+                    "Waiting for node {place} to report whether {} became the secondary",
                     known.node
                 );
                 draft.wait(Reason::ReplacingSecondary, message);
@@ -85,7 +85,7 @@ pub(super) fn assign(
             Ok(found) => guards.extend(found),
             Err(silent) => {
                 let message = format!(
-                    "node {} may still run a copy: wait until it is reachable again, or run \"hactl start {} --not-on {}\"",
+                    "Node {} may still run a copy: wait until it is reachable again, or run \"hactl start {} --not-on {}\"",
                     silent, service.name, silent
                 );
                 draft.wait(Reason::CopyRemains, message);
@@ -199,10 +199,10 @@ fn leave(
     }
     match standing {
         Standing::Closing => {
-            Err((Reason::Fencing, format!("it may still run on {place}, which is not yet proven dead")))
+            Err((Reason::Fencing, format!("Service may still run on {place}: fencing is not confirmed yet")))
         }
         Standing::InForce | Standing::Released => {
-            Err((Reason::Waiting, format!("{place} has not confirmed that it is stopped there")))
+            Err((Reason::Waiting, format!("Waiting for node {place} to confirm that the service is stopped")))
         }
     }
 }
@@ -219,7 +219,7 @@ fn unproven_target(
     let Action::Migrate { target, .. } = &assignment.action else { return None };
     let concerns = place == target && for_node != place && for_node != assignment.node;
     (concerns && !migrate::release_counts(situation, service, assignment, target))
-        .then(|| format!("the service may have arrived on {place} since that node was fenced"))
+        .then(|| format!("Service may have arrived on {place} after that node was fenced"))
 }
 
 /// Returns the definition of an assignment. A running service is stopped, handed over and monitored under the
@@ -271,7 +271,7 @@ pub(super) fn start_on(
         return false;
     }
     draft.status.target = None;
-    draft.go(ServiceState::Starting, reason, format!("it is started on {node}: {}", reason.sentence()));
+    draft.go(ServiceState::Starting, reason, format!("Starting on {node}: {}", reason.sentence()));
     true
 }
 

@@ -51,7 +51,7 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
             });
         }
     } else {
-        let message = format!("not asked: {}", draft.not_probed.join(", "));
+        let message = format!("Nodes not probed: {}", draft.not_probed.join(", "));
         set("Probed", false, Reason::NotProbed, &message);
     }
     let wanted = ServiceDefinition::of(&service.resource.value);
@@ -94,7 +94,7 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
 fn resting(draft: &Draft) -> (Reason, String) {
     let node = draft.status.node.clone().unwrap_or_default();
     match draft.status.state {
-        ServiceState::Started => (Reason::Running, format!("it runs on {node}")),
+        ServiceState::Started => (Reason::Running, format!("Running on {node}")),
         ServiceState::Stopped => (Reason::StoppedAsWanted, Reason::StoppedAsWanted.sentence().to_owned()),
         ServiceState::Disabled => (Reason::DisabledAsWanted, Reason::DisabledAsWanted.sentence().to_owned()),
         ServiceState::Ignored => (Reason::IgnoredAsWanted, Reason::IgnoredAsWanted.sentence().to_owned()),

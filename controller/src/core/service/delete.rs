@@ -20,7 +20,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     let keys = &situation.world.keys;
     let name = service.name;
     if is_handing_over(&situation, service) {
-        wait(planner, service, "it is being handed over, which ends first".to_owned());
+        wait(planner, service, "Waiting for the cutover of the live migration to end".to_owned());
         return;
     }
     let mut draft = Draft::of(service);
@@ -41,7 +41,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
         wait(
             planner,
             service,
-            format!("it is deleted once {} are gone from its finalizers", others.join(", ")),
+            format!("Waiting for finalizers to be removed: {}", others.join(", ")),
         );
         return;
     }

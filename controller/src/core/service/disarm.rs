@@ -81,7 +81,7 @@ pub(super) fn rests(
             if by_hand && service.assignment.is_some() {
                 draft.assign = Assign::Delete;
             }
-            draft.wait(Reason::Disarmed, "the cluster is disarmed");
+            draft.wait(Reason::Disarmed, "Cluster is disarmed");
             true
         }
     }
@@ -89,9 +89,9 @@ pub(super) fn rests(
 
 fn freeze(service: &Service<'_>, draft: &mut Draft, by_hand: bool) {
     let message = if by_hand {
-        "the cluster is disarmed: it may be moved by hand, and is looked for when the cluster is armed"
+        "Cluster is disarmed: the service may be moved manually, and every node is probed when the cluster is armed"
     } else {
-        "the cluster is disarmed"
+        "Cluster is disarmed"
     };
     if by_hand && service.assignment.is_some() {
         draft.assign = Assign::Delete;

@@ -47,7 +47,7 @@ pub(super) fn stop_failed(
     report: &ServiceReport,
 ) {
     let node = draft.status.node.clone().unwrap_or_default();
-    let message = format!("{node} could not stop it: {}", said(report));
+    let message = format!("Stop failed on {node}: {}", said(report));
     enter(planner, service, draft, Reason::StopFailed, message, false);
 }
 
@@ -73,11 +73,11 @@ pub(super) fn could_not_stop(
         return;
     }
     let situation = planner.situation;
-    let mut text = format!("{node} found it running and could not stop it: {message}");
+    let mut text = format!("Found running on {node}, and the stop failed: {message}");
     if let Some((assignment, Standing::InForce)) = service.assigned(&situation)
         && assignment.node != node
     {
-        text = format!("{text}; it is assigned to {}", assignment.node);
+        text = format!("{text}; assigned node: {}", assignment.node);
     }
     enter(planner, service, draft, Reason::StopFailed, text, false);
     draft.status.node = Some(node.to_owned());
@@ -90,7 +90,7 @@ pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
     let situation = planner.situation;
     if draft.status.stop_confirmed != Some(true) && is_proven_stopped(&situation, service, draft) {
         draft.status.stop_confirmed = Some(true);
-        draft.tell(EventType::Normal, Reason::Stopping, "its node is proven gone, and it with it");
+        draft.tell(EventType::Normal, Reason::Stopping, "Stop confirmed: the service's node is confirmed down");
     }
     let cleared = service
         .operation
@@ -114,9 +114,9 @@ pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
                 (ServiceState::Disabled, Reason::DisabledAsWanted)
             }
         };
-        draft.go(state, reason, "its error was cleared".to_owned());
+        draft.go(state, reason, "Error cleared".to_owned());
     } else {
-        let message = "its error was cleared, and it is stopped first".to_owned();
+        let message = "Error cleared, stopping first".to_owned();
         draft.go(ServiceState::RequestStop, Reason::Stopping, message);
     }
 }

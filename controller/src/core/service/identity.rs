@@ -27,7 +27,7 @@ pub(super) fn taken(planner: &Planner<'_>, service: &Service<'_>) -> Option<Stri
                 || planner.plan.actions.iter().any(|action| action.subject == subject)
                 || rank(world, name) < rank(world, service.name)
         })
-        .map(|name| format!("resource {name} names the same thing, {identity}"))
+        .map(|name| format!("Resource {name} already manages {identity}"))
         .next()
 }
 
@@ -141,7 +141,7 @@ pub(super) fn follow(situation: &Situation<'_>, service: &Service<'_>, draft: &m
         }
         draft.status.epoch = None;
         draft.status.action_uid = None;
-        let message = "the resource names another thing now, so each node is asked whether that runs there";
+        let message = "Identity of the service changed: asking every node whether the new service runs there";
         draft.go(ServiceState::Queued, Reason::NotProbed, message.to_owned());
     }
     if changed || is_queued {

@@ -9,7 +9,7 @@ use ha_api_types::resource::{RequestedState, ServiceState};
 /// Stops managing the service and leaves it as it is. A cutover in progress ends first.
 pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     if is_handing_over(situation, service) {
-        draft.wait(Reason::Waiting, "it is being handed over, which ends first");
+        draft.wait(Reason::Waiting, "Waiting for the cutover of the live migration to end");
         return;
     }
     if let Some(target) = draft.status.target.take()
@@ -82,5 +82,5 @@ pub(super) fn ignored(service: &Service<'_>, draft: &mut Draft) {
         return;
     }
     draft.status.probe_generation = Some(service.resource.value.metadata.generation);
-    draft.go(ServiceState::Queued, Reason::NotProbed, "it is managed again".to_owned());
+    draft.go(ServiceState::Queued, Reason::NotProbed, "Managed again".to_owned());
 }

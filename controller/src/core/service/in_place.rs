@@ -50,18 +50,18 @@ fn verdict<'a>(situation: &Situation<'_>, service: &Service<'a>, draft: &Draft) 
         None => {
             return Verdict::Refuse(
                 Reason::Invalid,
-                "no generation is confirmed: set spec.generation".to_owned(),
+                "No generation confirmed: set spec.generation".to_owned(),
             );
         }
         Some(confirmed) if confirmed < stored => {
             let message =
-                format!("{name} was edited since: generation {confirmed} was confirmed, {stored} is stored");
+                format!("{name} was edited again: generation {confirmed} was confirmed, generation {stored} is stored");
             return Verdict::Refuse(Reason::Outdated, message);
         }
         Some(confirmed) if confirmed > stored => {
             return Verdict::Wait(
                 Reason::Waiting,
-                format!("generation {confirmed} of {name} is not read yet"),
+                format!("Waiting for generation {confirmed} of {name} to be read"),
             );
         }
         Some(_) => {}
@@ -81,7 +81,7 @@ fn verdict<'a>(situation: &Situation<'_>, service: &Service<'a>, draft: &Draft) 
     let node = &assignment.node;
     match standing {
         Standing::InForce => {}
-        Standing::Closing => return Verdict::Wait(Reason::Fencing, format!("node {node} is being fenced")),
+        Standing::Closing => return Verdict::Wait(Reason::Fencing, format!("Node {node} is being fenced")),
         Standing::Released => return no_copy(name),
     }
     match &assignment.action {
@@ -91,27 +91,27 @@ fn verdict<'a>(situation: &Situation<'_>, service: &Service<'a>, draft: &Draft) 
         Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => {}
     }
     if draft.status.replacement.is_some() {
-        let message = format!("the secondary of {name} is being replaced");
+        let message = format!("Secondary of {name} is being replaced");
         return Verdict::Wait(Reason::ReplacingSecondary, message);
     }
     let wanted = ServiceDefinition::of(&service.resource.value);
     if assignment.definition.uid != wanted.uid || !assignment.definition.may_replace(&wanted) {
-        let message = format!("{node} runs another service than the spec names: stop {name} first");
+        let message = format!("Node {node} runs a service other than the spec names: run \"hactl stop {name}\" first");
         return Verdict::Refuse(Reason::DefinitionDiffers, message);
     }
     if wanted.driver.makes_what_runs() && assignment.definition.driver != wanted.driver {
         let message =
-            format!("the container on {node} cannot follow an edit of its driver: hactl restart {name}");
+            format!("Container on {node} cannot take a driver edit without a restart: run \"hactl restart {name}\"");
         return Verdict::Refuse(Reason::Refused, message);
     }
     if assignment.in_place.is_some() && assignment.definition == wanted {
-        return Verdict::Done(format!("{name} on {node} has this definition already"));
+        return Verdict::Done(format!("{name} on {node} already has this definition"));
     }
     Verdict::Rewrite(assignment)
 }
 
 fn no_copy<'a>(name: &str) -> Verdict<'a> {
-    Verdict::Done(format!("no copy of {name} runs: the next start uses the definition"))
+    Verdict::Done(format!("No copy of {name} runs: the next start uses the definition"))
 }
 
 fn rewrite(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, assignment: &Assignment) {
@@ -127,7 +127,7 @@ fn rewrite(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, 
     }
     let rewritten = Assignment { definition, in_place: Some(request.name.to_owned()), ..assignment.clone() };
     replacement::rewrite(situation, draft, rewritten);
-    let message = format!("{} follows the edited definition without a stop", assignment.node);
+    let message = format!("Node {} uses the edited definition without a stop", assignment.node);
     let by = &request.operation.value.spec.requested_by;
     draft.tell(EventType::Normal, Reason::OperatorRequest, format!("{message}, confirmed by {by}"));
     set(situation, service, draft, OperationPhase::Succeeded, Reason::Completed, &message);

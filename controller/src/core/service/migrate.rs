@@ -138,7 +138,7 @@ fn side(standing: Standing, phase: Option<Phase>) -> Side {
 pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else {
-        draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned());
+        draft.go(ServiceState::Queued, Reason::NotProbed, "Assignment no longer exists".to_owned());
         return;
     };
     let Action::Migrate { target, target_epoch, .. } = &assignment.action else {
@@ -172,9 +172,9 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     if source_standing == Standing::Closing && source_side != Side::Gone {
         // Only a proof of the source shows whether it has handed over.
         if draft.status.state == ServiceState::Fence {
-            draft.wait(Reason::Fencing, format!("{source} is being fenced"));
+            draft.wait(Reason::Fencing, format!("Waiting for node {source} to be fenced"));
         } else {
-            let message = format!("{source} failed while it moved to {target}, and is being fenced");
+            let message = format!("Node {source} failed during the move to {target} and is being fenced");
             draft.go(ServiceState::Fence, Reason::Fencing, message);
         }
         return;
@@ -191,7 +191,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     let has_handed_over = source_report.is_some_and(|report| report.value.phase == Phase::HandedOver);
     match (source_side, target_side) {
         (Side::Running, Side::Running) => {
-            let message = format!("it runs on {source} and on {target} after a migration");
+            let message = format!("Running on both {source} and {target} after a migration");
             error::enter(planner, service, draft, Reason::RunsTwice, message, false);
         }
         (Side::Gone, Side::Running) => arrive(planner, service, draft, target, target_standing),
@@ -211,17 +211,17 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             if source_report.is_some_and(|report| report.value.phase == Phase::MoveFailed) {
                 stay(planner, service, draft, &source, source_standing, &said);
             } else {
-                draft.wait(Reason::Migrating, format!("{target} prepares to receive it"));
+                draft.wait(Reason::Migrating, format!("Node {target} is preparing to receive the service"));
             }
         }
         (Side::Silent, Side::Silent | Side::Receiving) if target_standing == Standing::Closing => {
-            stay(planner, service, draft, &source, source_standing, &format!("{target} failed"));
+            stay(planner, service, draft, &source, source_standing, &format!("node {target} failed"));
         }
         (Side::Running, Side::Receiving) => {
             if source_standing == Standing::InForce && target_standing == Standing::Closing {
                 stay(planner, service, draft, &source, source_standing, &said);
             } else {
-                draft.wait(Reason::Migrating, format!("{target} clears away what it received"));
+                draft.wait(Reason::Migrating, format!("Node {target} is cleaning up the received copy"));
             }
         }
         // R8.17: the target's reports may be older than the arrival of the service.
@@ -243,15 +243,14 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 ask_again(planner, service, draft, target, None);
             } else {
                 let message = format!(
-                    "the service may have arrived on node {target} after that node was fenced: start {target}, or confirm that \
-                     it is powered off with hactl node confirm-fenced {target}"
+                    "Service may have arrived on node {target} after that node was fenced: start {target}, or power it off and run \"hactl node confirm-fenced {target}\""
                 );
                 draft.wait(Reason::Fencing, message);
             }
         }
         // The source is proven gone without a hand-over; the new assignment ends the target's right to receive.
         (Side::Gone, Side::Silent) if source_standing == Standing::Released => {
-            draft.go(ServiceState::Recovery, Reason::Recovering, format!("{source} failed while it moved"));
+            draft.go(ServiceState::Recovery, Reason::Recovering, format!("Node {source} failed during the move"));
         }
         (Side::Gone, Side::Silent) if target_standing == Standing::InForce => {
             nowhere(service, draft, &source, target, None);
@@ -267,33 +266,33 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             start_on(planner, service, draft, &target, Reason::Recovered);
         }
         (Side::Gone, Side::Receiving) => {
-            draft.wait(Reason::Migrating, format!("{target} takes it over"));
+            draft.wait(Reason::Migrating, format!("Node {target} is taking over the service"));
         }
         (Side::Doubtful, _) => match source_report.map(|report| report.value.phase) {
             Some(Phase::StopFailed) => {
-                let message = format!("{source} could not stop it while it moved: {said}");
+                let message = format!("Stop failed on {source} during the move: {said}");
                 error::enter(planner, service, draft, Reason::StopFailed, message, false);
             }
-            _ => draft.wait(Reason::Migrating, format!("{source} is at work on it")),
+            _ => draft.wait(Reason::Migrating, format!("Waiting for node {source} to finish its current action")),
         },
         (Side::HandingOver, _) => {
             let far = source_report.map(|report| report.value.message.as_str()).unwrap_or_default();
             let far = if far.is_empty() { String::new() } else { format!(": {far}") };
-            draft.wait(Reason::Migrating, format!("it is being handed over from {source} to {target}{far}"));
+            draft.wait(Reason::Migrating, format!("Live migration from {source} to {target} in progress{far}"));
         }
         (Side::Gone, Side::Doubtful) if target_phase == Some(Phase::StopFailed) => {
             left_behind(planner, service, draft, target, &said);
         }
         (_, Side::Doubtful) if target_phase == Some(Phase::StopFailed) => {
-            let message = format!("{target} could not clear away what it received and tries again: {said}");
+            let message = format!("Cleanup of the received copy failed on {target}, retrying: {said}");
             draft.wait(Reason::StopFailed, message);
         }
-        (_, Side::Doubtful) => draft.wait(Reason::Migrating, format!("{target} is at work on it")),
+        (_, Side::Doubtful) => draft.wait(Reason::Migrating, format!("Waiting for node {target} to finish its current action")),
         (Side::Silent, Side::Silent | Side::Receiving | Side::Running | Side::HandingOver)
         | (Side::Running | Side::Gone, Side::HandingOver)
         | (Side::Gone, Side::Silent)
         | (Side::Receiving | Side::Unproven, _) => {
-            draft.wait(Reason::Migrating, format!("it moves from {source} to {target}"));
+            draft.wait(Reason::Migrating, format!("Migrating from {source} to {target}"));
         }
     }
 }
@@ -307,7 +306,7 @@ fn arrive(
     standing: Standing,
 ) {
     if standing != Standing::InForce {
-        draft.wait(Reason::Fencing, format!("{target} failed after it took it over"));
+        draft.wait(Reason::Fencing, format!("Node {target} failed after it took over the service"));
         return;
     }
     if assign(planner, service, draft, target, Action::Start) {
@@ -317,7 +316,7 @@ fn arrive(
         if draft.status.maintenance_node.as_deref() == Some(target) {
             draft.status.maintenance_node = None;
         }
-        draft.go(ServiceState::Started, Reason::Moved, format!("it was migrated to {target}"));
+        draft.go(ServiceState::Started, Reason::Moved, format!("Migrated to {target}"));
     }
 }
 
@@ -337,8 +336,8 @@ fn stay(
     if start_on(planner, service, draft, source, Reason::MoveFailed) {
         draft.told.clear();
         draft.status.move_failures = draft.status.move_failures.saturating_add(1);
-        draft.go(ServiceState::Started, Reason::MoveFailed, format!("it stays on {source}: {why}"));
-        draft.tell(EventType::Warning, Reason::MoveFailed, format!("it stays on {source}: {why}"));
+        draft.go(ServiceState::Started, Reason::MoveFailed, format!("Move failed, staying on {source}: {why}"));
+        draft.tell(EventType::Warning, Reason::MoveFailed, format!("Move failed, staying on {source}: {why}"));
     }
 }
 
@@ -355,7 +354,7 @@ fn left_behind(
         return;
     }
     draft.status.target = None;
-    let message = format!("{target} could not stop it after it moved there: {said}");
+    let message = format!("Stop failed on {target} after the move: {said}");
     draft.go(ServiceState::Error, Reason::StopFailed, message);
     draft.status.stop_confirmed = Some(false);
 }
@@ -377,7 +376,7 @@ fn ask_again(
         remember_failure(draft, target, report.failure.unwrap_or_default());
         draft.status.move_failures = draft.status.move_failures.saturating_add(1);
     }
-    let message = format!("{target} clears away whatever has arrived there");
+    let message = format!("Node {target} is cleaning up any received copy");
     draft.go(ServiceState::Relocate, Reason::MoveFailed, message);
 }
 
@@ -391,14 +390,14 @@ fn nowhere(
     report: Option<&ServiceReport>,
 ) {
     draft.status.target = None;
-    let mut message = format!("it stopped while it moved from {source} to {target}");
+    let mut message = format!("Stopped during the move from {source} to {target}");
     if super::start::wants_stop(service, draft) {
         return;
     }
     if let Some(report) = report.filter(|report| report.phase == Phase::Failed) {
         remember_failure(draft, target, report.failure.unwrap_or_default());
         draft.status.move_failures = draft.status.move_failures.saturating_add(1);
-        message = format!("it failed on {target}, where it had moved from {source}: {}", report.message);
+        message = format!("Failed on {target} after the move from {source}: {}", report.message);
     }
     draft.go(ServiceState::RequestStart, Reason::MoveFailed, message);
 }

@@ -25,7 +25,7 @@ pub(super) fn improve(
     let paused = planner.view.services.get(service.name).is_some_and(|facts| facts.paused);
     // Services with a positive affinity also wait for the end of the pause.
     if paused && let Some((since, length_ms)) = pause::of(&planner.situation, service.name) {
-        draft.wake_after(since, length_ms, "a move that failed is tried again");
+        draft.wake_after(since, length_ms, "retry of a failed move");
     }
     let driven: Vec<Reason> = match placement.verdicts.get(&node) {
         Some(Verdict::Refused(refusals)) => {
@@ -81,7 +81,7 @@ pub(super) fn improve(
         return;
     }
     if paused {
-        draft.say(Reason::MoveFailed, format!("its move to {target} failed and is tried again later"));
+        draft.say(Reason::MoveFailed, format!("Move to {target} failed, retrying later"));
         return;
     }
     let followed = follows(planner, service, &target);
@@ -89,7 +89,7 @@ pub(super) fn improve(
         draft.status.operation = None;
         if !makes_room.is_empty() {
             let names: Vec<&str> = makes_room.iter().map(String::as_str).collect();
-            draft.message = format!("{}, for {}", draft.message, names.join(", "));
+            draft.message = format!("{}, to make room for {}", draft.message, names.join(", "));
         }
         if followed == Follows::Operator {
             draft.status.maintenance_node = None;
@@ -115,7 +115,7 @@ fn cannot_leave(
     }
     draft.infeasible = true;
     let message = format!(
-        "{}, but it cannot leave {node}: {}; what would help: {}",
+        "{}, but the service cannot leave {node}. {}. Suggested actions: {}",
         reason.sentence(),
         why_nowhere(placement),
         what_would_help(placement, service.name, node)
@@ -139,7 +139,7 @@ fn what_would_help(placement: &Placement, name: &str, node: &str) -> String {
         .collect();
     remedies.sort();
     let mut help: Vec<String> = remedies.into_iter().take(3).map(|(_, remedy)| remedy).collect();
-    help.push("another node that may take it".to_owned());
+    help.push("add an eligible node".to_owned());
     help.push(format!("hactl stop {name}"));
     help.join("; or ")
 }
@@ -223,13 +223,13 @@ pub(super) fn begin(
         let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);
         for place in [node.as_str(), target] {
             if moves_at(planner, place) >= limit {
-                draft.wait(Reason::Waiting, format!("{limit} live moves are under way on {place}"));
+                draft.wait(Reason::Waiting, format!("{limit} live migrations in progress on {place}, limit reached (maxMigrations)"));
                 return false;
             }
         }
         let Some(fence) = world.fences.get(target).filter(|fence| fence.value.state == FenceState::Open)
         else {
-            draft.wait(Reason::NodeNotOnline, format!("node {target} has no open epoch"));
+            draft.wait(Reason::NodeNotOnline, format!("Node {target} is not registered"));
             return false;
         };
         let action = Action::Migrate {
@@ -241,7 +241,7 @@ pub(super) fn begin(
             return false;
         }
         draft.status.target = Some(target.to_owned());
-        let message = format!("it moves live from {node} to {target}: {}", reason.sentence());
+        let message = format!("Live-migrating from {node} to {target}: {}", reason.sentence());
         draft.go(ServiceState::Migrate, reason, message);
         return true;
     }
@@ -249,7 +249,7 @@ pub(super) fn begin(
         return false;
     }
     draft.status.target = Some(target.to_owned());
-    let mut message = format!("it moves from {node} to {target} by stop and start: {}", reason.sentence());
+    let mut message = format!("Relocating from {node} to {target}: {}", reason.sentence());
     if live && can_migrate {
         message = format!("{message} ({})", not_live(target));
     }
@@ -295,7 +295,7 @@ pub(super) fn moves_at(planner: &Planner<'_>, node: &str) -> usize {
 pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned());
+        draft.go(ServiceState::Queued, Reason::NotProbed, "Assignment no longer exists".to_owned());
         return;
     };
     let node = assignment.node.clone();
@@ -319,7 +319,7 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     }
     if service.wanted() != RequestedState::Started {
         draft.status.target = None;
-        draft.go(ServiceState::Stopping, Reason::Stopping, "it is not wanted running".to_owned());
+        draft.go(ServiceState::Stopping, Reason::Stopping, "Stop requested".to_owned());
         return;
     }
     match service.answer(&situation).map(|answer| &answer.value) {
@@ -329,7 +329,7 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         Some(report) if matches!(report.phase, Phase::Stopped | Phase::Failed | Phase::HandedOver) => {
             arrive(planner, service, draft);
         }
-        Some(_) | None => draft.wait(Reason::Relocating, format!("{node} is stopping it")),
+        Some(_) | None => draft.wait(Reason::Relocating, format!("Stopping on {node}")),
     }
 }
 
@@ -355,7 +355,7 @@ fn arrive(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     });
     let Some(node) = target.or_else(|| placement.node.clone()) else {
         let gone = draft.status.target.take().unwrap_or_default();
-        let message = format!("it is stopped, {gone} cannot take it any more, and a place is looked for");
+        let message = format!("Stopped; {gone} is no longer eligible, scheduling on another node");
         draft.go(ServiceState::RequestStart, Reason::Relocating, message);
         return;
     };

@@ -138,7 +138,7 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     let name = service.name;
     match spec.action {
         OperationAction::Start if state == ServiceState::Error => {
-            let message = format!("{name} is in Error: hactl clear-error {name} leaves it");
+            let message = format!("{name} is in Error: run \"hactl clear-error {name}\"");
             refuse(&situation, service, draft, Reason::Refused, &message);
         }
         OperationAction::Start | OperationAction::Stop => {
@@ -148,7 +148,7 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             if state == ServiceState::Error {
                 set(&situation, service, draft, OperationPhase::Running, Reason::InProgress, "");
             } else {
-                let message = format!("{name} is not in Error, it is {state:?}");
+                let message = format!("{name} is in state {state:?}, not Error");
                 refuse(&situation, service, draft, Reason::Refused, &message);
             }
         }
@@ -175,7 +175,7 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         | OperationAction::TestWatchdog
         | OperationAction::Balance
         | OperationAction::TestNotifications => {
-            let message = "this action is not about a resource";
+            let message = "Action does not apply to a resource";
             refuse(&situation, service, draft, Reason::Invalid, message);
         }
     }
@@ -190,17 +190,17 @@ fn refusal_of_state(
     let name = service.name;
     match state {
         ServiceState::Ignored => {
-            Some((Reason::IgnoredAsWanted, format!("{name} is Ignored: it is not managed")))
+            Some((Reason::IgnoredAsWanted, format!("{name} is Ignored (not managed)")))
         }
         ServiceState::Error => {
-            Some((Reason::Refused, format!("{name} is in Error: hactl clear-error {name} leaves it")))
+            Some((Reason::Refused, format!("{name} is in Error: run \"hactl clear-error {name}\"")))
         }
-        ServiceState::Fence => Some((Reason::Fencing, format!("{name} waits for its node to be fenced"))),
-        ServiceState::Recovery => Some((Reason::Recovering, format!("{name} is looking for a place"))),
-        ServiceState::Freeze => Some((Reason::Frozen, format!("{name} is frozen"))),
+        ServiceState::Fence => Some((Reason::Fencing, format!("{name} is waiting for its node to be fenced"))),
+        ServiceState::Recovery => Some((Reason::Recovering, format!("{name} is waiting to be scheduled"))),
+        ServiceState::Freeze => Some((Reason::Frozen, format!("{name} is in state Freeze"))),
         ServiceState::Deleting => Some((Reason::Deleted, format!("{name} is being deleted"))),
         ServiceState::Stopped | ServiceState::Disabled if action == OperationAction::Restart => {
-            Some((Reason::Refused, format!("{name} is stopped: hactl start {name} starts it")))
+            Some((Reason::Refused, format!("{name} is stopped: run \"hactl start {name}\"")))
         }
         ServiceState::Queued
         | ServiceState::RequestStart
@@ -220,11 +220,11 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
     let situation = planner.situation;
     let Some(request) = service.operation else { return };
     let Some(target) = request.operation.value.spec.node.as_deref() else {
-        refuse(&situation, service, draft, Reason::Invalid, "it names no target node: set spec.node");
+        refuse(&situation, service, draft, Reason::Invalid, "No target node: set spec.node");
         return;
     };
     if !situation.world.nodes.contains_key(target) {
-        refuse(&situation, service, draft, Reason::NotFound, &format!("there is no node {target}"));
+        refuse(&situation, service, draft, Reason::NotFound, &format!("Node {target} not found"));
         return;
     }
     if is_at_home(draft.status.state) && draft.status.node.as_deref() == Some(target) {
@@ -240,7 +240,7 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
         && !moves::may_go_with_companions(&placement, target)
     {
         let messages: Vec<&str> = refusals.iter().map(|refusal| refusal.message.as_str()).collect();
-        let message = format!("{target} may not take it: {}", messages.join(", "));
+        let message = format!("{target} is not eligible: {}", messages.join(", "));
         let reason = refusals.first().map_or(Reason::Refused, |refusal| refusal.reason);
         refuse(&situation, service, draft, reason, &message);
         if let Some(status) = &mut draft.operation {
@@ -356,7 +356,7 @@ fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) 
     let same_driver = service
         .assignment
         .is_some_and(|assignment| assignment.value.definition.driver == service.resource.value.spec.driver);
-    let message = format!("it is restarted on {node}");
+    let message = format!("Restarting on {node}");
     if same_driver {
         if !assign(planner, service, draft, &node, Action::Restart) {
             return false;
@@ -388,14 +388,14 @@ pub(super) fn rehome(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     draft.status.operation = Some(request.name.to_owned());
     let disabled = service.wanted() == RequestedState::Disabled;
     let reason = if disabled { Reason::DisabledAsWanted } else { Reason::StoppedAsWanted };
-    draft.say(reason, format!("it is stopped, and {target} is its home"));
+    draft.say(reason, format!("Stopped, assigned to {target}"));
     set(
         &situation,
         service,
         draft,
         OperationPhase::Succeeded,
         Reason::Moved,
-        &format!("{target} is its home"),
+        &format!("Assigned to {target}"),
     );
     true
 }

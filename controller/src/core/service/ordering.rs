@@ -31,8 +31,8 @@ fn holds_start_of(planner: &Planner<'_>, name: &str) -> Option<String> {
     planner.order.before(name).next()?;
     if let Some(circle) = planner.order.circle(name) {
         return Some(format!(
-            "they wait for each other: {}; take one of them out of spec.after of the next",
-            circle.join(", then ")
+            "Dependency cycle: {}; remove one of these from spec.after of the next",
+            circle.join(" → ")
         ));
     }
     planner.order.before(name).find_map(|first| holds(planner, first))
@@ -41,20 +41,20 @@ fn holds_start_of(planner: &Planner<'_>, name: &str) -> Option<String> {
 fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
     let world = planner.situation.world;
     let Some(resource) = world.resources.get(first) else {
-        return Some(format!("it comes after {first}, and there is no such resource"));
+        return Some(format!("Dependency {first} does not exist"));
     };
     if resource.value.metadata.deletion_timestamp.is_some() {
-        return Some(format!("it comes after {first}, which is being deleted"));
+        return Some(format!("Dependency {first} is being deleted"));
     }
     match resource.value.spec.state {
         RequestedState::Ignored => return None,
         wanted @ (RequestedState::Stopped | RequestedState::Disabled) => {
-            return Some(format!("it comes after {first}, which is wanted {wanted:?}: hactl start {first}"));
+            return Some(format!("Dependency {first} has requested state {wanted:?}: run \"hactl start {first}\""));
         }
         RequestedState::Started => {}
     }
     if planner.leaving.contains(first) || is_busy(&planner.situation, first) {
-        return Some(format!("{first} starts before it, and is about to change"));
+        return Some(format!("Waiting for dependency {first}, which is about to change"));
     }
     let status = world.resource_statuses.get(first).map(|status| &status.value);
     let state = status.map_or(ServiceState::Queued, |status| status.state);
@@ -76,7 +76,7 @@ fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
         | ServiceState::Ignored
         | ServiceState::Deleting => false,
     };
-    (!runs).then(|| format!("{first} starts before it, and is in {state:?}"))
+    (!runs).then(|| format!("Waiting for dependency {first} to start (state {state:?})"))
 }
 
 /// Returns why the service must stop although Started is requested: a dependency must stop.
@@ -94,13 +94,13 @@ pub(super) fn has_to_stop(planner: &Planner<'_>, service: &Service<'_>) -> Optio
         }
     };
     let first = planner.order.before(service.name).find(stops)?;
-    Some(format!("it comes after {first}, which is to stop"))
+    Some(format!("Stopping because dependency {first} is stopping"))
 }
 
 /// Returns why a dependency waits for this service to stop: the dependency is moved or restarted.
 pub(super) fn is_waited_for(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
     let first = planner.order.before(service.name).find(|first| planner.leaving.contains(*first))?;
-    Some(format!("it comes after {first}, which is moved or restarted"))
+    Some(format!("Stopping because dependency {first} is being moved or restarted"))
 }
 
 /// Returns `true` if all dependents of a running service are stopped, so that it can stop. Otherwise this plan stops
@@ -113,8 +113,8 @@ pub(super) fn way_is_clear(planner: &mut Planner<'_>, service: &Service<'_>, dra
     if running.is_empty() {
         return true;
     }
-    let verb = if running.len() == 1 { "comes after it and stops" } else { "come after it and stop" };
-    let message = format!("{} {verb} first", running.join(", "));
+    let dependents = if running.len() == 1 { "dependent service" } else { "dependent services" };
+    let message = format!("Waiting for {dependents} to stop: {}", running.join(", "));
     draft.wait(Reason::StopOrder, message);
     false
 }

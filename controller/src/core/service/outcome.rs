@@ -28,7 +28,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     // Start and Stop are recorded together with their change of the requested state. A later change takes
     // precedence.
     let overtaken = service.resource.modified > request.operation.created;
-    let became = format!("its requested state became {:?} meanwhile", service.wanted());
+    let became = format!("Requested state changed to {:?}", service.wanted());
     let is_replacing = draft.status.replacement.is_some();
     let mut end = |phase, reason, message: &str| set(situation, service, draft, phase, reason, message);
     let failed = OperationPhase::Failed;
@@ -38,9 +38,9 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
                 let arrived =
                     spec.action == OperationAction::Restart || spec.node.as_deref() == Some(node.as_str());
                 if arrived {
-                    end(OperationPhase::Succeeded, Reason::Completed, &format!("it runs on {node}"));
+                    end(OperationPhase::Succeeded, Reason::Completed, &format!("Running on {node}"));
                 } else {
-                    let message = if message.is_empty() { format!("it stays on {node}") } else { message };
+                    let message = if message.is_empty() { format!("Still on {node}") } else { message };
                     end(failed, Reason::MoveFailed, &message);
                 }
             }
@@ -51,7 +51,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             | ServiceState::Disabled
             | ServiceState::Ignored
             | ServiceState::Deleting => {
-                end(failed, Reason::Refused, "it is not wanted running any more");
+                end(failed, Reason::Refused, "Service is no longer requested to run");
             }
             ServiceState::Queued
             | ServiceState::RequestStart
@@ -65,24 +65,24 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
         // The node of the service carries out the replacement, and its answer is the outcome.
         OperationAction::ReplaceSecondary if is_replacing => {}
         OperationAction::ReplaceSecondary => {
-            end(failed, Reason::ReplaceFailed, "nothing is known of it any more");
+            end(failed, Reason::ReplaceFailed, "No record of the replacement remains");
         }
         OperationAction::Stop => match (state, service.wanted()) {
             (ServiceState::Stopped | ServiceState::Disabled, _)
                 if at_rest || is_stopped(situation, service) =>
             {
-                end(OperationPhase::Succeeded, Reason::Completed, "it is stopped");
+                end(OperationPhase::Succeeded, Reason::Completed, "Stopped");
             }
             (ServiceState::Error, _) if stop_confirmed => {
-                end(OperationPhase::Succeeded, Reason::Completed, "it is stopped, and stays in Error");
+                end(OperationPhase::Succeeded, Reason::Completed, "Stopped, still in Error");
             }
             (ServiceState::Error, _) => end(failed, Reason::StopFailed, &message),
             (ServiceState::Ignored, _) => {
-                end(failed, Reason::IgnoredAsWanted, "it is Ignored: it is not managed");
+                end(failed, Reason::IgnoredAsWanted, "Resource is Ignored (not managed)");
             }
             (_, RequestedState::Started) if overtaken => end(failed, Reason::Refused, &became),
             (_, RequestedState::Started) => {
-                let message = "waits until its requested state is Stopped";
+                let message = "Waiting for the requested state to become Stopped";
                 end(OperationPhase::Running, Reason::Waiting, message);
             }
             (_, RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored) => {}
@@ -92,13 +92,13 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
         }
         OperationAction::Start => match state {
             ServiceState::Started => {
-                end(OperationPhase::Succeeded, Reason::Completed, &format!("it runs on {node}"));
+                end(OperationPhase::Succeeded, Reason::Completed, &format!("Running on {node}"));
             }
             ServiceState::Error => {
-                let message = format!("it is in Error: hactl clear-error {} leaves it", service.name);
+                let message = format!("Resource is in Error: run \"hactl clear-error {}\"", service.name);
                 end(failed, Reason::Refused, &message);
             }
-            ServiceState::Ignored => end(failed, Reason::IgnoredAsWanted, "it is Ignored: it is not managed"),
+            ServiceState::Ignored => end(failed, Reason::IgnoredAsWanted, "Resource is Ignored (not managed)"),
             ServiceState::Queued
             | ServiceState::RequestStart
             | ServiceState::Starting
@@ -134,7 +134,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             | ServiceState::Disabled
             | ServiceState::Ignored
             | ServiceState::Deleting => {
-                end(OperationPhase::Succeeded, Reason::Completed, "its error is cleared");
+                end(OperationPhase::Succeeded, Reason::Completed, "Error cleared");
             }
         },
         OperationAction::UpdateInPlace
@@ -153,11 +153,11 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
 fn why_it_waits(draft: &Draft) -> (Reason, String) {
     match draft.reason {
         Some(reason) if !draft.message.is_empty() => {
-            (reason, format!("it is in {:?}: {}", draft.status.state, draft.message))
+            (reason, format!("State {:?}: {}", draft.status.state, draft.message))
         }
         Some(_) | None => {
             let sentence = Reason::Waiting.sentence();
-            (Reason::Waiting, format!("it is in {:?}, and {sentence}", draft.status.state))
+            (Reason::Waiting, format!("State {:?}: {sentence}", draft.status.state))
         }
     }
 }

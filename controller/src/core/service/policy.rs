@@ -59,13 +59,13 @@ pub(super) fn why_nowhere(placement: &Placement) -> String {
         }
     }
     if nodes.is_empty() {
-        return "no node can take it: there is no node".to_owned();
+        return "No eligible node: the cluster has no nodes".to_owned();
     }
     // People read conditions; `hactl why` lists all nodes.
     let more = nodes.len().saturating_sub(8);
     nodes.truncate(8);
-    let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
-    format!("no node can take it: {}{rest}", nodes.join("; "))
+    let rest = if more > 0 { format!("; {more} more nodes") } else { String::new() };
+    format!("No eligible node: {}{rest}", nodes.join("; "))
 }
 
 /// Reports that no node is eligible, and why.
@@ -94,7 +94,7 @@ pub(super) fn start_failed(
     }
     // A node on which the service can never run is skipped, and is not counted as an attempt.
     if !never_here && draft.status.relocations >= service.resource.value.spec.max_relocate {
-        let message = format!("{}; last on {node}: {said}", Reason::PoliciesExhausted.sentence());
+        let message = format!("{}; last failure on {node}: {said}", Reason::PoliciesExhausted.sentence());
         error::enter(planner, service, draft, Reason::PoliciesExhausted, message, true);
         return;
     }
@@ -110,12 +110,12 @@ pub(super) fn start_failed(
     let move_failures = draft.status.move_failures.saturating_add(1);
     let Some(next) = placement.node.clone() else {
         if never_here && placement.verdicts.values().all(is_lasting) {
-            let message = format!("it can never run on {node} ({said}), and {}", why_nowhere(&placement));
+            let message = format!("Service can never run on {node} ({said}). {}", why_nowhere(&placement));
             error::enter(planner, service, draft, Reason::NotInstalled, message, true);
             return;
         }
         // The service waits for a node without using this one, which other services may need.
-        let message = format!("the start on {node} failed ({said}), and a place is looked for");
+        let message = format!("Start failed on {node} ({said}), waiting for an eligible node");
         draft.go(ServiceState::RequestStart, Reason::StartFailed, String::new());
         draft.status.relocations = relocations;
         draft.status.move_failures = move_failures;
@@ -126,8 +126,8 @@ pub(super) fn start_failed(
     if start_on(planner, service, draft, &next, Reason::StartFailed) {
         draft.status.relocations = relocations;
         draft.status.move_failures = move_failures;
-        let place = if next == node { format!("again on {node}") } else { format!("on {next}") };
-        let message = format!("the start on {node} failed ({said}); it is tried {place}");
+        let place = if next == node { "on the same node".to_owned() } else { format!("on {next}") };
+        let message = format!("Start failed on {node} ({said}), retrying {place}");
         draft.told.clear();
         draft.tell(EventType::Warning, Reason::StartFailed, message);
     }

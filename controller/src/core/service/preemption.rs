@@ -62,7 +62,7 @@ pub(super) fn make_room(
         .filter(|name| planner.view.services.get(*name).is_some_and(|facts| facts.uses.contains(&node)));
     makes_room.extend(on_their_way.map(|name| shown(planner, name)));
     makes_room.sort();
-    let message = format!("it starts on {node} once these are stopped there: {}", makes_room.join(", "));
+    let message = format!("Waiting for preempted services to stop on {node}: {}", makes_room.join(", "));
     draft.wait(Reason::Preempting, message);
     draft.reserves = Some(node);
 }
@@ -151,7 +151,7 @@ pub(super) fn leave(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dr
     draft.go(
         ServiceState::RequestStop,
         Reason::Preempted,
-        format!("it leaves {node}, where {by} of priority {priority} needs the room"),
+        format!("Stopping on {node}: preempted by {by} (priority {priority})"),
     );
 }
 
@@ -159,11 +159,11 @@ pub(super) fn leave(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dr
 pub(super) fn start_again(draft: &mut Draft) {
     match &draft.status.displaced_by {
         Some(by) => {
-            let message = format!("it made room for {by}, and a place is looked for");
+            let message = format!("Preempted by {by}, scheduling on another node");
             draft.go(ServiceState::Recovery, Reason::Preempted, message);
         }
         None => {
-            draft.go(ServiceState::RequestStart, Reason::Placed, "it is stopped and starts again".to_owned());
+            draft.go(ServiceState::RequestStart, Reason::Placed, "Stopped, starting again".to_owned());
         }
     }
 }
@@ -174,6 +174,6 @@ pub(super) fn explain(draft: &mut Draft, placement: &Placement) {
         && draft.reserves.is_none()
     {
         draft.waiting.clear();
-        draft.wait(Reason::Preempted, format!("it made room for {by}; {}", why_nowhere(placement)));
+        draft.wait(Reason::Preempted, format!("Preempted by {by}. {}", why_nowhere(placement)));
     }
 }

@@ -63,7 +63,7 @@ fn answer(
 ) -> Answer {
     let situation = &planner.situation;
     if is_answered_by_operator(situation, service, node) {
-        return Answer::Empty("an operator knows that it does not run there");
+        return Answer::Empty("operator stated that the service does not run there");
     }
     let world = situation.world;
     if planner.is_being_opened(node) {
@@ -71,9 +71,9 @@ fn answer(
     }
     if world.is_unheard(node) {
         return if world.nodes.contains_key(node) {
-            Answer::Missing("has not been heard since the store was restored")
+            Answer::Missing("has not been reachable since etcd was restored")
         } else {
-            Answer::Empty("its Node was deleted before the store was restored")
+            Answer::Empty("Node object was deleted before etcd was restored")
         };
     }
     // A resource that was deleted while it ran, also under another name, may have left the service running anywhere.
@@ -98,7 +98,7 @@ fn answer(
                     if unguarded || may_run_there(situation, service, node) {
                         Answer::Missing("is unreachable, and the service may run there")
                     } else {
-                        Answer::Counted("it is unreachable")
+                        Answer::Counted("unreachable")
                     }
                 }
                 Some(answer) => answer,
@@ -109,19 +109,19 @@ fn answer(
             Answer::Missing("is being fenced")
         }
         FenceState::Closed if unguarded && fence.proof.is_some() => {
-            Answer::Missing("is away, and only what was managed is known to be stopped there")
+            Answer::Missing("is not registered, and only managed services are known to be stopped there")
         }
         // Neither proof shows that the machine was reset. Its agent may have stopped the managed services, so that
         // the watchdog let the machine stay (FENCING, section 4), or it registered again. Unmanaged copies keep
         // running there.
         FenceState::Fenced if unguarded && !proves_the_machine_empty(fence) => Answer::Missing(
-            "was fenced by its silence, and only what was managed is known to be stopped there",
+            "was fenced after missed heartbeats, and only managed services are known to be stopped there",
         ),
         // The node stops any copy before it registers again, and answers before any service starts there.
-        FenceState::Fencing => Answer::Counted("its registration is revoked"),
-        FenceState::Closed => Answer::Counted("its registration was revoked while nothing was active there"),
+        FenceState::Fencing => Answer::Counted("registration revoked"),
+        FenceState::Closed => Answer::Counted("registration revoked while no service was active"),
         FenceState::Fenced => match fence.proof {
-            Some(Proof::CleanLeave { .. }) => Answer::Counted("it left cleanly"),
+            Some(Proof::CleanLeave { .. }) => Answer::Counted("clean shutdown"),
             Some(
                 Proof::Silence { .. }
                 | Proof::Device { .. }
@@ -130,7 +130,7 @@ fn answer(
                 | Proof::Reregistered
                 | Proof::NothingActive,
             )
-            | None => Answer::Counted("it was fenced"),
+            | None => Answer::Counted("fenced"),
         },
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn after_restore(draft: &mut Draft) {
     super::copies::let_go(&mut status.copies);
     // No reports from before the restore exist, so the next answers are new.
     status.probe_arming = None;
-    let message = "the store was restored from a backup, so every node is asked for it".to_owned();
+    let message = "etcd was restored from a backup: asking every node whether the service runs there".to_owned();
     draft.go(ServiceState::Queued, Reason::StoreRestored, message);
 }
 
@@ -67,7 +67,7 @@ pub(super) fn look_anew(situation: &Situation<'_>, service: &Service<'_>, draft:
     super::copies::let_go(&mut draft.status.copies);
     draft.status.epoch = None;
     draft.status.action_uid = None;
-    let message = "it may have been moved by hand, so every node is asked for it".to_owned();
+    let message = "Service may have been moved manually: asking every node whether it runs there".to_owned();
     draft.go(ServiceState::Queued, Reason::NotProbed, message);
 }
 
@@ -85,7 +85,7 @@ pub(super) fn unreadable(situation: &Situation<'_>, service: &Service<'_>, draft
         draft.assign = Assign::Delete;
         draft.status.probe_generation = Some(service.resource.value.metadata.generation);
     }
-    let message = "what was stored about it cannot be read by this version, so it is looked for".to_owned();
+    let message = "Stored records cannot be read by this version: asking every node whether the service runs there".to_owned();
     draft.go(ServiceState::Queued, Reason::Unreadable, message);
 }
 
@@ -104,20 +104,20 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         return;
     }
     if situation.world.settings().disarmed.is_some() {
-        draft.wait(Reason::Disarmed, "the cluster is disarmed");
+        draft.wait(Reason::Disarmed, "Cluster is disarmed");
         return;
     }
     if service.resource.value.spec.driver.kind().is_none() {
         draft.infeasible = true;
-        draft.wait(Reason::BadConfiguration, "set exactly one key under spec.driver");
+        draft.wait(Reason::BadConfiguration, "Exactly one key is required under spec.driver");
         return;
     }
     if let Some(until) = restored::rests_until(&situation) {
         let sentence = Reason::StoreRestored.sentence();
         let message =
-            format!("{sentence}: nothing is assigned until a machine that is cut off must have reset");
+            format!("{sentence}: waiting until an isolated node must have reset");
         draft.wait(Reason::StoreRestored, message);
-        draft.wake_after(until, 0, "a machine that was cut off from the restored store has reset");
+        draft.wake_after(until, 0, "an isolated node must have reset after the restore");
         return;
     }
     if let Some(message) = identity::taken(planner, service) {
@@ -126,7 +126,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
     let answers = answers(planner, service, &draft.status);
     if answers.is_empty() {
-        draft.wait(Reason::NotSeenYet, "no node has registered yet");
+        draft.wait(Reason::NotSeenYet, "No node has registered yet");
         return;
     }
     let mut open: Vec<String> = Vec::new();
@@ -141,12 +141,12 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                 draft.not_probed.push(format!("{node} ({why})"));
                 counted.push((*node).to_owned());
             }
-            Answer::Unknown(message) => open.push(format!("{node} cannot tell ({message})")),
+            Answer::Unknown(message) => open.push(format!("{node} cannot determine that ({message})")),
             Answer::Missing(why) => {
                 open.push(format!("{node} {why}"));
                 if let Some(known) = planner.nodes.get(*node) {
                     // A node that stays silent until then is no longer waited for.
-                    draft.wake_after(known.late_at, 0, "a node that is asked has been silent for Th");
+                    draft.wake_after(known.late_at, 0, "a node that was asked has missed heartbeats for their lifetime");
                 }
             }
         }
@@ -161,12 +161,12 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
     let held = identity::held_by(situation.world, service.name);
     if let (false, Some((name, _))) = (open.is_empty(), held.first()) {
-        let message = format!("{name} was deleted and may still run the same thing: {}", open.join(", "));
+        let message = format!("Deleted resource {name} may still run the same service: {}", open.join(", "));
         draft.wait(Reason::IdentityTaken, message);
         return;
     }
     if !open.is_empty() {
-        draft.wait(Reason::NotProbed, format!("not yet known whether it runs: {}", open.join(", ")));
+        draft.wait(Reason::NotProbed, format!("Waiting for nodes to report whether the service runs there: {}", open.join(", ")));
         return;
     }
     draft.status.probe_generation = None;
@@ -175,7 +175,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     count_as_empty(&situation, service, draft, counted);
     match (running.first().map(|node| (*node).to_owned()), service.wanted()) {
         (None, RequestedState::Started) => {
-            draft.go(ServiceState::RequestStart, Reason::Placed, "it runs nowhere yet".to_owned());
+            draft.go(ServiceState::RequestStart, Reason::Placed, "Not running yet, scheduling".to_owned());
         }
         (None, RequestedState::Stopped | RequestedState::Disabled) => {
             wants_stop(service, draft);
@@ -188,7 +188,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                 draft.go(
                     ServiceState::Stopping,
                     Reason::Stopping,
-                    format!("{node} runs it and is told to stop it"),
+                    format!("Stopping on {node}, where the service was found running"),
                 );
             }
         }

@@ -72,7 +72,7 @@ fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
         return;
     }
     let sides = loads.sides().map(|(node, above)| (node.to_owned(), above)).collect();
-    let lasting = lasting(planner, Measure::Load, sides, "the load of nodes has been uneven for long enough");
+    let lasting = lasting(planner, Measure::Load, sides, "load imbalance has lasted long enough");
     if lasting.is_empty() {
         return;
     }
@@ -220,7 +220,7 @@ pub(super) fn carry_out(
     let message = match cause {
         Cause::Load => {
             let (before, after) = (planned.before, planned.after);
-            format!("{}, unevenness {before:.2} becomes {after:.2}", draft.message)
+            format!("{}, imbalance from {before:.2} to {after:.2}", draft.message)
         }
         Cause::Services(told) => format!("{}; {told}", draft.message),
     };

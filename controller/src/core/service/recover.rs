@@ -23,26 +23,26 @@ pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
         Standing::Closing if service.may_run_twice() => draft.go(
             ServiceState::Recovery,
             Reason::NodeFailed,
-            format!("{node} is silent, and it may run twice: a place is looked for"),
+            format!("Node {node} is unreachable, scheduling on another node (exclusive: false)"),
         ),
         Standing::Closing => {
             if draft.status.state == ServiceState::Fence {
-                draft.wait(Reason::Fencing, format!("{node} is being fenced"));
+                draft.wait(Reason::Fencing, format!("Waiting for node {node} to be fenced"));
             } else {
-                draft.go(ServiceState::Fence, Reason::Fencing, format!("{node} failed and is being fenced"));
+                draft.go(ServiceState::Fence, Reason::Fencing, format!("Node {node} failed and is being fenced"));
             }
         }
         Standing::Released => {
             if let Some(assignment) = service.assignment
                 && keeps_its_place(&situation, &assignment.value, Waits::Frozen)
             {
-                draft.go(ServiceState::Freeze, Reason::Frozen, format!("it waits for {node} to return"));
+                draft.go(ServiceState::Freeze, Reason::Frozen, format!("Waiting for node {node} to return"));
                 return;
             }
             draft.go(
                 ServiceState::Recovery,
                 Reason::Recovering,
-                format!("{node} is proven gone and a place is looked for"),
+                format!("Node {node} is confirmed down, scheduling on another node"),
             );
         }
         Standing::InForce => {}
@@ -53,7 +53,7 @@ pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
 pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     match service.assigned(&situation) {
-        None => draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned()),
+        None => draft.go(ServiceState::Queued, Reason::NotProbed, "Assignment no longer exists".to_owned()),
         // The source failed during a migration: the state of the target decides.
         Some((assignment, _)) if matches!(assignment.action, Action::Migrate { .. }) => {
             super::migrate::migrate(planner, service, draft);
@@ -104,7 +104,7 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                     draft.add_words(for_others);
                 }
             } else if stop_on(planner, service, draft, &node) {
-                draft.go(ServiceState::Stopped, Reason::StoppedAsWanted, format!("{node} is its new home"));
+                draft.go(ServiceState::Stopped, Reason::StoppedAsWanted, format!("Assigned to {node}"));
             }
         }
         RequestedState::Ignored => {}
@@ -115,7 +115,7 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
 pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     if situation.world.settings().disarmed.is_some() {
-        draft.wait(Reason::Disarmed, "the cluster is disarmed".to_owned());
+        draft.wait(Reason::Disarmed, "Cluster is disarmed".to_owned());
         return;
     }
     let Some((assignment, standing)) = service.assigned(&situation) else {
@@ -127,10 +127,10 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     match standing {
         Standing::Closing => lost(planner, service, draft, standing),
         Standing::Released => match planner.nodes.get(node).map(|node| &node.health) {
-            Some(Health::Registering) => draft.wait(Reason::Registering, format!("{node} is registering")),
+            Some(Health::Registering) => draft.wait(Reason::Registering, format!("Waiting for node {node} to register")),
             Some(Health::Online) => {
                 if !wants_stop(service, draft) {
-                    draft.go(ServiceState::RequestStart, Reason::Placed, format!("{node} is back"));
+                    draft.go(ServiceState::RequestStart, Reason::Placed, format!("Node {node} has returned"));
                 }
             }
             Some(
@@ -150,14 +150,14 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                     draft.wait(Reason::Frozen, waiting_words(&situation, node, until.is_none()));
                 }
                 Some(_) | None => {
-                    let message = format!("{node} has not returned and a place is looked for");
+                    let message = format!("Node {node} has not returned, scheduling on another node");
                     draft.go(ServiceState::Recovery, Reason::Recovering, message);
                 }
             },
         },
         Standing::InForce => match planner.nodes.get(node).map(|node| &node.health) {
             Some(Health::Restarting) => {
-                draft.wait(Reason::Frozen, format!("the agent of {node} is away for a restart"));
+                draft.wait(Reason::Frozen, format!("Agent of node {node} is restarting"));
             }
             Some(
                 Health::Online
@@ -189,7 +189,7 @@ pub(super) fn comes_back(planner: &Planner<'_>, draft: &mut Draft) -> bool {
             let closed = world.fences.get(&node).map(|fence| fence.seen).filter(|_| asks);
             let waits = closed.filter(|seen| planner.situation.now.raw < *seen + valid_ms);
             if let Some(seen) = waits {
-                draft.wake_after(seen, valid_ms, "a node that asked to be admitted again was not");
+                draft.wake_after(seen, valid_ms, "a node that asked to register again was not registered");
             }
             waits.is_some()
         }
@@ -206,7 +206,7 @@ pub(super) fn comes_back(planner: &Planner<'_>, draft: &mut Draft) -> bool {
         | None => false,
     };
     if registers {
-        draft.wait(Reason::Registering, format!("{node}, where it was, is registering"));
+        draft.wait(Reason::Registering, format!("Waiting for previous node {node} to register"));
     }
     registers
 }
@@ -214,7 +214,7 @@ pub(super) fn comes_back(planner: &Planner<'_>, draft: &mut Draft) -> bool {
 /// Freezes the service if the agent of its node is down for a restart. Returns `true` if the service is frozen.
 pub(super) fn frozen(planner: &Planner<'_>, draft: &mut Draft, node: &str) -> bool {
     if planner.nodes.get(node).is_some_and(|node| node.health == Health::Restarting) {
-        draft.go(ServiceState::Freeze, Reason::Frozen, format!("the agent of {node} is away for a restart"));
+        draft.go(ServiceState::Freeze, Reason::Frozen, format!("Agent of node {node} is restarting"));
         return true;
     }
     false
@@ -234,28 +234,28 @@ pub(super) fn settle(
     match &assignment.action {
         Action::Start | Action::Restart => {
             if phase == Some(Phase::Running) {
-                draft.go(ServiceState::Started, Reason::Running, format!("it runs on {node}"));
+                draft.go(ServiceState::Started, Reason::Running, format!("Running on {node}"));
             } else {
-                draft.go(ServiceState::Starting, Reason::Starting, format!("{node} is starting it"));
+                draft.go(ServiceState::Starting, Reason::Starting, format!("Starting on {node}"));
             }
         }
         Action::Stop { .. } => {
             if phase.is_some_and(|phase| !phase.may_run()) {
                 if !wants_stop(service, draft) {
-                    draft.go(ServiceState::RequestStart, Reason::Placed, "it is wanted started".to_owned());
+                    draft.go(ServiceState::RequestStart, Reason::Placed, "Start requested".to_owned());
                 }
             } else {
-                draft.go(ServiceState::Stopping, Reason::Stopping, format!("{node} is stopping it"));
+                draft.go(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));
             }
         }
         Action::Migrate { target, .. } => {
             draft.status.target = Some(target.clone());
-            draft.go(ServiceState::Migrate, Reason::Migrating, format!("it moves from {node} to {target}"));
+            draft.go(ServiceState::Migrate, Reason::Migrating, format!("Migrating from {node} to {target}"));
         }
         Action::Leave => {
             draft.status.stop_confirmed = draft.status.stop_confirmed.or(Some(false));
             let confirmed = draft.status.stop_confirmed;
-            draft.go(ServiceState::Error, Reason::StopFailed, "it was left alone in an error".to_owned());
+            draft.go(ServiceState::Error, Reason::StopFailed, "Service left as it is after an error".to_owned());
             draft.status.stop_confirmed = confirmed;
         }
     }
@@ -280,11 +280,11 @@ pub(super) fn keeps_its_place(situation: &Situation<'_>, assignment: &Assignment
 fn waiting_words(situation: &Situation<'_>, node: &str, for_ever: bool) -> String {
     if for_ever {
         return format!(
-            "it waits for {node} to return; to run it elsewhere, confirm that {node} is off: hactl node confirm-fenced {node}"
+            "Waiting for node {node} to return. To run the service elsewhere, power {node} off and run \"hactl node confirm-fenced {node}\""
         );
     }
     let policy = situation.world.shutdown_policy(node);
-    format!("it waits for {node} to return, for a while ({policy:?}), and is then recovered elsewhere")
+    format!("Waiting for node {node} to return for a limited time (shutdownPolicy {policy:?}), then recovering on another node")
 }
 
 /// Returns the time until which a service waits for its node, which left cleanly. `None` if it does not wait,

@@ -32,7 +32,7 @@ pub(super) fn look(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
         Some((assignment, asked))
     });
     let Some((assignment, asked)) = asked else {
-        fail(&situation, service, draft, Reason::ReplaceFailed, "its assignment is gone");
+        fail(&situation, service, draft, Reason::ReplaceFailed, "Assignment no longer exists");
         return false;
     };
     let node = assignment.node.as_str();
@@ -58,11 +58,11 @@ pub(super) fn look(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
                 });
             match standing {
                 Standing::Released => {
-                    let why = still_used(present, &format!("{node} failed meanwhile"));
+                    let why = still_used(present, &format!("Node {node} failed during the replacement"));
                     fail(&situation, service, draft, Reason::NodeFailed, &why);
                 }
                 Standing::InForce if never => {
-                    let why = still_used(present, "it ended before that began");
+                    let why = still_used(present, "Service ended before the replacement began");
                     fail(&situation, service, draft, Reason::Interrupted, &why);
                 }
                 Standing::InForce | Standing::Closing => {
@@ -92,9 +92,9 @@ fn goes_on(
     let in_place =
         asked.present.as_ref().map(|present| format!(" in place of {present}")).unwrap_or_default();
     let message = match (asked.called_off, begun) {
-        (true, _) => format!("{node} is told to leave it: {new} does not become its secondary"),
-        (false, true) => format!("{node} lets {new} become its secondary{in_place}"),
-        (false, false) => format!("{node} is told to let {new} become its secondary{in_place}"),
+        (true, _) => format!("Canceling on {node}: {new} does not become the secondary"),
+        (false, true) => format!("Node {node} is making {new} the secondary{in_place}"),
+        (false, false) => format!("Waiting for node {node} to make {new} the secondary{in_place}"),
     };
     if asked_for(service) {
         set(situation, service, draft, OperationPhase::Running, Reason::ReplacingSecondary, &message);
@@ -133,8 +133,8 @@ fn words(said: &ReplacementReport) -> String {
 
 fn still_used(present: Option<&str>, why: &str) -> String {
     match present {
-        Some(present) => format!("{why}; {present} still counts as its secondary"),
-        None => format!("{why}; it still counts as without a secondary"),
+        Some(present) => format!("{why}; {present} remains the secondary"),
+        None => format!("{why}; the resource remains without a secondary"),
     }
 }
 
@@ -152,14 +152,14 @@ fn done(
     replicas.sort();
     draft.status.replicas = replicas;
     let in_place = present.map(|present| format!(" in place of {present}")).unwrap_or_default();
-    let message = format!("{new} is its secondary{in_place}");
+    let message = format!("{new} is the secondary{in_place}");
     draft.tell(EventType::Normal, Reason::SecondaryReplaced, message.clone());
     end(situation, service, draft, OperationPhase::Succeeded, Reason::SecondaryReplaced, &message);
 }
 
 fn fail(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, reason: Reason, message: &str) {
     draft.status.replacement = None;
-    let text = format!("its secondary was not replaced: {message}");
+    let text = format!("Secondary not replaced: {message}");
     draft.tell(EventType::Warning, Reason::ReplaceFailed, text);
     end(situation, service, draft, OperationPhase::Failed, reason, message);
 }
@@ -203,45 +203,45 @@ pub(super) fn refusal(
     let refused = |message: String| Some((Reason::Refused, message));
     let Some(target) = service.operation.and_then(|request| request.operation.value.spec.node.as_deref())
     else {
-        return Some((Reason::Invalid, "it names no node: set spec.node".to_owned()));
+        return Some((Reason::Invalid, "No node named: set spec.node".to_owned()));
     };
     if !spec.storage.as_ref().is_some_and(|storage| storage.mode == StorageMode::Replicated) {
-        return refused(format!("{name} has no secondary: its spec.storage.mode is not Replicated"));
+        return refused(format!("{name} has no secondary: spec.storage.mode is not Replicated"));
     }
     if !spec.exclusive {
         return refused(format!(
-            "{name} may run twice (exclusive: false), so its data is not hactl's to move"
+            "{name} has exclusive: false, so hactl does not move its data"
         ));
     }
     if !spec.driver.can_replace_secondary() {
         return refused(format!(
-            "the driver of {name} cannot replace its secondary: give it a replaceSecondary command (driver exec)"
+            "Driver of {name} cannot replace the secondary: add a replaceSecondary command (driver exec)"
         ));
     }
     if draft.status.state != ServiceState::Started {
         let state = draft.status.state;
-        return refused(format!("{name} is {state:?}: its secondary is replaced while it is Started"));
+        return refused(format!("{name} is in state {state:?}: the secondary can be replaced only in state Started"));
     }
     let started = service.assignment.map(|assignment| assignment.value.definition.driver.kind());
     if started.is_some_and(|started| started != spec.driver.kind()) {
         return refused(format!(
-            "{name} was started by another driver than it has now: hactl restart {name} comes first"
+            "{name} was started by a different driver: run \"hactl restart {name}\" first"
         ));
     }
     let Some(node) = planner.view.nodes.get(target) else {
-        return Some((Reason::NotFound, format!("there is no node {target}")));
+        return Some((Reason::NotFound, format!("Node {target} not found")));
     };
     if draft.status.node.as_deref() == Some(target) {
-        return refused(format!("{name} runs on {target}: its secondary must be another node"));
+        return refused(format!("{name} runs on {target}: the secondary must be another node"));
     }
     if draft.status.secondary() == Some(target) {
-        return Some((Reason::AlreadyThere, format!("{target} already is the secondary of {name}")));
+        return Some((Reason::AlreadyThere, format!("{target} is already the secondary of {name}")));
     }
     let facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     let refusals = secondary_refusals(&planner.view, name, &facts, target, node);
     let first = refusals.first()?;
     let messages: Vec<&str> = refusals.iter().map(|refusal| refusal.message.as_str()).collect();
-    Some((first.reason, format!("{target} may not become its secondary: {}", messages.join(", "))))
+    Some((first.reason, format!("{target} is not eligible as the secondary: {}", messages.join(", "))))
 }
 
 /// Orders the node of a running service to begin. Returns `false` if that is not possible yet; the draft then names
@@ -261,19 +261,19 @@ pub(super) fn begin(
         Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => false,
     };
     if !runs {
-        draft.wait(Reason::Waiting, format!("{node} has not confirmed that it runs"));
+        draft.wait(Reason::Waiting, format!("Waiting for node {node} to confirm that the service runs"));
         return false;
     }
     let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);
     for place in [node.as_str(), target] {
         if super::moves::moves_at(planner, place) >= limit {
-            let message = format!("{limit} live moves or replacements are under way on {place}");
+            let message = format!("{limit} live migrations or replacements in progress on {place}, limit reached (maxMigrations)");
             draft.wait(Reason::Waiting, message);
             return false;
         }
     }
     let Some(fence) = world.fences.get(target).filter(|fence| fence.value.state == FenceState::Open) else {
-        draft.wait(Reason::NodeNotOnline, format!("node {target} has no open epoch"));
+        draft.wait(Reason::NodeNotOnline, format!("Node {target} is not registered"));
         return false;
     };
     draft.guards.insert(world.keys.fence(target), Guard::Unchanged(fence.modified));
@@ -290,8 +290,8 @@ pub(super) fn begin(
     draft.status.replacement =
         Some(ReplacementStatus { uid: replacement.uid.clone(), node: target.to_owned() });
     let message = match &replacement.present {
-        Some(present) => format!("{target} becomes its secondary in place of {present}"),
-        None => format!("{target} becomes its secondary"),
+        Some(present) => format!("Making {target} the secondary in place of {present}"),
+        None => format!("Making {target} the secondary"),
     };
     rewrite(&situation, draft, Assignment { replacement: Some(replacement), ..assignment.clone() });
     draft.tell(EventType::Normal, Reason::ReplacingSecondary, message.clone());

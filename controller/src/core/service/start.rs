@@ -16,7 +16,7 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
         return;
     }
     if planner.situation.world.settings().disarmed.is_some() {
-        draft.wait(Reason::Disarmed, "the cluster is disarmed");
+        draft.wait(Reason::Disarmed, "Cluster is disarmed");
         return;
     }
     if let Some(message) = ordering::holds_start(planner, service) {
@@ -54,8 +54,7 @@ pub(super) fn partners_come_first(
     if elsewhere.is_empty() {
         return false;
     }
-    let (must, moves) = (elsewhere.join(", "), if elsewhere.len() == 1 { "moves" } else { "move" });
-    let message = format!("{must} must be with it and {moves} to {node} first");
+    let message = format!("Waiting for {} to move to {node} first", elsewhere.join(", "));
     draft.wait(Reason::PositivePartner, message);
     true
 }
@@ -65,7 +64,7 @@ pub(super) fn partners_come_first(
 pub(super) fn stops_first(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let found = service.may_run_elsewhere(&planner.situation, None);
     let Some(node) = found.first().filter(|_| service.exclusive()) else { return false };
-    let message = format!("{node} found it running, so it is stopped there first");
+    let message = format!("Found running on {node}, stopping there first");
     draft.go(ServiceState::RequestStop, Reason::StartedOutside, message);
     true
 }
@@ -94,7 +93,7 @@ pub(super) fn wants_stop(service: &Service<'_>, draft: &mut Draft) -> bool {
 pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned());
+        draft.go(ServiceState::Queued, Reason::NotProbed, "Assignment no longer exists".to_owned());
         return;
     };
     match standing {
@@ -112,7 +111,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         if stop_if_unwanted(planner, service, draft) {
             return;
         }
-        let message = format!("{} is starting it", assignment.node);
+        let message = format!("Starting on {}", assignment.node);
         draft.wait(Reason::Starting, message);
         return;
     };
@@ -133,7 +132,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             if draft.status.maintenance_node.as_deref() == Some(assignment.node.as_str()) {
                 draft.status.maintenance_node = None;
             }
-            draft.go(ServiceState::Started, Reason::Running, format!("it runs on {}", assignment.node));
+            draft.go(ServiceState::Started, Reason::Running, format!("Running on {}", assignment.node));
         }
         Phase::Failed => {
             if !wants_stop(service, draft) {
@@ -150,7 +149,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         | Phase::Receiving
         | Phase::HandingOver
         | Phase::HandedOver
-        | Phase::MoveFailed => draft.wait(Reason::Waiting, format!("{} is at work on it", assignment.node)),
+        | Phase::MoveFailed => draft.wait(Reason::Waiting, format!("Waiting for node {} to finish its current action", assignment.node)),
     }
 }
 
@@ -158,7 +157,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
 pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned());
+        draft.go(ServiceState::Queued, Reason::NotProbed, "Assignment no longer exists".to_owned());
         return;
     };
     let node = assignment.node.clone();
@@ -197,8 +196,8 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 return;
             }
             Phase::Running => clear_once_stable(service, draft, answer.seen, situation.now.raw),
-            Phase::Starting => draft.say(Reason::Restarted, format!("{node} is starting it again")),
-            Phase::Stopping => draft.say(Reason::Stopping, format!("{node} is stopping it")),
+            Phase::Starting => draft.say(Reason::Restarted, format!("Starting again on {node}")),
+            Phase::Stopping => draft.say(Reason::Stopping, format!("Stopping on {node}")),
             Phase::ProbedRunning
             | Phase::ProbedStopped
             | Phase::ProbedUnknown
@@ -212,7 +211,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         return;
     }
     if situation.world.settings().disarmed.is_some() {
-        draft.say(Reason::Disarmed, "the cluster is being disarmed");
+        draft.say(Reason::Disarmed, "Cluster is being disarmed");
         return;
     }
     // The service never left for maintenance, or is back: it need not return anywhere.
@@ -222,7 +221,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         draft.status.maintenance_node = None;
     }
     if !planner.nodes.get(&node).is_some_and(crate::core::health::NodeHealth::is_heard) {
-        draft.wait(Reason::HeartbeatLate, format!("the heartbeat of {node} is late"));
+        draft.wait(Reason::HeartbeatLate, format!("Heartbeat of node {node} is late"));
         return;
     }
     if let Some(other) = service.runs_elsewhere(&situation, Some(&node)) {
@@ -232,7 +231,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     }
     if let Some(other) = service.may_run_elsewhere(&situation, Some(&node)).first() {
         let message =
-            format!("it runs on {node}, and {other} has not yet confirmed that nothing of it is left there");
+            format!("Running on {node}; waiting for node {other} to confirm that no copy remains there");
         draft.wait(Reason::Waiting, message);
         return;
     }
@@ -256,7 +255,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
 /// 7).
 pub(super) fn runs_twice(name: &str, first: &str, second: &str) -> String {
     format!(
-        "it runs on {first} and on {second}: nothing is started; hactl clear-error {name} stops it on both and starts it once"
+        "Running on both {first} and {second}. Run \"hactl clear-error {name}\" to stop both copies and start one"
     )
 }
 
@@ -268,7 +267,7 @@ fn clear_once_stable(service: &Service<'_>, draft: &mut Draft, since: Mono, now:
     }
     let stable_ms = service.resource.value.spec.timeouts.stable_ms();
     if now < since + stable_ms {
-        draft.wake_after(since, stable_ms, "a start that followed failures has held");
+        draft.wake_after(since, stable_ms, "a start after failures has been stable long enough");
     } else {
         draft.clear_failures();
     }
@@ -286,14 +285,14 @@ fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         return;
     }
     if !planner.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_online) {
-        draft.wait(Reason::LeaseLost, format!("it was stopped by {node}, which is not online"));
+        draft.wait(Reason::LeaseLost, format!("Stopped by node {node}, which is not online"));
         return;
     }
     let exclusive = service.resource.value.spec.exclusive;
     let cannot_arm =
         |facts: &NodeFacts| facts.fenceable.is_err_and(|reason| reason != Reason::NodeUnverified);
     if exclusive && planner.view.nodes.get(node).is_some_and(cannot_arm) {
-        let message = format!("{node} stopped it and has no watchdog that counts: a place is looked for");
+        let message = format!("Stopped by node {node}, which has no usable watchdog; scheduling on another node");
         draft.go(ServiceState::RequestStart, Reason::WatchdogMissing, message);
         return;
     }
@@ -317,7 +316,7 @@ fn stop_if_unwanted(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dr
         },
         RequestedState::Ignored => false,
         RequestedState::Stopped | RequestedState::Disabled => {
-            draft.go(ServiceState::RequestStop, Reason::Stopping, "it is not wanted running".to_owned());
+            draft.go(ServiceState::RequestStop, Reason::Stopping, "Stop requested".to_owned());
             true
         }
     }

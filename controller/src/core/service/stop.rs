@@ -35,7 +35,7 @@ pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, dra
                         draft.go(
                             ServiceState::Stopping,
                             Reason::Stopping,
-                            format!("{node} is told to stop it"),
+                            format!("Stopping on {node}"),
                         );
                     }
                     return;
@@ -46,7 +46,7 @@ pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, dra
     }
     if let Some(node) = remaining(planner, service, draft) {
         if stop_on(planner, service, draft, &node) {
-            draft.go(ServiceState::Stopping, Reason::Stopping, format!("{node} is told to stop it"));
+            draft.go(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));
         }
         return;
     }
@@ -77,7 +77,7 @@ fn remaining(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Opt
 pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.go(ServiceState::RequestStop, Reason::Stopping, "its assignment is gone".to_owned());
+        draft.go(ServiceState::RequestStop, Reason::Stopping, "Assignment no longer exists".to_owned());
         return;
     };
     match standing {
@@ -118,7 +118,7 @@ pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 let node = assignment.node.clone();
                 stop_on(planner, service, draft, &node);
             }
-            let message = format!("{} is stopping it", assignment.node);
+            let message = format!("Stopping on {}", assignment.node);
             draft.wait(Reason::Stopping, message);
         }
     }
@@ -151,7 +151,7 @@ pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             if let Some(node) = home
                 && stop_on(planner, service, draft, &node)
             {
-                draft.say(Reason::StoppedAsWanted, format!("it is stopped, and {node} is its home"));
+                draft.say(Reason::StoppedAsWanted, format!("Stopped, assigned to {node}"));
             }
         }
     }
@@ -190,7 +190,7 @@ fn changes(service: &Service<'_>, draft: &mut Draft, from: RequestedState) -> bo
     }
     match wanted {
         RequestedState::Started => {
-            draft.go(ServiceState::RequestStart, Reason::Placed, "it is wanted started".to_owned());
+            draft.go(ServiceState::RequestStart, Reason::Placed, "Start requested".to_owned());
             true
         }
         RequestedState::Stopped | RequestedState::Disabled => wants_stop(service, draft),
@@ -203,7 +203,7 @@ fn changes(service: &Service<'_>, draft: &mut Draft, from: RequestedState) -> bo
 fn started_outside(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let home = service.assignment.map(|assignment| assignment.value.node.as_str());
     let Some(node) = service.runs_elsewhere(&planner.situation, home) else { return false };
-    let message = format!("it was started on {node} outside hactl, and is stopped there");
+    let message = format!("Started on {node} outside hactl, stopping there");
     draft.go(ServiceState::RequestStop, Reason::StartedOutside, message);
     true
 }
@@ -223,20 +223,20 @@ fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> 
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else { return Home::Lost };
     if recover::keeps_its_place(&situation, assignment, recover::Waits::Stopped) {
-        draft.say(Reason::Frozen, format!("{} is expected back", assignment.node));
+        draft.say(Reason::Frozen, format!("Waiting for node {} to return", assignment.node));
         return Home::Waits;
     }
     match standing {
         // The node is returning right now.
         Standing::Released if is_registering(planner, &assignment.node) => {
-            draft.say(Reason::Registering, format!("{} is registering", assignment.node));
+            draft.say(Reason::Registering, format!("Waiting for node {} to register", assignment.node));
             Home::Waits
         }
         Standing::Released => Home::Lost,
         Standing::Closing => match service.phase(&situation) {
             Some(phase) if !phase.may_run() => Home::Lost,
             Some(_) | None => {
-                draft.wait(Reason::Fencing, format!("{} is being fenced", assignment.node));
+                draft.wait(Reason::Fencing, format!("Waiting for node {} to be fenced", assignment.node));
                 Home::Waits
             }
         },
@@ -254,7 +254,7 @@ fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> 
                     error::stop_failed(planner, service, draft, report);
                 }
                 Some(report) if report.phase.may_run() => {
-                    let message = format!("{} found it running and stops it", assignment.node);
+                    let message = format!("Found running on {}, stopping there", assignment.node);
                     draft.say(Reason::StartedOutside, message);
                 }
                 Some(_) | None => {}

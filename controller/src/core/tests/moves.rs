@@ -76,7 +76,7 @@ fn live_migration_by_request() {
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
     lab.until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
     assert_eq!(lab.places("web"), std::slice::from_ref(&target));
-    assert!(lab.events.iter().any(|event| event.message.contains("moves live")));
+    assert!(lab.events.iter().any(|event| event.message.contains("Live-migrating")));
     lab.operate("again", operation(OperationAction::Migrate, Some(&target)));
     lab.run(1_000);
     assert_eq!(lab.operation("again").reason, Reason::AlreadyThere);
@@ -93,7 +93,7 @@ fn a_migration_that_fails_stays_on_the_source_and_is_not_repeated() {
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
     lab.until(5_000, "failed", |lab| lab.operation("move").phase == OperationPhase::Failed);
     let message = lab.operation("move").message;
-    assert_eq!(message, format!("it stays on {node}: the link broke"));
+    assert_eq!(message, format!("Move failed, staying on {node}: the link broke"));
     lab.run(5_000);
     assert_eq!(lab.places("web"), [node]);
     assert!(lab.is("web", ServiceState::Started));

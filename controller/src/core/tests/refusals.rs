@@ -49,9 +49,9 @@ fn what_does_not_exist() {
         check(&mut lab, spec(Some("vm:other")), Reason::NotFound, "there is no resource other");
         check(&mut lab, spec(None), Reason::Invalid, "it names no resource: set spec.resource");
     }
-    check_moves(&mut lab, "node9", Reason::NotFound, "there is no node node9");
+    check_moves(&mut lab, "node9", Reason::NotFound, "Node node9 not found");
     for action in MOVES {
-        let message = "it names no target node: set spec.node";
+        let message = "No target node: set spec.node";
         check(&mut lab, operation(action, None), Reason::Invalid, message);
     }
     check_moves(&mut lab, &node, Reason::AlreadyThere, &format!("web is already on {node}"));
@@ -63,18 +63,18 @@ fn a_target_that_may_not_take_it() {
     let target = other(&lab, &node);
     lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = true);
     lab.run(500);
-    let message = format!("{target} may not take it: node is in maintenance");
+    let message = format!("{target} is not eligible: node is in maintenance");
     check_moves(&mut lab, &target, Reason::NodeInMaintenance, &message);
     lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = false);
     lab.edit::<NodeSpec>(&target, |node| node.spec.schedulable = false);
     lab.run(500);
-    let message = format!("{target} may not take it: node is unschedulable");
+    let message = format!("{target} is not eligible: node is unschedulable");
     check_moves(&mut lab, &target, Reason::NodeUnschedulable, &message);
     lab.edit::<NodeSpec>(&target, |node| node.spec.schedulable = true);
     group(&mut lab, &[(&node, 1)], true);
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.group = Some("g".to_owned()));
     lab.run(500);
-    let message = format!("{target} may not take it: node is not a member of the restricted group g");
+    let message = format!("{target} is not eligible: node is not a member of the restricted group g");
     check_moves(&mut lab, &target, Reason::NotInGroup, &message);
     // Every reason is named, not only the first.
     lab.agent(&target).die();
@@ -83,7 +83,7 @@ fn a_target_that_may_not_take_it() {
     lab.run(300);
     let said = lab.operation("both");
     assert_eq!((said.phase, said.reason), (OperationPhase::Refused, Reason::NodeNotOnline));
-    assert!(said.message.starts_with(&format!("{target} may not take it: node is not online: ")));
+    assert!(said.message.starts_with(&format!("{target} is not eligible: node is not online: ")));
     assert!(
         said.message.ends_with(", node is not a member of the restricted group g"),
         "{}",
@@ -103,7 +103,7 @@ fn a_target_that_a_partner_uses_names_the_partner() {
     let spec = AffinityRuleSpec { resource_affinity: Some(apart), ..AffinityRuleSpec::default() };
     lab.apply(AffinityRule::new("apart", spec));
     lab.start("db");
-    let message = format!("{target} may not take it: db uses the node (anti-affinity rule apart)");
+    let message = format!("{target} is not eligible: db uses the node (anti-affinity rule apart)");
     check_moves(&mut lab, &target, Reason::NegativePartner, &message);
     lab.operate("named", operation(OperationAction::Migrate, Some(&target)));
     lab.run(300);
@@ -116,16 +116,16 @@ fn a_state_in_which_it_would_never_be_carried_out() {
     let target = other(&lab, &node);
     let web = |action: OperationAction| operation(action, Some(&target));
     let all = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
-    let message = "web is not in Error, it is Started";
+    let message = "web is in state Started, not Error";
     check(&mut lab, web(OperationAction::ClearError), Reason::Refused, message);
     lab.want("web", RequestedState::Stopped);
     lab.until(5_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
-    let message = "web is stopped: hactl start web starts it";
+    let message = "web is stopped: run \"hactl start web\"";
     check(&mut lab, web(OperationAction::Restart), Reason::Refused, message);
     lab.want("web", RequestedState::Ignored);
     lab.until(5_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
     for action in all {
-        check(&mut lab, web(action), Reason::IgnoredAsWanted, "web is Ignored: it is not managed");
+        check(&mut lab, web(action), Reason::IgnoredAsWanted, "web is Ignored (not managed)");
     }
     lab.want("web", RequestedState::Started);
     lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
@@ -133,7 +133,7 @@ fn a_state_in_which_it_would_never_be_carried_out() {
     lab.want("web", RequestedState::Stopped);
     lab.until(5_000, "in error", |lab| lab.is("web", ServiceState::Error));
     for action in all.into_iter().chain([OperationAction::Start]) {
-        let message = "web is in Error: hactl clear-error web leaves it";
+        let message = "web is in Error: run \"hactl clear-error web\"";
         check(&mut lab, web(action), Reason::Refused, message);
     }
 }
@@ -150,7 +150,7 @@ fn fence_recovery_and_freeze() {
     lab.agent("node1").leave(ha_api_types::record::Mode::Restart);
     lab.until(5_000, "frozen", |lab| lab.is("web", ServiceState::Freeze));
     for action in all {
-        check(&mut lab, operation(action, Some("node2")), Reason::Frozen, "web is frozen");
+        check(&mut lab, operation(action, Some("node2")), Reason::Frozen, "web is in state Freeze");
     }
     lab.agent("node1").armed = true;
     lab.agent("node1").mode = None;
@@ -159,12 +159,12 @@ fn fence_recovery_and_freeze() {
     lab.agent("node1").die();
     lab.until(10_000, "in fence", |lab| lab.is("web", ServiceState::Fence));
     for action in all {
-        let message = "web waits for its node to be fenced";
+        let message = "web is waiting for its node to be fenced";
         check(&mut lab, operation(action, Some("node2")), Reason::Fencing, message);
     }
     lab.until(20_000, "in recovery", |lab| lab.is("web", ServiceState::Recovery));
     for action in all {
         let spec = operation(action, Some("node2"));
-        check(&mut lab, spec, Reason::Recovering, "web is looking for a place");
+        check(&mut lab, spec, Reason::Recovering, "web is waiting to be scheduled");
     }
 }

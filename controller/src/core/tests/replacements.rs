@@ -119,7 +119,7 @@ fn replacing() -> Lab {
     lab.agent("node1").faults.replaces = Replaces::Hangs;
     ask(&mut lab, "replace", "node3");
     lab.until(2_000, "begun", |lab| {
-        lab.operation("replace").message == "node1 lets node3 become its secondary in place of node2"
+        lab.operation("replace").message == "Node node1 is making node3 the secondary in place of node2"
     });
     let operation = lab.operation("replace");
     assert_eq!((operation.phase, operation.reason), (OperationPhase::Running, Reason::ReplacingSecondary));
@@ -134,7 +134,7 @@ fn the_new_secondary_counts_until_another_one_is_declared() {
     ask(&mut lab, "replace", "node3");
     lab.until(3_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
     lab.run(1_000);
-    assert_eq!(lab.operation("replace").message, "node3 is its secondary in place of node2");
+    assert_eq!(lab.operation("replace").message, "node3 is the secondary in place of node2");
     assert_eq!((secondary(&lab), lab.status("web").replacement), (Some("node3".to_owned()), None));
     assert_eq!(lab.assignment("web"), Some(before), "the service goes on under the permit that it had");
     // The service fails over to the new secondary, and the previous primary has the other copy.
@@ -161,7 +161,7 @@ fn a_hook_that_fails_leaves_the_old_secondary() {
     let operation = lab.operation("replace");
     assert_eq!(
         (operation.reason, operation.message.as_str()),
-        (Reason::ReplaceFailed, "no room on the new one; node2 still counts as its secondary")
+        (Reason::ReplaceFailed, "no room on the new one; node2 remains the secondary")
     );
     assert_eq!((secondary(&lab), lab.places("web")), (Some("node2".to_owned()), vec!["node1".to_owned()]));
     assert!(lab.events.iter().any(|event| event.reason == Reason::ReplaceFailed));
@@ -178,7 +178,7 @@ fn a_node_lost_in_the_middle_is_recovered_on_the_old_secondary() {
         (
             OperationPhase::Failed,
             Reason::NodeFailed,
-            "node1 failed meanwhile; node2 still counts as its secondary"
+            "Node node1 failed during the replacement; node2 remains the secondary"
         )
     );
 }
@@ -315,7 +315,7 @@ fn few_at_once_of_a_node() {
     let waits = lab.operation("three");
     assert_eq!(waits.phase, OperationPhase::Pending);
     assert!(
-        waits.message.contains("2 live moves or replacements are under way on node1"),
+        waits.message.contains("2 live migrations or replacements in progress on node1, limit reached (maxMigrations)"),
         "{}",
         waits.message
     );
@@ -340,14 +340,14 @@ fn what_it_is_refused_for() {
     let node3 = |change: fn(&mut NodeSpec)| {
         move |lab: &mut Lab| lab.edit::<NodeSpec>("node3", |node| change(&mut node.spec))
     };
-    check("node9", |_| {}, Reason::NotFound, "there is no node node9");
-    check("node2", |_| {}, Reason::AlreadyThere, "node2 already is the secondary of web");
-    check("node1", |_| {}, Reason::Refused, "web runs on node1: its secondary must be another node");
+    check("node9", |_| {}, Reason::NotFound, "Node node9 not found");
+    check("node2", |_| {}, Reason::AlreadyThere, "node2 is already the secondary of web");
+    check("node1", |_| {}, Reason::Refused, "web runs on node1: the secondary must be another node");
     check(
         "node3",
         edit(|spec| spec.storage = None),
         Reason::Refused,
-        "web has no secondary: its spec.storage.mode is not Replicated",
+        "web has no secondary: spec.storage.mode is not Replicated",
     );
     let simulated = |spec: &mut ResourceSpec| {
         spec.driver.simulated =
@@ -357,7 +357,7 @@ fn what_it_is_refused_for() {
         "node3",
         edit(simulated),
         Reason::Refused,
-        "the driver of web cannot replace its secondary: give it a replaceSecondary command (driver exec)",
+        "Driver of web cannot replace the secondary: add a replaceSecondary command (driver exec)",
     );
     check(
         "node3",
@@ -372,19 +372,19 @@ fn what_it_is_refused_for() {
             };
         }),
         Reason::Refused,
-        "web was started by another driver than it has now: hactl restart web comes first",
+        "web was started by a different driver: run \"hactl restart web\" first",
     );
     check(
         "node3",
         edit(|spec| spec.exclusive = false),
         Reason::Refused,
-        "web may run twice (exclusive: false), so its data is not hactl's to move",
+        "web has exclusive: false, so hactl does not move its data",
     );
     check(
         "node3",
         edit(|spec| spec.state = RequestedState::Stopped),
         Reason::Refused,
-        "web is Stopped: its secondary is replaced while it is Started",
+        "web is in state Stopped: the secondary can be replaced only in state Started",
     );
     check(
         "node3",
@@ -393,20 +393,19 @@ fn what_it_is_refused_for() {
             lab.run(20_000);
         },
         Reason::NodeNotOnline,
-        "node3 may not become its secondary: node is not online: Registration was revoked while the node ran no \
-         services",
+        "node3 is not eligible as the secondary: node is not online: Registration was revoked while the node ran no services",
     );
     check(
         "node3",
         node3(|node| node.maintenance = true),
         Reason::NodeInMaintenance,
-        "node3 may not become its secondary: node is in maintenance",
+        "node3 is not eligible as the secondary: node is in maintenance",
     );
     check(
         "node3",
         node3(|node| node.storage_pools.clear()),
         Reason::StorageUnreachable,
-        "node3 may not become its secondary: storage pool disks is not connected to the node",
+        "node3 is not eligible as the secondary: storage pool disks is not connected to the node",
     );
     let disk = |gibibytes: i128| Amounts {
         disk: Some(Quantity::from_milli((gibibytes * 1000) << 30)),
@@ -419,6 +418,6 @@ fn what_it_is_refused_for() {
             lab.edit::<NodeSpec>("node3", |node| node.spec.capacity = Some(disk(10)));
         },
         Reason::NotEnoughDisk,
-        "node3 may not become its secondary: not enough disk: 20Gi requested, 10Gi of 10Gi free",
+        "node3 is not eligible as the secondary: not enough disk: 20Gi requested, 10Gi of 10Gi free",
     );
 }

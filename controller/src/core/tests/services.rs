@@ -233,7 +233,7 @@ fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_s
     lab.agent(&second).faults.mute = false;
     lab.until(5_000, "started once", |lab| lab.is("web", ServiceState::Started));
     assert_eq!(lab.places("web").len(), 1);
-    let stops = lab.events.iter().filter(|event| event.message.contains("is told to stop it")).count();
+    let stops = lab.events.iter().filter(|event| event.message.contains("Stopping on")).count();
     assert_eq!(stops, 2, "it was stopped on both");
 }
 

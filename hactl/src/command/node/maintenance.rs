@@ -213,7 +213,7 @@ mod tests {
             assert_eq!(Left::of(&resource), Left { why: why.to_owned(), is_explained, is_stuck });
         };
         let ready = |status: &str, reason: &str, message: &str| json!({"type": "Ready", "status": status, "reason": reason, "message": message});
-        let runs = ready("True", "Running", "it runs on node1");
+        let runs = ready("True", "Running", "Running on node1");
         check(runs, "False", "Started on node1", false, false);
         let failed = ready("True", "MoveFailed", "its move to node2 failed");
         check(failed, "False", "Started on node1: its move to node2 failed", true, false);

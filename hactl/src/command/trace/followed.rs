@@ -237,9 +237,9 @@ mod tests {
         let operation = json!({
             "metadata": {"name": "m1"},
             "spec": {"action": "Migrate", "resource": "web", "node": "node2"},
-            "status": {"phase": "Succeeded", "message": "it runs on node2"},
+            "status": {"phase": "Succeeded", "message": "Running on node2"},
         });
         let title = Subject::Operation(Box::new(operation)).title();
-        assert_eq!(title, "operation m1 (Migrate web node2): Succeeded, it runs on node2");
+        assert_eq!(title, "operation m1 (Migrate web node2): Succeeded, Running on node2");
     }
 }
