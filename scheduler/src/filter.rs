@@ -110,10 +110,7 @@ fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tel
     }
     if !node.schedulable {
         refuse(Reason::NodeUnschedulable, &|| {
-            (
-                "node is unschedulable".to_owned(),
-                format!("hactl set node/{node_name} schedulable=true"),
-            )
+            ("node is unschedulable".to_owned(), format!("hactl set node/{node_name} schedulable=true"))
         });
     }
     if service.exclusive

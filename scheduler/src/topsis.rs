@@ -177,7 +177,8 @@ pub fn carried(view: &View, unit: &Unit<'_>, candidate: &str) -> Option<String> 
             .into_iter()
             .flatten()
             .collect();
-    let shares = if shares.is_empty() { "capacity of the node is unknown".to_owned() } else { shares.join(", ") };
+    let shares =
+        if shares.is_empty() { "capacity of the node is unknown".to_owned() } else { shares.join(", ") };
     Some(format!("load with the service: {shares}; {}", parts.join("; ")))
 }
 

@@ -166,8 +166,12 @@ impl Proof {
             Proof::CleanLeave { leave: Leave::Poweroff } => {
                 "all services were stopped, then the node powered off".to_owned()
             }
-            Proof::CleanLeave { leave: Leave::Reboot } => "all services were stopped, then the node rebooted".to_owned(),
-            Proof::Operator { operation, by } => format!("{by} confirmed that the node is powered off ({operation})"),
+            Proof::CleanLeave { leave: Leave::Reboot } => {
+                "all services were stopped, then the node rebooted".to_owned()
+            }
+            Proof::Operator { operation, by } => {
+                format!("{by} confirmed that the node is powered off ({operation})")
+            }
             Proof::Reregistered => "all services were stopped, and the node registers again".to_owned(),
             Proof::NothingActive => "node ran no services".to_owned(),
         }

@@ -94,7 +94,9 @@ impl PlannedEffect {
             EffectKind::Migrate => format!("{resource} would live-migrate {from} → {to}"),
             EffectKind::Relocate => format!("{resource} would relocate {from} → {to}"),
             EffectKind::Wait => format!("{resource} would wait: no node is eligible"),
-            EffectKind::Release => format!("{resource} would no longer be managed; a running service is not stopped"),
+            EffectKind::Release => {
+                format!("{resource} would no longer be managed; a running service is not stopped")
+            }
         }
     }
 }

@@ -91,14 +91,17 @@ fn by_load(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
         "no rebalancing is needed".to_owned()
     } else {
         match best_move(view, &BTreeSet::from([name]), |_, _| true) {
-            Some(planned) => format!("with the service on {}, the imbalance would be {:.2}", planned.to, planned.after),
-            None => format!("no eligible move of the service reduces the imbalance by {:.0} %", settings.margin * 100.0),
+            Some(planned) => {
+                format!("with the service on {}, the imbalance would be {:.2}", planned.to, planned.after)
+            }
+            None => format!(
+                "no eligible move of the service reduces the imbalance by {:.0} %",
+                settings.margin * 100.0
+            ),
         }
     };
     let threshold = settings.threshold;
-    Some(format!(
-        "load imbalance of the nodes is {unevenness:.2}, threshold {threshold}: {verdict}"
-    ))
+    Some(format!("load imbalance of the nodes is {unevenness:.2}, threshold {threshold}: {verdict}"))
 }
 
 /// Returns the verdicts of all nodes: allowed nodes first, the best one at the top, then refused nodes by name.

@@ -24,7 +24,8 @@ use ha_scheduler::View;
 pub fn reconcile(situation: &Situation<'_>) -> Plan {
     if !situation.world.knows_settings() {
         let mut plan = Plan::default();
-        let message = "Cluster object and its active settings cannot be read by this version; finish the upgrade";
+        let message =
+            "Cluster object and its active settings cannot be read by this version; finish the upgrade";
         plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::Unreadable, message.to_owned());
         return plan;
     }

@@ -94,7 +94,8 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         return;
     }
     let transaction = Transaction::new().delete(world.keys.restored(), Guard::Unchanged(marker.modified));
-    let message = "Restore of etcd completed: every node has been reachable since, or is confirmed powered off";
+    let message =
+        "Restore of etcd completed: every node has been reachable since, or is confirmed powered off";
     let told = cluster_event(situation, EventType::Normal, Reason::StoreRestored, message);
     plan.act(Subject::Restored, transaction, vec![told], Note::None);
 }

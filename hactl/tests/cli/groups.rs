@@ -46,8 +46,10 @@ fn document(arguments: &[&str], status: i32) -> Value {
 #[test]
 fn check_says_which_groups_need_work() {
     let files = files();
-    run(&mut command(&["group", "check", "-t", &files.ill]))
-        .shows(1, &["g1     2      3          unhealthy ", "offline nodes with instances: b", "Moves required"]);
+    run(&mut command(&["group", "check", "-t", &files.ill])).shows(
+        1,
+        &["g1     2      3          unhealthy ", "offline nodes with instances: b", "Moves required"],
+    );
     run(&mut command(&["group", "check", "-t", &files.well])).shows(0, &["Nothing to move"]);
     run(&mut command(&["group", "check", "-t", &files.ill, "-G", "u3"])).shows(0, &["Nothing to move"]);
     // Instances that a would send to b no longer fit there.
@@ -91,7 +93,10 @@ fn redistribute_heals_or_says_why_not() {
     let local = file(files.folder.path(), "local", &CLUSTER.replace("b||rbd", "b||plain"));
     let value = document(&["group", "redistribute", "-t", &local], 1);
     let reason = value["blocked"].as_str().expect("a reason");
-    assert!(reason.starts_with("no eligible node for j of group g1: g2: disk is on one node only"), "{reason}");
+    assert!(
+        reason.starts_with("no eligible node for j of group g1: g2: disk is on one node only"),
+        "{reason}"
+    );
     assert_eq!(value["moves"], json!([]));
 }
 

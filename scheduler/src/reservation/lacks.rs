@@ -62,10 +62,16 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
     let (reason, message) = if set < model.first_tag {
         (
             Reason::NegativePartner,
-            format!("a service with anti-affinity ({}) would be on the node", model.apart_names[set as usize]),
+            format!(
+                "a service with anti-affinity ({}) would be on the node",
+                model.apart_names[set as usize]
+            ),
         )
     } else {
-        (Reason::ExclusionTag, format!("a service with {} would be on the node", model.apart_names[set as usize]))
+        (
+            Reason::ExclusionTag,
+            format!("a service with {} would be on the node", model.apart_names[set as usize]),
+        )
     };
     Some((false, lack(reason, message)))
 }

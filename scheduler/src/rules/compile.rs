@@ -142,8 +142,9 @@ impl Check<'_> {
             return Err(conflict(message, &names | &with, false));
         }
         if self.counts_nodes(&new.name) && self.allowed_to_all(&merged.resources).is_empty() {
-            let message =
-                format!("Services of the rule{joined} have strict affinity, but no node is eligible for all of them");
+            let message = format!(
+                "Services of the rule{joined} have strict affinity, but no node is eligible for all of them"
+            );
             return Err(conflict(message, &names | &with, true));
         }
         sets.push(merged);

@@ -117,7 +117,8 @@ fn restricted_groups_limit_a_set_as_strict_rules_do_and_others_do_not() {
 #[test]
 fn apart_and_together_after_merging() {
     let rules = [("a", together(&["1", "2"])), ("b", together(&["2", "3"])), ("c", apart(&["1", "3"]))];
-    let told = "Resources 1 and 3 have affinity by rule a, b and anti-affinity by rule c, none of which is applied";
+    let told =
+        "Resources 1 and 3 have affinity by rule a, b and anti-affinity by rule c, none of which is applied";
     check(&declared(&rules), &[("a", told), ("b", told), ("c", told)]);
     let (in_force, conflicts) = Rules::compile(&declared(&rules));
     assert_eq!(in_force, Rules::default(), "neither side is applied");
@@ -131,7 +132,10 @@ fn apart_and_together_after_merging() {
         ("d", together(&["3", "4"])),
         ("e", apart(&["1", "4"])),
     ];
-    check(&declared(&others), &[("a", "rule b"), ("b", "rule b"), ("c", "by rule a and anti-affinity by rule c")]);
+    check(
+        &declared(&others),
+        &[("a", "rule b"), ("b", "rule b"), ("c", "by rule a and anti-affinity by rule c")],
+    );
     let (in_force, _) = Rules::compile(&declared(&others));
     assert_eq!((in_force.together_with("3").count(), in_force.apart_from("1").count()), (1, 1));
     let soft = [("a", with(Affinity::Positive, &["1", "2"], false)), ("c", apart(&["1", "2"]))];

@@ -246,7 +246,11 @@ fn blocked(
         let message = format!(
             "Waiting to move to {to}: {}. No order of moves is possible because no node is free as an intermediate \
              step. Allow one of these services on another node, or stop one of them temporarily",
-            if in_the_way.is_empty() { "other services are in the way".to_owned() } else { in_the_way.join(", ") }
+            if in_the_way.is_empty() {
+                "other services are in the way".to_owned()
+            } else {
+                in_the_way.join(", ")
+            }
         );
         for name in &unit.members {
             turns.insert(name.clone(), Turn::Blocked { message: message.clone() });

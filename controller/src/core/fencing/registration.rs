@@ -60,8 +60,7 @@ pub(super) fn plan_close(
     let quiet_at = subject.node.silent_since + situation.world.heartbeat_valid_ms(name);
     if situation.world.alive.contains_key(name) && situation.now.raw < quiet_at {
         plan.wake(situation, quiet_at, "the heartbeat of the previous boot or process has expired");
-        let message =
-            "Waiting for the heartbeat of the previous boot or process to expire before the new one is registered";
+        let message = "Waiting for the heartbeat of the previous boot or process to expire before the new one is registered";
         plan.wait(Kind::Node, name, Reason::Registering, message);
         return;
     }
@@ -188,7 +187,8 @@ pub(super) fn errors_pending(
     if pending.is_empty() {
         return false;
     }
-    let message = format!("Waiting until services that the node could not stop are in Error: {}", pending.join(", "));
+    let message =
+        format!("Waiting until services that the node could not stop are in Error: {}", pending.join(", "));
     plan.wait(Kind::Node, node, Reason::StopFailed, message);
     true
 }

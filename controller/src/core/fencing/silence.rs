@@ -38,7 +38,11 @@ pub(super) fn plan(
         return;
     }
     if situation.world.settings().disarmed.is_some() {
-        wait(plan, Reason::Disarmed, "Heartbeats are missing, not fenced because the cluster is disarmed".to_owned());
+        wait(
+            plan,
+            Reason::Disarmed,
+            "Heartbeats are missing, not fenced because the cluster is disarmed".to_owned(),
+        );
         return;
     }
     if !situation.commits.is_current(situation.now.raw, valid_ms / 2) {

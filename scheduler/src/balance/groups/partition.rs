@@ -44,7 +44,9 @@ impl fmt::Display for Barrier {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Barrier::Local => formatter.write_str("disk is on one node only"),
-            Barrier::Template(template) => write!(formatter, "policy of the group does not permit {template}"),
+            Barrier::Template(template) => {
+                write!(formatter, "policy of the group does not permit {template}")
+            }
             Barrier::Networks(networks) => {
                 write!(formatter, "group is not connected to {}", networks.join(", "))
             }

@@ -207,9 +207,15 @@ fn instance(line: usize, text: &str, nodes: &Names) -> Result<(Instance, bool), 
     let primary = nodes.find(&fields, 6, "primary node")?;
     let secondary = if given(7) { Some(nodes.find(&fields, 7, "secondary node")?) } else { None };
     match (template == Template::Drbd, secondary) {
-        (true, None) => return Err(fields.error(7, "secondary node", "a node, because the template is drbd")),
+        (true, None) => {
+            return Err(fields.error(7, "secondary node", "a node, because the template is drbd"));
+        }
         (false, Some(_)) => {
-            return Err(fields.error(7, "secondary node", "nothing, because only template drbd has a secondary node"));
+            return Err(fields.error(
+                7,
+                "secondary node",
+                "nothing, because only template drbd has a secondary node",
+            ));
         }
         (true, Some(node)) if node == primary => {
             return Err(fields.error(7, "secondary node", "a node other than the primary"));

@@ -68,11 +68,7 @@ fn an_error_names_line_field_and_what_was_expected() {
         "i1|200",
         "line 6: expected an instance with 10 to 13 fields separated by `|`, found 2 fields",
     );
-    check(
-        "n2|",
-        "n1|",
-        "line 4, name (field 1): expected a unique node, found `n1` a second time",
-    );
+    check("n2|", "n1|", "line 4, name (field 1): expected a unique node, found `n1` a second time");
     check(
         "htools:iextags:web\n\n",
         "htools:iextags:web\n\n\n",
