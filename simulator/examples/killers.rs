@@ -17,36 +17,43 @@ const SIZE: Size = Size { nodes: 5, resources: 8, faults_ms: 400_000 };
 
 /// Exit status 0: no killer failed. 1: the printed killer failed. 2: invalid arguments.
 fn main() -> ExitCode {
-    let mut ran = Vec::new();
-    for argument in std::env::args().skip(1) {
-        match killer(&argument) {
-            Ok(None) => ran.push(argument),
-            Ok(Some(found)) => {
-                println!("{found}");
-                return ExitCode::FAILURE;
-            }
-            Err(problem) => {
-                println!("{problem}");
-                return ExitCode::from(2);
-            }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match first_failure(&arguments) {
+        Ok(None) => println!("none of {}", arguments.join(", ")),
+        Ok(Some(found)) => {
+            println!("{found}");
+            return ExitCode::FAILURE;
+        }
+        Err(problem) => {
+            println!("{problem}");
+            return ExitCode::from(2);
         }
     }
-    println!("none of {}", ran.join(", "));
     ExitCode::SUCCESS
 }
 
-/// Runs `A..B` as seeds, and any other argument as a scenario file or a directory of scenario files. Returns the first failure.
-fn killer(argument: &str) -> Result<Option<String>, String> {
-    if argument.contains("..") && !argument.contains('/') {
-        return random(Seeds::parse(argument)?);
-    }
+/// Runs all scenario files, given as files or directories, and then the seeds, given as `A..B`. Returns the first failure.
+fn first_failure(arguments: &[String]) -> Result<Option<String>, String> {
+    let is_seeds = |argument: &&String| argument.contains("..") && !argument.contains('/');
+    let (seeds, paths): (Vec<&String>, Vec<&String>) = arguments.iter().partition(is_seeds);
     let mut files = Vec::new();
-    collect(Path::new(argument), &mut files);
-    files.sort();
-    if files.is_empty() {
-        return Err(format!("{argument}: no such scenario"));
+    for path in paths {
+        let before = files.len();
+        collect(Path::new(path), &mut files);
+        if files.len() == before {
+            return Err(format!("{path}: no such scenario"));
+        }
     }
-    scenarios(files)
+    files.sort();
+    if let Some(found) = scenarios(files)? {
+        return Ok(Some(found));
+    }
+    for argument in seeds {
+        if let Some(found) = random(Seeds::parse(argument)?)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 fn collect(path: &Path, files: &mut Vec<PathBuf>) {

@@ -1,6 +1,7 @@
 //! Tests of the rules of SEMANTICS, sections 2 to 7, and of FENCING, sections 6 to 8, by name.
 
 use super::lab::Lab;
+use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::placement::{Group, GroupSpec, NodePriorities};
@@ -438,7 +439,11 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
         assert!(own || transaction.guards().contains_key(&lab.keys.leader()));
         assert!(transaction.writes().keys().all(|key| transaction.guards().contains_key(key)));
         assert!(!matches!(outcome, Outcome::Refused(_)));
+        // R6.8: an assignment follows from the spec that the leader has read, and from no other.
+        let assigns = transaction.writes_key(&lab.keys.assignment("web"));
+        assert!(!assigns || transaction.guards().contains_key(&lab.keys.spec(Kind::Resource, "web")));
     }
+    assert!(lab.members[0].commits.iter().any(|(_, sent, _)| sent.writes_key(&lab.keys.assignment("web"))));
 }
 
 #[test]
