@@ -11,7 +11,7 @@ use ha_api_types::time::Millis;
 pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Option<(Reason, String)> {
     if disarmed {
         let message = format!(
-            "the cluster is disarmed, so nothing can be moved away from {node}: hactl arm comes before maintenance"
+            "cannot drain {node} because the cluster is disarmed: run \"hactl arm\" before maintenance"
         );
         return Some((Reason::Disarmed, message));
     }
@@ -19,7 +19,7 @@ pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Opti
         NodeState::Online | NodeState::Maintenance => None,
         NodeState::Offline | NodeState::Unknown | NodeState::Fence | NodeState::Gone => {
             let message = format!(
-                "{node} is {state:?}, so its services cannot be moved away: wait until it is Online, or see to it as it is"
+                "cannot drain {node} in state {state:?}: wait until it is Online, or service it without draining"
             );
             Some((Reason::NodeNotOnline, message))
         }
@@ -32,15 +32,14 @@ pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Opti
 pub fn node_deletion_refused(node: &str, fence: Option<FenceState>, assigned: &[&str]) -> Option<String> {
     match fence {
         Some(FenceState::Open) => Some(format!(
-            "its epoch is open: the node may run services. Shut its agent down cleanly (hactl node maintenance enable \
-             {node}, then power off) and try again"
+            "registration is active: the node may run services. Run \"hactl node maintenance enable {node} --wait\", shut the node down, and try again"
         )),
-        Some(FenceState::Fencing) => Some(
-            "it is being fenced: wait until that is proven, or confirm it with hactl node confirm-fenced"
-                .to_owned(),
-        ),
+        Some(FenceState::Fencing) => Some(format!(
+            "node is being fenced: wait until fencing is confirmed, or power the node off and run \
+             \"hactl node confirm-fenced {node}\""
+        )),
         Some(FenceState::Fenced | FenceState::Closed) | None => (!assigned.is_empty())
-            .then(|| format!("services are assigned to it: {}. Move them away first", assigned.join(", "))),
+            .then(|| format!("services are still assigned to the node: {}. Move them to other nodes first", assigned.join(", "))),
     }
 }
 
@@ -58,7 +57,7 @@ pub fn controller_deletion_refused(id: &str, silent_ms: Option<Millis>, valid_ms
             seconds(valid_ms)
         )),
         None => Some(format!(
-            "controller {id} has not been watched for {:.1} s yet: try again then",
+            "controller {id} has been observed for less than {:.1} s: try again later",
             seconds(valid_ms)
         )),
     }
@@ -90,8 +89,8 @@ mod tests {
         check(None, &[], None);
         check(Some(FenceState::Closed), &[], None);
         check(Some(FenceState::Fenced), &[], None);
-        check(Some(FenceState::Fenced), &["web"], Some("assigned to it: web"));
-        check(Some(FenceState::Open), &[], Some("epoch is open"));
+        check(Some(FenceState::Fenced), &["web"], Some("assigned to the node: web"));
+        check(Some(FenceState::Open), &[], Some("registration is active"));
         check(Some(FenceState::Fencing), &[], Some("being fenced"));
     }
 
@@ -105,7 +104,7 @@ mod tests {
         check(Some(900), Some("last seen 0.9 s ago"));
         check(Some(5_999), Some("is running"));
         check(Some(6_000), None);
-        check(None, Some("not been watched"));
+        check(None, Some("has been observed for less than"));
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub fn refused(
     let copies: BTreeSet<&str> = status.copies.iter().map(|copy| copy.node.as_str()).collect();
     let copies: Vec<&str> = copies.into_iter().collect();
     let refuse = |why: String| {
-        let what = if field == "spec.driver" { "what the service is" } else { "exclusive" };
+        let what = if field == "spec.driver" { "identity of the service" } else { "exclusive" };
         Some(Refused { field, message: format!("{what} cannot change while a copy may run: {why}") })
     };
     match status.state {

@@ -40,7 +40,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     let world = situation.world;
     let key = world.keys.notified();
     if let Some((key, error)) = world.is_unreadable(std::slice::from_ref(&key)) {
-        let message = format!("nobody is notified: {key} cannot be read: {error}");
+        let message = format!("Notifications are not sent: {key} cannot be read: {error}");
         plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::Invalid, message);
         return;
     }
@@ -100,7 +100,7 @@ fn tell(
     plan.unsaid = true;
     let gathered_at = situation.deliveries.unsaid_since().unwrap_or(situation.now.raw) + GATHER_MS;
     if situation.now.raw < gathered_at {
-        plan.wake(situation, gathered_at, "what is to be told has been gathered");
+        plan.wake(situation, gathered_at, "the collection time of a notification is over");
         return (Vec::new(), Vec::new());
     }
     next.told = told;
@@ -118,7 +118,7 @@ fn tell(
         dropped.extend(missed.iter().map(|target| target.kind()));
         let names: Vec<String> = missed.iter().map(|target| target.name()).collect();
         let message = format!(
-            "notification {} ({}) was dropped, since {kept} newer ones wait already; {} did not get it",
+            "Notification {} ({}) dropped because {kept} newer ones are pending; not delivered to {}",
             queued.notification.id,
             queued.notification.summary,
             names.join(", ")
@@ -151,7 +151,7 @@ fn send(situation: &Situation<'_>, targets: Vec<Target>, plan: &mut Plan) {
         let Some(queued) = queued.filter(|_| !situation.deliveries.is_busy(&key)) else { continue };
         let begins_at = situation.deliveries.retry_at(&key, &queued.notification.id);
         if begins_at.is_some_and(|at| situation.now.raw < at) {
-            plan.wake(situation, begins_at.unwrap_or_default(), "a notification is tried again");
+            plan.wake(situation, begins_at.unwrap_or_default(), "retry of a notification");
             continue;
         }
         let notification = queued.notification.clone();

@@ -77,7 +77,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             continue;
         }
         if world.is_old(operation.modified) {
-            let message = "it was asked for before the store was restored from a backup: ask again";
+            let message = "Requested before etcd was restored from a backup: request it again";
             let outdated = verdict(OperationPhase::Failed, Reason::StoreRestored, message);
             write(situation, &request, &outdated, plan);
             continue;
@@ -96,7 +96,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             }
             OperationAction::Balance => {
                 let refused =
-                    "a cluster is balanced by hactl balance --apply, which moves services one by one";
+                    "Action Balance is not carried out by the leader: run \"hactl balance --apply\"";
                 write(situation, &request, &verdict(OperationPhase::Refused, Reason::Refused, refused), plan);
             }
             OperationAction::Migrate
@@ -144,21 +144,21 @@ fn expire(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
 
 /// Lets an operation wait while another operation on the same resource is in progress.
 fn queued(situation: &Situation<'_>, request: &Request<'_>, first: &str, plan: &mut Plan) {
-    let message = format!("it waits for operation {first} on the same resource to end");
+    let message = format!("Waiting for operation {first} on the same resource to end");
     write(situation, request, &verdict(OperationPhase::Pending, Reason::Pending, message), plan);
 }
 
 fn unknown_resource(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     let named = request.operation.value.spec.resource.as_deref();
     let refused = match named {
-        None => verdict(OperationPhase::Refused, Reason::Invalid, "it names no resource: set spec.resource"),
+        None => verdict(OperationPhase::Refused, Reason::Invalid, "No resource named: set spec.resource"),
         Some(resource) => {
             let bare = names::bare(resource);
             let key = situation.world.keys.spec(Kind::Resource, bare);
             if situation.world.resources.contains_key(bare) || situation.world.unreadable.contains_key(&key) {
                 return;
             }
-            verdict(OperationPhase::Refused, Reason::NotFound, format!("there is no resource {bare}"))
+            verdict(OperationPhase::Refused, Reason::NotFound, format!("Resource {bare} not found"))
         }
     };
     write(situation, request, &refused, plan);
@@ -215,13 +215,13 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
         write(
             situation,
             request,
-            &verdict(refused, Reason::Invalid, "it names no node: set spec.node"),
+            &verdict(refused, Reason::Invalid, "No node named: set spec.node"),
             plan,
         );
         return;
     };
     let (Some(fence), Some(node)) = (world.fences.get(name), nodes.get(name)) else {
-        let message = format!("node {name} never had an epoch");
+        let message = format!("Node {name} has never registered");
         write(situation, request, &verdict(refused, Reason::NotFound, message), plan);
         return;
     };
@@ -234,14 +234,14 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
     if situation.now.raw < quiet_at {
         let heard_since = world.alive.contains_key(name) && node.observed > request.operation.seen;
         if heard_since {
-            let message = format!("node {name} is alive: its heartbeat was just seen");
+            let message = format!("Node {name} is alive: a heartbeat was just received");
             write(situation, request, &verdict(refused, Reason::NodeAlive, message), plan);
         } else {
             // A heartbeat alone causes no plan, so set a wake-up to check for it.
             let look_at = (situation.now.raw + HEARTBEAT_LOOK_MS).min(quiet_at);
-            plan.wake(situation, look_at, "a node that an operator confirms off is silent for Th");
+            plan.wake(situation, look_at, "a node that an operator confirms powered off has missed heartbeats for their lifetime");
             let message =
-                format!("waits until node {name} has been silent for {} s", valid_ms.div_ceil(1000));
+                format!("Waiting until node {name} has been unreachable for {} s", valid_ms.div_ceil(1000));
             write(situation, request, &verdict(OperationPhase::Pending, Reason::Waiting, message), plan);
         }
         return;
@@ -282,17 +282,17 @@ fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Req
     let (refused, done) = (OperationPhase::Refused, OperationPhase::Succeeded);
     let boot = situation.world.fences.get(name).map(|fence| fence.value.boot_id.clone());
     let outcome = match nodes.get(name).map(|node| &node.health) {
-        None => verdict(refused, Reason::NotFound, format!("there is no node {name}")),
+        None => verdict(refused, Reason::NotFound, format!("Node {name} not found")),
         Some(_) if boot != spec.boot_id => {
-            verdict(refused, Reason::Outdated, format!("{name} was booted anew since"))
+            verdict(refused, Reason::Outdated, format!("{name} has booted again since the request"))
         }
         Some(Health::ShuttingDown(_)) => verdict(
             OperationPhase::Running,
             Reason::InProgress,
-            format!("{name} stops what is left and goes on shutting down"),
+            format!("{name} stops its remaining services and continues the shutdown"),
         ),
         Some(Health::Leaving(_) | Health::Down(_)) => {
-            verdict(done, Reason::Completed, format!("{name} has left"))
+            verdict(done, Reason::Completed, format!("{name} has shut down"))
         }
         Some(
             Health::Unregistered
@@ -301,7 +301,7 @@ fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Req
             | Health::Late
             | Health::Restarting
             | Health::Fencing,
-        ) => verdict(refused, Reason::Refused, format!("{name} does not shut down")),
+        ) => verdict(refused, Reason::Refused, format!("{name} is not shutting down")),
     };
     write(situation, request, &outcome, plan);
 }
@@ -310,11 +310,11 @@ fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Req
 /// data.
 fn follow_store(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     let Some(name) = request.operation.value.spec.node.as_deref() else {
-        let refused = verdict(OperationPhase::Refused, Reason::Invalid, "no node is named: set spec.node");
+        let refused = verdict(OperationPhase::Refused, Reason::Invalid, "No node named: set spec.node");
         return write(situation, request, &refused, plan);
     };
     let done =
-        verdict(OperationPhase::Succeeded, Reason::Completed, format!("node {name} may follow this etcd"));
+        verdict(OperationPhase::Succeeded, Reason::Completed, format!("Node {name} may follow this etcd"));
     let Some(transaction) = incarnation::let_follow(situation, name) else {
         return write(situation, request, &done, plan);
     };
@@ -332,25 +332,25 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
         write(
             situation,
             request,
-            &verdict(refused, Reason::Invalid, "it names no node: set spec.node"),
+            &verdict(refused, Reason::Invalid, "No node named: set spec.node"),
             plan,
         );
         return;
     };
     let (Some(fence), Some(node)) = (world.fences.get(name), nodes.get(name)) else {
-        let message = format!("node {name} never had an epoch");
+        let message = format!("Node {name} has never registered");
         write(situation, request, &verdict(refused, Reason::NotFound, message), plan);
         return;
     };
     let begun = request.is_begun();
     match fence.value.state {
         FenceState::Open if begun => {
-            let done = verdict(OperationPhase::Succeeded, Reason::Completed, "it was fenced and is back");
+            let done = verdict(OperationPhase::Succeeded, Reason::Completed, "Node was fenced and has registered again");
             write(situation, request, &done, plan);
         }
         FenceState::Open => {
             if !node.has_device {
-                let message = format!("node {name} has no fence device: set spec.fencing.devices");
+                let message = format!("Node {name} has no fence device: set spec.fencing.devices");
                 write(situation, request, &verdict(refused, Reason::NoProofPossible, message), plan);
                 return;
             }
@@ -362,7 +362,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
             write_fence(situation, request, name, &running, transaction, told, plan);
         }
         FenceState::Fencing => {
-            let message = "its fence device is at work";
+            let message = "Fence device is in operation";
             write(situation, request, &verdict(OperationPhase::Running, Reason::InProgress, message), plan);
         }
         FenceState::Fenced | FenceState::Closed => {
@@ -370,7 +370,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
             let outcome = if begun {
                 verdict(OperationPhase::Succeeded, Reason::Completed, said)
             } else {
-                verdict(refused, Reason::Outdated, format!("node {name} is closed already: {said}"))
+                verdict(refused, Reason::Outdated, format!("Registration of node {name} is already revoked: {said}"))
             };
             write(situation, request, &outcome, plan);
         }
@@ -380,7 +380,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
 /// Returns the refusal of an operation whose operator saw the node under another epoch or boot.
 fn outdated(name: &str, fence: &Fence) -> Verdict {
     let sentence = Reason::Outdated.sentence();
-    let message = format!("{sentence}: node {name} is at epoch {} of boot {}", fence.epoch, fence.boot_id);
+    let message = format!("{sentence}: node {name} has registration {} of boot {}", fence.epoch, fence.boot_id);
     verdict(OperationPhase::Refused, Reason::Outdated, message)
 }
 
@@ -392,25 +392,25 @@ fn unfence(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     let (refused, done) = (OperationPhase::Refused, OperationPhase::Succeeded);
     let begun = request.is_begun();
     let outcome = match situation.world.fences.get(name).map(|fence| &fence.value) {
-        None => verdict(refused, Reason::NotFound, format!("node {name} never had an epoch")),
+        None => verdict(refused, Reason::NotFound, format!("Node {name} has never registered")),
         Some(fence) if !fencing::is_as_seen(spec, fence) => outdated(name, fence),
         Some(fence) => {
             let cut = fencing::devices::cut_off(situation, name, fence);
             match (fence.state, cut.first()) {
                 (FenceState::Fencing, _) => {
                     let message =
-                        format!("what ran on {name} is not yet proven gone: try again when it is fenced");
+                        format!("Fencing of {name} is not confirmed yet: try again when it is");
                     verdict(refused, Reason::Fencing, message)
                 }
                 (FenceState::Fenced | FenceState::Closed, Some(device)) => {
-                    let message = format!("fence device {} lets it in again", device.name);
+                    let message = format!("Fence device {} is reconnecting the node", device.name);
                     verdict(OperationPhase::Running, Reason::InProgress, message)
                 }
                 (FenceState::Open | FenceState::Fenced | FenceState::Closed, _) if begun => {
-                    verdict(done, Reason::Completed, format!("{name} is let in again"))
+                    verdict(done, Reason::Completed, format!("{name} is reconnected"))
                 }
                 (FenceState::Open | FenceState::Fenced | FenceState::Closed, _) => {
-                    verdict(refused, Reason::Refused, format!("no fabric device keeps {name} cut off"))
+                    verdict(refused, Reason::Refused, format!("No fabric device isolates {name}"))
                 }
             }
         }

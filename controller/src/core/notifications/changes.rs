@@ -75,8 +75,8 @@ fn errors(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
 fn recovered(name: &str, status: Option<&ResourceStatus>) -> NotificationItem {
     let ready = status.and_then(|status| condition(&status.conditions, "Ready"));
     let message = match (status, ready) {
-        (Some(status), Some(ready)) => format!("it is {:?}: {}", status.state, ready.message),
-        (Some(status), None) => format!("it is {:?}", status.state),
+        (Some(status), Some(ready)) => format!("State {:?}: {}", status.state, ready.message),
+        (Some(status), None) => format!("State {:?}", status.state),
         (None, _) => Reason::Deleted.sentence().to_owned(),
     };
     NotificationItem {
@@ -144,7 +144,7 @@ fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
             node: Some(fence.node.clone()),
             since: Some(fence.at.clone()),
             reason: fence.reason,
-            message: format!("epoch {}: {}", fence.epoch.saturating_sub(1), fence.message),
+            message: format!("Registration {}: {}", fence.epoch.saturating_sub(1), fence.message),
             action: actions::of_fence(&fence.node),
         };
         items.entry(NotificationKind::NodeFenced).or_default().push(item);
@@ -183,7 +183,7 @@ fn unconfirmed(
                     node: Some(name.clone()),
                     since: None,
                     reason: Reason::HeartbeatSeen,
-                    message: format!("{} again, under epoch {epoch}", Reason::HeartbeatSeen.sentence()),
+                    message: format!("{} (registration {epoch})", Reason::HeartbeatSeen.sentence()),
                     action: String::new(),
                 };
                 items.entry(NotificationKind::NodeReturned).or_default().push(item);
@@ -194,7 +194,7 @@ fn unconfirmed(
             continue;
         }
         if situation.now.raw < late_at {
-            plan.wake(situation, late_at, "a fence has not been confirmed for long");
+            plan.wake(situation, late_at, "fencing has not been confirmed for a long time");
             continue;
         }
         next.unconfirmed.insert(name.clone(), epoch);

@@ -20,18 +20,18 @@ pub(in crate::core) fn test(
     let targets = settings.notifications.as_ref().map(NotificationsSpec::targets).unwrap_or_default();
     let Some(results) = situation.deliveries.test(operation) else {
         if targets.is_empty() {
-            let message = "nobody is to be notified: set spec.notifications of the Cluster".to_owned();
+            let message = "No notification target configured: set spec.notifications of the Cluster".to_owned();
             return (OperationPhase::Refused, Reason::NotFound, message);
         }
         let item = NotificationItem {
             reason: Reason::OperatorRequest,
-            message: "an operator asked for a test; nothing has happened".to_owned(),
+            message: "Test requested by an operator; no action is needed".to_owned(),
             since: Some(situation.now.timestamp()),
             ..NotificationItem::default()
         };
         let mut notification = compose::of(situation, NotificationKind::Test, vec![item]);
         notification.id = format!("test-{operation}");
-        let message = format!("a test goes to {} targets", targets.len());
+        let message = format!("Sending a test to {} targets", targets.len());
         plan.deliveries.extend(targets.into_iter().map(|target| Delivery {
             id: 0,
             target,
@@ -43,7 +43,7 @@ pub(in crate::core) fn test(
     let waiting: Vec<&str> =
         results.iter().filter(|(_, outcome)| outcome.is_none()).map(|(name, _)| name.as_str()).collect();
     if !waiting.is_empty() {
-        let message = format!("a test is on its way to {}", waiting.join(", "));
+        let message = format!("Waiting for the test to be delivered to {}", waiting.join(", "));
         return (OperationPhase::Running, Reason::InProgress, message);
     }
     let lines: Vec<String> = results

@@ -34,15 +34,15 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, request: &Reque
                 let message = format!("{name}: {}", report.watchdog.problem);
                 verdict(OperationPhase::Failed, Reason::WatchdogFailed, message)
             } else if situation.now.raw >= over_at {
-                let message = format!("{name} was not reset: see the log of its agent");
+                let message = format!("{name} was not reset: check the log of its agent");
                 verdict(OperationPhase::Failed, Reason::TimedOut, message)
             } else {
-                plan.wake(situation, over_at, "a machine has had long enough to be reset");
+                plan.wake(situation, over_at, "the time for a watchdog reset is over");
                 goes_on(name)
             }
         }
         (Some(_), Some(_)) if !same_boot => {
-            verdict(OperationPhase::Refused, Reason::Outdated, format!("{name} was booted anew since"))
+            verdict(OperationPhase::Refused, Reason::Outdated, format!("{name} has booted again since the request"))
         }
         (Some(node), Some(report)) => match refusal(situation, name, node, report) {
             Some((reason, message)) => verdict(OperationPhase::Refused, reason, message),
@@ -61,11 +61,11 @@ fn refusal(
 ) -> Option<(Reason, String)> {
     let world = situation.world;
     if !world.nodes.get(name).is_some_and(|node| node.value.spec.maintenance) {
-        let message = format!("{name} is not in maintenance: hactl node maintenance enable {name} --wait");
+        let message = format!("{name} is not in maintenance: run \"hactl node maintenance enable {name} --wait\"");
         return Some((Reason::Refused, message));
     }
     if world.settings().disarmed.is_some() {
-        return Some((Reason::Disarmed, "Cluster is disarmed: hactl arm".to_owned()));
+        return Some((Reason::Disarmed, "Cluster is disarmed: run \"hactl arm\"".to_owned()));
     }
     if node.health != Health::Online {
         return Some((Reason::NodeNotOnline, format!("{name} is not online")));
@@ -81,7 +81,7 @@ fn refusal(
     if !services.is_empty() {
         let services: Vec<&str> = services.iter().map(String::as_str).collect();
         let message = format!(
-            "services are still active on {name} ({}): hactl node maintenance enable {name} --wait says why",
+            "Services are still active on {name} ({}): run \"hactl node maintenance enable {name} --wait\" to see why",
             services.join(", ")
         );
         return Some((Reason::Refused, message));
@@ -94,7 +94,7 @@ fn refusal(
 }
 
 fn goes_on(name: &str) -> Verdict {
-    let message = format!("{name} lets its watchdog reset it, and is waited for");
+    let message = format!("Waiting for the watchdog of {name} to reset the node");
     verdict(OperationPhase::Running, Reason::InProgress, message)
 }
 
@@ -104,18 +104,17 @@ fn back(request: &Request<'_>, name: &str, node: &NodeHealth, report: &NodeRepor
     if let Some(test) = passed {
         let seconds = test.lasted_ms.div_ceil(1000);
         let message = format!(
-            "{} has reset {name} {seconds} s after it was armed, and that is remembered: hactl node maintenance disable {name}",
+            "Watchdog {} reset {name} {seconds} s after it was armed. To finish, run \"hactl node maintenance disable {name}\"",
             report.watchdog.identity
         );
         return verdict(OperationPhase::Succeeded, Reason::Completed, message);
     }
     if !node.is_heard() || report.watchdog.kind == WatchdogKind::None {
-        let message = format!("{name} is back, and looks at its watchdog");
+        let message = format!("{name} has rebooted and is checking its watchdog");
         return verdict(OperationPhase::Running, Reason::InProgress, message);
     }
     let message = format!(
-        "{name} was booted anew, but not by this test as far as its agent knows: --state-dir must be on a disk that \
-         survives, and nothing else may reset it meanwhile"
+        "{name} rebooted, but its agent has no record of this test: --state-dir must be on a persistent disk, and nothing else may reset the node during the test"
     );
     verdict(OperationPhase::Failed, Reason::WatchdogFailed, message)
 }

@@ -372,7 +372,7 @@ fn a_queue_that_is_full_drops_the_oldest_and_says_so() {
     let found = lab.events.iter().filter(|event| event.reason == Reason::NotificationFailed);
     let messages: Vec<&str> = found.map(|event| event.message.as_str()).collect();
     assert!(messages.len() == 1 && messages[0].contains(&first.id), "{messages:?}");
-    assert!(messages[0].ends_with(&format!("{HOOK} did not get it")), "{messages:?}");
+    assert!(messages[0].ends_with(&format!("not delivered to {HOOK}")), "{messages:?}");
 }
 
 #[test]

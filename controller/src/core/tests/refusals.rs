@@ -46,8 +46,8 @@ fn what_does_not_exist() {
             resource: resource.map(str::to_owned),
             ..operation(action, Some(&node))
         };
-        check(&mut lab, spec(Some("vm:other")), Reason::NotFound, "there is no resource other");
-        check(&mut lab, spec(None), Reason::Invalid, "it names no resource: set spec.resource");
+        check(&mut lab, spec(Some("vm:other")), Reason::NotFound, "Resource other not found");
+        check(&mut lab, spec(None), Reason::Invalid, "No resource named: set spec.resource");
     }
     check_moves(&mut lab, "node9", Reason::NotFound, "Node node9 not found");
     for action in MOVES {

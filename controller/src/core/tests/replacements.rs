@@ -271,7 +271,7 @@ fn an_operation_that_is_deleted_a_service_that_is_ignored_or_deleted_call_it_off
         lab.run(2_000);
         assert_eq!(lab.places("web"), ["node1"], "the service goes on");
         let called_off =
-            lab.events.iter().any(|event| event.message.contains("canceled by the leader; node2 still counts"));
+            lab.events.iter().any(|event| event.message.contains("canceled by the leader; node2 remains"));
         assert!(called_off, "{ends}: its node has answered for it");
         let state = match ends {
             "operation" => Some(ServiceState::Started),

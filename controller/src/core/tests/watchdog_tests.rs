@@ -44,21 +44,21 @@ fn only_an_idle_node_that_is_there_is_let_reset() {
         spec,
         Refused,
         Reason::Refused,
-        "not in maintenance: hactl node maintenance enable",
+        "not in maintenance: run \"hactl node maintenance enable",
     );
     // No other node is eligible for its service.
     let other = idle(&mut lab, &busy);
     lab.edit::<NodeSpec>(&busy, |node| node.spec.maintenance = true);
     lab.run(500);
     let spec = test_of(&lab, &busy);
-    check(&mut lab, "busy", spec, Refused, Reason::Refused, "services are still active on");
+    check(&mut lab, "busy", spec, Refused, Reason::Refused, "Services are still active on");
     let idle = other;
     let spec = OperationSpec { boot_id: Some("another".to_owned()), ..test_of(&lab, &idle) };
-    check(&mut lab, "old", spec, Refused, Reason::Outdated, "booted anew");
+    check(&mut lab, "old", spec, Refused, Reason::Outdated, "has booted again");
     let spec = OperationSpec { node: Some("nix".to_owned()), ..test_of(&lab, &idle) };
-    check(&mut lab, "nobody", spec, Refused, Reason::NotFound, "no node nix");
+    check(&mut lab, "nobody", spec, Refused, Reason::NotFound, "Node nix not found");
     let spec = test_of(&lab, &idle);
-    check(&mut lab, "test", spec, Running, Reason::InProgress, "is waited for");
+    check(&mut lab, "test", spec, Running, Reason::InProgress, "Waiting for the watchdog of");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_machine_that_is_back_says_whether_it_was_the_watchdog() {
         let (mut lab, busy) = running_on(&["node1", "node2"]);
         let idle = idle(&mut lab, &busy);
         let spec = test_of(&lab, &idle);
-        check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "is waited for");
+        check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "Waiting for the watchdog of");
         lab.agent(&idle).die();
         lab.run(10_000);
         assert_eq!(lab.operation("test").phase, OperationPhase::Running);
@@ -98,7 +98,7 @@ fn what_was_never_tested_does_not_count_where_a_test_is_required() {
     assert_eq!(message(&lab), Some(Reason::WatchdogUntested));
     // The watchdog can nevertheless be tested, and counts afterwards.
     let spec = test_of(&lab, &idle);
-    check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "is waited for");
+    check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "Waiting for the watchdog of");
     lab.agent(&idle).die();
     lab.agent(&idle).tested = Some("test".to_owned());
     lab.run(8_000);
