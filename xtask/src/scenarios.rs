@@ -8,36 +8,39 @@ use std::path::{Path, PathBuf};
 
 /// The topics in the order of the index, with a description. Directories without an entry come last.
 const TOPICS: [(&str, &str); 18] = [
-    ("fencing", "A node fails, and what makes certain that nothing of it runs any more."),
-    ("store", "The store is away, slow, compacted, or changes its leader."),
-    ("leadership", "The leading controller fails, hangs, or is cut off."),
-    ("controllers", "Controllers restart, join, are deleted, and plan for long."),
-    ("agent", "The agent fails, restarts, hangs, or cannot write its journal."),
-    ("services", "Services start, fail, crash, and are stopped."),
-    ("order", "Services start after others and stop before them."),
-    ("moves", "Services are migrated and relocated."),
+    ("fencing", "Node failures, and confirmation of their fencing."),
+    ("store", "Outages, delays, compaction, leader changes and restores of etcd."),
+    ("leadership", "Failures, hangs and isolation of the leader."),
+    ("controllers", "Restarts, additions and deletions of controllers, and slow plans."),
+    ("agent", "Failures, restarts and hangs of the agent, and a journal that cannot be written."),
+    ("services", "Starts, failures, crashes and stops of services."),
+    ("order", "Start and stop order of dependent services."),
+    ("moves", "Live migrations and relocations."),
     ("rules", "Groups and affinity rules."),
-    ("placement", "Which node is chosen, and which is refused."),
-    ("maintenance", "A node is emptied for work on it."),
-    ("shutdown", "Machines power off and reboot in order."),
-    ("disarm", "Planned work on the store or the network."),
-    ("commands", "What users ask for, and what is refused."),
-    ("notifications", "What the leader tells whom, once."),
-    ("deletion", "Services that are no longer managed."),
-    ("import", "What `hactl import pve` writes acts as it did there."),
-    ("found-by-seeds", "What random runs have found, shrunk."),
+    ("placement", "Eligible nodes, and the choice between them."),
+    ("maintenance", "Maintenance of nodes."),
+    ("shutdown", "Orderly power-off and reboot of machines."),
+    ("disarm", "Planned work on etcd or the network."),
+    ("commands", "Commands of users, and their refusals."),
+    ("notifications", "Notifications, each sent once."),
+    ("deletion", "Deletion of resources."),
+    ("import", "Objects from `hactl import pve`, with the same effects as in ha-manager."),
+    ("found-by-seeds", "Reduced failures that random runs found."),
 ];
 
 const INTRODUCTION: &str = "# Scenarios
 
-Each file is a whole cluster under a virtual clock: the real controllers and agents over a simulated store, network and power.
-It says what happens and what must come of it, and begins with what it proves.
+Each file is a whole cluster under a virtual clock: the real controllers and agents over simulated etcd,
+network and power. It lists events and expected results, and begins with a description and the rules that it proves.
 
-    hactl simulate simulator/scenarios                  # all of them, one line each
-    hactl simulate simulator/scenarios/fencing          # one topic
-    hactl simulate simulator/scenarios/fencing/node-loses-power.yaml    # the timeline of one
+```sh
+hactl simulate simulator/scenarios                  # all scenarios, one line each
+hactl simulate simulator/scenarios/fencing          # one topic
+hactl simulate simulator/scenarios/fencing/node-loses-power.yaml    # timeline of one scenario
+```
 
-[docs/simulator.md](../../docs/simulator.md) describes the format. This index is written by `cargo run -p ha-xtask -- scenarios`.
+[docs/simulator.md](../../docs/simulator.md) describes the format. `cargo run -p ha-xtask -- scenarios` generates this
+index.
 ";
 
 /// Writes the index; with `check` only compares it. A difference is an error that names the chore to run.

@@ -80,7 +80,7 @@ def layout(dashboard):
             for y in range(place["y"], place["y"] + place["h"]):
                 other = taken.setdefault((x, y), panel["title"])
                 if x >= 24 or other != panel["title"]:
-                    return f"{panel['title']} lies on {other}, or beyond the grid"
+                    return f"{panel['title']} overlaps {other}, or exceeds the grid"
     return None
 
 
@@ -111,7 +111,7 @@ def main():
         results[f"schema {name}"] = "\n".join(errors) if errors else None
         results[f"layout {name}"] = layout(dashboard)
     for name in wrong:
-        results[f"refused {name.removeprefix('break_')}"] = None if f"refused/{name}" in said else "Grafana's schema takes it"
+        results[f"refused {name.removeprefix('break_')}"] = None if f"refused/{name}" in said else "Grafana's schema accepts it"
     failed = 0
     for name, error in results.items():
         print(f"test {name} ... {'FAILED' if error else 'ok'}")
