@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The topics in the order of the index, with a description. Directories without an entry come last.
-const TOPICS: [(&str, &str); 18] = [
+const TOPICS: [(&str, &str); 23] = [
     ("fencing", "Node failures, and confirmation of their fencing."),
     ("store", "Outages, delays, compaction, leader changes and restores of etcd."),
     ("leadership", "Failures, hangs and isolation of the leader."),
@@ -24,9 +24,19 @@ const TOPICS: [(&str, &str); 18] = [
     ("commands", "Commands of users, and their refusals."),
     ("notifications", "Notifications, each sent once."),
     ("deletion", "Deletion of resources."),
+    ("identity", "Changes of definitions while copies exist."),
+    ("queued", "New resources that wait until nodes have reported whether they already run."),
+    ("reservation", "The failover capacity (N+1) check."),
+    ("watchdog", "Failed watchdogs, machines that sleep, and copied machines."),
+    ("edges", "Partial failures, lost messages and upgrades."),
     ("import", "Objects from `hactl import pve`, with the same effects as in ha-manager."),
     ("found-by-seeds", "Reduced failures that random runs found."),
 ];
+
+/// Most columns of a line of the index.
+const COLUMNS: usize = 120;
+/// Columns of the mark of a bullet, and the indent of its other lines.
+const INDENT: usize = 2;
 
 const INTRODUCTION: &str = "# Scenarios
 
@@ -73,14 +83,34 @@ fn index(folder: &Path) -> Result<String> {
         for file in files {
             let (what, proves) = first_lines(&file)?;
             let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-            let _ = write!(text, "- [{stem}]({name}/{stem}.yaml): {what}");
+            let mut bullet = format!("[{stem}]({name}/{stem}.yaml): {what}");
             if !proves.is_empty() {
-                let _ = write!(text, " *{proves}*");
+                let _ = write!(bullet, " *{proves}*");
             }
-            text.push('\n');
+            text.push_str(&wrapped(&bullet));
         }
     }
     Ok(text)
+}
+
+/// Returns a bullet in lines of at most [`COLUMNS`], except for a word that is longer.
+fn wrapped(bullet: &str) -> String {
+    let mut text = "- ".to_owned();
+    let mut columns = INDENT;
+    for word in bullet.split(' ') {
+        let length = word.chars().count();
+        if columns > INDENT && columns + 1 + length > COLUMNS {
+            text.push_str("\n  ");
+            columns = INDENT;
+        } else if columns > INDENT {
+            text.push(' ');
+            columns += 1;
+        }
+        text.push_str(word);
+        columns += length;
+    }
+    text.push('\n');
+    text
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
