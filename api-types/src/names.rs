@@ -23,7 +23,7 @@ pub fn problem(name: &str, longest: usize) -> Option<String> {
         Some(format!("must have at most {longest} characters"))
     } else if !ends_well || !bytes.iter().copied().all(inner) {
         Some(format!(
-            "{name:?} is not a name: use lower-case letters, digits, '-' and '.', with a letter or digit at both ends, as web, db-1 or 101"
+            "{name:?} is not a valid name: use lower-case letters, digits, '-' and '.', with a letter or digit at both ends, such as web, db-1 or 101"
         ))
     } else {
         None
@@ -32,7 +32,7 @@ pub fn problem(name: &str, longest: usize) -> Option<String> {
 
 /// Returns the warning of the API about a name without an object, without a full stop. hactl recognizes this text.
 pub fn missing(kind: Kind, name: &str) -> String {
-    format!("there is no {} {name} yet", kind.singular())
+    format!("{} {name} does not exist yet", kind.singular())
 }
 
 /// A name with its optional type prefix.

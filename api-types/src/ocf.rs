@@ -27,7 +27,7 @@ pub struct AgentName {
 
 /// The error for a text that is not the name of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be provider:agent, as heartbeat:IPaddr2, got {0:?}")]
+#[error("must be provider:agent, such as heartbeat:IPaddr2, got {0:?}")]
 pub struct WrongName(String);
 
 impl FromStr for AgentName {

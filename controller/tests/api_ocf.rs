@@ -35,7 +35,7 @@ async fn wrong_parameters_are_refused_at_their_path() {
         (
             json!({"cidr_netmask": "24"}),
             "spec.driver.ocf.parameters.ip",
-            "ocf:heartbeat:IPaddr2 needs the parameter ip (IPv4 or IPv6 address)",
+            "ocf:heartbeat:IPaddr2 requires the parameter ip (IPv4 or IPv6 address)",
         ),
         (
             json!({"ip": "192.0.2.1", "lvs_support": "later"}),
@@ -45,7 +45,7 @@ async fn wrong_parameters_are_refused_at_their_path() {
         (
             json!({"ip": "192.0.2.1", "arp_count": "some"}),
             "spec.driver.ocf.parameters.arp_count",
-            "must be a whole number, got \"some\"",
+            "must be an integer, got \"some\"",
         ),
     ] {
         let refused = api.post("resources", &address("heartbeat:IPaddr2", &parameters)).await;

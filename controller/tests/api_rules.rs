@@ -17,7 +17,7 @@ async fn doubtful_objects_are_accepted_with_a_warning() {
     web["spec"]["group"] = json!("nowhere");
     let created = api.post("resources", &web).await;
     assert_eq!((created.code, created.warnings.len()), (201, 1));
-    assert!(created.warnings[0].contains("there is no group nowhere yet"), "{:?}", created.warnings);
+    assert!(created.warnings[0].contains("group nowhere does not exist yet"), "{:?}", created.warnings);
     let rule = |name: &str| {
         json!({"apiVersion": "hactl.io/v1", "kind": "AffinityRule", "metadata": {"name": name},
             "spec": {"nodeAffinity": {"resources": ["ct:web"], "nodes": ["node1"]}}})

@@ -242,7 +242,7 @@ fn mistakes_are_named_and_change_nothing() {
         "cluster.yaml",
         &[json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "mine"}})],
     );
-    server.check(1, &["apply", "-f", &other], &["there is one Cluster object"]);
+    server.check(1, &["apply", "-f", &other], &["only one Cluster object exists"]);
     server.check(
         1,
         &["patch", "resource", "web", "--subresource=status", "--type=merge", "-p", "{\"status\":{}}"],

@@ -69,10 +69,10 @@ pub struct Action {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
     /// The text is not XML.
-    #[error("its meta-data is not XML: {0}")]
+    #[error("meta-data is not valid XML: {0}")]
     NotXml(String),
     /// The root element is a different one.
-    #[error("its meta-data is no <resource-agent> but <{0}>")]
+    #[error("root element of the meta-data must be <resource-agent>, got <{0}>")]
     Another(String),
 }
 
@@ -283,10 +283,10 @@ Serves &lt;files&gt;.
     #[test]
     fn other_documents_are_refused() {
         for (text, expected) in [
-            ("", "its meta-data is not XML: "),
-            ("Usage: web {start|stop}", "its meta-data is not XML: "),
-            ("<resource-agent><parameters></resource-agent>", "its meta-data is not XML: "),
-            ("<html/>", "its meta-data is no <resource-agent> but <html>"),
+            ("", "meta-data is not valid XML: "),
+            ("Usage: web {start|stop}", "meta-data is not valid XML: "),
+            ("<resource-agent><parameters></resource-agent>", "meta-data is not valid XML: "),
+            ("<html/>", "root element of the meta-data must be <resource-agent>, got <html>"),
         ] {
             let error = AgentMetadata::parse(text).expect_err(text).to_string();
             assert!(error.starts_with(expected), "{text}: {error}");

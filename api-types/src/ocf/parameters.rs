@@ -22,7 +22,7 @@ pub fn check(name: &AgentName, metadata: &AgentMetadata, given: &BTreeMap<String
             None => {
                 let names = metadata.parameters.iter().map(|parameter| parameter.name.as_str());
                 let hint = suggestion(parameter, names).map_or_else(
-                    || format!("hactl explain {name} lists them"),
+                    || format!("run \"hactl explain {name}\" to list them"),
                     |near| format!("did you mean {near}?"),
                 );
                 let message = format!("{name} has no parameter {parameter}; {hint}");
@@ -38,7 +38,7 @@ pub fn check(name: &AgentName, metadata: &AgentMetadata, given: &BTreeMap<String
             } else {
                 format!(" ({})", one_line(&parameter.short))
             };
-            let message = format!("{name} needs the parameter {}{what}", parameter.name);
+            let message = format!("{name} requires the parameter {}{what}", parameter.name);
             problems.push(Problem::required(member(PATH, &parameter.name), message));
         }
     }
@@ -52,7 +52,7 @@ fn wrong(parameter: &Parameter, value: &str) -> Option<Problem> {
         return None;
     }
     let expected = match &parameter.kind {
-        ParameterType::Integer if value.trim().parse::<i64>().is_err() => "must be a whole number".to_owned(),
+        ParameterType::Integer if value.trim().parse::<i64>().is_err() => "must be an integer".to_owned(),
         ParameterType::Boolean if !is_boolean(value) => "must be true or false".to_owned(),
         ParameterType::Select(values) if !values.iter().any(|known| known == value) => {
             format!("must be one of {}", values.join(", "))
@@ -117,7 +117,7 @@ mod tests {
         check_of(
             &[],
             &[
-                "spec.driver.ocf.parameters.ip: ocf:heartbeat:IPaddr2 needs the parameter ip (IPv4 or IPv6 address)",
+                "spec.driver.ocf.parameters.ip: ocf:heartbeat:IPaddr2 requires the parameter ip (IPv4 or IPv6 address)",
             ],
         );
         check_of(
@@ -129,14 +129,14 @@ mod tests {
         check_of(
             &[("ip", "192.0.2.1"), ("zzz", "")],
             &[
-                "spec.driver.ocf.parameters.zzz: ocf:heartbeat:IPaddr2 has no parameter zzz; hactl explain ocf:heartbeat:IPaddr2 lists them",
+                "spec.driver.ocf.parameters.zzz: ocf:heartbeat:IPaddr2 has no parameter zzz; run \"hactl explain ocf:heartbeat:IPaddr2\" to list them",
             ],
         );
         check_of(
             &[("ip", "192.0.2.1"), ("cidr_netmask", "/24"), ("arp_bg", "maybe"), ("mode", "slow")],
             &[
                 "spec.driver.ocf.parameters.arp_bg: must be true or false, got \"maybe\"",
-                "spec.driver.ocf.parameters.cidr_netmask: must be a whole number, got \"/24\"",
+                "spec.driver.ocf.parameters.cidr_netmask: must be an integer, got \"/24\"",
                 "spec.driver.ocf.parameters.mode: must be one of fast, safe, got \"slow\"",
             ],
         );

@@ -109,7 +109,7 @@ fn walk_unknown(schema: &Value, value: &Value, path: &str, found: &mut Vec<Probl
                     (None, Some(known)) => {
                         let message = match suggestion(name, known.keys().map(String::as_str)) {
                             Some(near) => format!("unknown field \"{path}\", did you mean \"{near}\"?"),
-                            None => format!("unknown field \"{path}\", known here: {}", list(known)),
+                            None => format!("unknown field \"{path}\", valid fields: {}", list(known)),
                         };
                         found.push(Problem::new(path, ProblemKind::FieldValueUnknown, message));
                     }
@@ -165,7 +165,7 @@ fn walk_shape(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem
         return;
     }
     if !type_fits(schema, value) {
-        let expected = schema.get("type").and_then(Value::as_str).unwrap_or("something else");
+        let expected = schema.get("type").and_then(Value::as_str).unwrap_or("another value");
         found.push(wrong_type(path, expected, value));
         return;
     }
@@ -222,7 +222,7 @@ fn wrong_type(path: &str, expected: &str, value: &Value) -> Problem {
         "array" => "a list",
         "string" => "a string",
         "boolean" => "true or false",
-        "integer" => "a whole number",
+        "integer" => "an integer",
         "number" => "a number",
         other => other,
     };
@@ -247,7 +247,7 @@ fn check_enumeration(schema: &Value, text: &str, path: &str, found: &mut Vec<Pro
     found.push(Problem::new(
         path,
         ProblemKind::FieldValueNotSupported,
-        format!("{:?} is not one of {}{near}", shorten(text), known.join(", ")),
+        format!("{:?} is not a valid value: must be one of {}{near}", shorten(text), known.join(", ")),
     ));
 }
 

@@ -12,7 +12,7 @@ pub(super) fn check(cluster: &Cluster, context: &mut Context) {
     if let (CountOrPercent::Percent(text), None) = (&fencing.max_fencing, fencing.max_fencing.of(1)) {
         context.invalid(
             "spec.fencing.maxFencing",
-            format!("{text:?} is neither a number of nodes nor a percentage such as \"50%\""),
+            format!("{text:?} is not a valid number of nodes or percentage such as \"50%\""),
         );
     }
     if !(1..=86_400).contains(&fencing.window_seconds) {

@@ -78,7 +78,7 @@ impl Context {
         for (index, text) in list.enumerate() {
             if !seen.insert(text) {
                 let path = element(path, index);
-                let message = format!("{text:?} is written twice");
+                let message = format!("{text:?} is a duplicate");
                 self.push(Problem::new(path, ProblemKind::FieldValueDuplicate, message));
             }
         }
@@ -104,7 +104,7 @@ impl Context {
             if tag.is_empty() || tag.len() > 128 || !tag.chars().all(plain) {
                 self.invalid(
                     &element(path, index),
-                    format!("{tag:?} is not a tag: use letters, digits and any of -_.:/=+, at most 128"),
+                    format!("{tag:?} is not a valid tag: use at most 128 letters, digits and any of -_.:/=+"),
                 );
             }
         }

@@ -19,12 +19,12 @@ pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
     match driver.kinds().as_slice() {
         [] => context.required(
             "spec.driver",
-            "name one driver: exec, systemd, ocf, podman, libvirt, external or simulated, as driver: {exec: {command: [...]}}",
+            "must name one driver: exec, systemd, ocf, podman, libvirt, external or simulated, such as driver: {exec: {command: [...]}}",
         ),
         [_] => {}
         several => {
             let named: Vec<&str> = several.iter().map(|kind| kind.name()).collect();
-            context.invalid("spec.driver", format!("must have one driver, got {}", named.join(" and ")));
+            context.invalid("spec.driver", format!("must name exactly one driver, got {}", named.join(" and ")));
         }
     }
     if let Some(exec) = &driver.exec {
@@ -53,7 +53,7 @@ pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
 /// Checks a program and its arguments.
 fn arguments(path: &str, program: &[String], context: &mut Context) {
     if program.first().is_some_and(String::is_empty) {
-        context.invalid(&element(path, 0), "the program's name must not be empty");
+        context.invalid(&element(path, 0), "program name must not be empty");
     }
     if program.len() > MAX_ARGUMENTS {
         context.invalid(path, format!("must have at most {MAX_ARGUMENTS} arguments"));
@@ -71,13 +71,13 @@ fn environment(path: &str, variables: &BTreeMap<String, String>, context: &mut C
         let path = member(path, name);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if name.is_empty() || name.as_bytes()[0].is_ascii_digit() || !name.bytes().all(plain) {
-            context.invalid(&path, format!("{name:?} is not the name of an environment variable"));
+            context.invalid(&path, format!("{name:?} is not a valid environment variable name"));
         }
         if text.contains('\0') {
             context.invalid(&path, "must not contain a NUL character");
         }
         if name.starts_with("HA_") {
-            context.invalid(&path, "names that begin with HA_ are set by hactl");
+            context.invalid(&path, "names that start with HA_ are reserved for hactl");
         }
     }
 }
@@ -92,7 +92,7 @@ fn working_directory(path: &str, directory: Option<&str>, context: &mut Context)
 /// Checks the user of a program.
 fn user(path: &str, user: Option<&str>, context: &mut Context) {
     if user.is_some_and(|user| user.is_empty() || user.contains(['\0', ':', '\n'])) {
-        context.invalid(path, "is not the name of a user");
+        context.invalid(path, "not a valid user name");
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
         Kind::Cluster => {
             if name != CLUSTER_NAME {
                 context
-                    .invalid("metadata.name", format!("must be {CLUSTER_NAME}: there is one Cluster object"));
+                    .invalid("metadata.name", format!("must be {CLUSTER_NAME}: only one Cluster object exists"));
             }
         }
         Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => {
@@ -35,7 +35,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
         if !is_label_value(text) {
             context.invalid(
                 &path,
-                format!("{text:?} is not a label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"),
+                format!("{text:?} is not a valid label value: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"),
             );
         }
     }
@@ -46,7 +46,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
     if length > MAX_ANNOTATIONS_LENGTH {
         context.invalid(
             "metadata.annotations",
-            format!("must have at most {MAX_ANNOTATIONS_LENGTH} bytes together"),
+            format!("must have at most {MAX_ANNOTATIONS_LENGTH} bytes in total"),
         );
     }
     for (index, finalizer) in metadata.finalizers.iter().enumerate() {
@@ -68,7 +68,7 @@ fn check_key(path: &str, key: &str, context: &mut Context) {
     if !domain_fits || name.is_empty() || !is_label_value(name) {
         context.invalid(
             path,
-            format!("{key:?} is not a key: write name or domain/name, the name of at most 63 letters, digits, '-', '_' and '.'"),
+            format!("{key:?} is not a valid key: use name or domain/name, where name has at most 63 letters, digits, '-', '_' and '.'"),
         );
     }
 }

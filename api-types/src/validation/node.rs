@@ -35,12 +35,12 @@ fn check_device(path: &str, device: &FenceDevice, context: &mut Context) {
     if device.covers_storage && device.kind == FenceKind::Power {
         context.invalid(
             &member(path, "coversStorage"),
-            "is meant for kind Fabric: a power device stops everything",
+            "allowed only with kind Fabric: a power device stops the whole node",
         );
     }
     let parts = member(path, "parts");
     if device.parts.is_empty() {
-        context.required(&parts, "needs at least one part with the fence agent to run");
+        context.required(&parts, "requires at least one part with a fence agent");
     }
     for (index, part) in device.parts.iter().enumerate() {
         let path = element(&parts, index);
@@ -50,14 +50,14 @@ fn check_device(path: &str, device: &FenceDevice, context: &mut Context) {
         if !part.agent.starts_with("fence_") || !plain || part.agent.len() > 64 {
             context.invalid(
                 &member(&path, "agent"),
-                format!("{:?} is not a fence agent: write its name, as fence_ipmilan", part.agent),
+                format!("{:?} is not a valid fence agent name, such as fence_ipmilan", part.agent),
             );
         }
         for (name, text) in &part.attributes {
             if name.is_empty() || name.contains(['=', '\n', '\0']) || text.contains(['\n', '\0']) {
                 context.invalid(
                     &member(&member(&path, "attributes"), name),
-                    "attributes are given one a line as name=value: no line breaks, no '=' in the name",
+                    "attributes must not contain line breaks, or '=' in the name",
                 );
             }
         }

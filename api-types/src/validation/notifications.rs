@@ -13,7 +13,7 @@ pub(super) fn check(spec: &NotificationsSpec, context: &mut Context) {
     for (index, kind) in spec.kinds.iter().enumerate() {
         if *kind == NotificationKind::Test {
             let path = element(&member(PATH, "kinds"), index);
-            context.invalid(&path, "a test is sent by hactl notify test whatever is chosen: leave it out");
+            context.invalid(&path, "not a valid kind: run \"hactl notify test\" to send a test");
         }
     }
     let webhooks = member(PATH, "webhooks");
@@ -42,10 +42,10 @@ fn check_webhook(path: &str, webhook: &Webhook, context: &mut Context) {
         !host.is_empty() && !url.chars().any(|c| c.is_whitespace() || c.is_control())
     };
     if !rest.is_some_and(has_host) {
-        context.invalid(&at, format!("{url:?} is not an http or https URL"));
+        context.invalid(&at, format!("{url:?} is not a valid http or https URL"));
     }
     if settings.bearer_token_file.is_some() && !url.starts_with("https://") {
-        let message = "the token would be sent in the clear: use an https URL, or hmacKeyFile";
+        let message = "the token would be sent unencrypted: use an https URL, or hmacKeyFile";
         context.invalid(&member(path, "bearerTokenFile"), message);
     }
     file(path, "bearerTokenFile", settings.bearer_token_file.as_deref(), context);
@@ -56,20 +56,20 @@ fn check_webhook(path: &str, webhook: &Webhook, context: &mut Context) {
 fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
     let server = member(path, "server");
     if smtp.server.is_empty() {
-        context.required(&server, "is needed: the mail server, as mail.example.org:587");
+        context.required(&server, "required: the mail server, such as mail.example.org:587");
     } else if smtp.host_and_port().is_none() {
-        context.invalid(&server, format!("{:?} is not a server: write host or host:port", smtp.server));
+        context.invalid(&server, format!("{:?} is not a valid server: use host or host:port", smtp.server));
     }
     let from = member(path, "from");
     if smtp.from.is_empty() {
-        context.required(&from, "is needed: the sender's address");
+        context.required(&from, "required: the address of the sender");
     } else {
         address(&from, &smtp.from, context);
     }
     let to = member(path, "to");
     let addresses = smtp.to.addresses();
     if addresses.is_empty() {
-        context.required(&to, "is needed: who gets the mails");
+        context.required(&to, "required: at least one recipient");
     }
     if addresses.len() > MOST {
         context.invalid(&to, format!("has {} elements, at most {MOST} are allowed", addresses.len()));
@@ -79,11 +79,11 @@ fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
     }
     match (&smtp.user, &smtp.password_file) {
         (Some(_), None) => {
-            context.required(&member(path, "passwordFile"), "is needed with user: a file on the controllers");
+            context.required(&member(path, "passwordFile"), "required with user: a file on the controllers");
         }
-        (None, Some(_)) => context.required(&member(path, "user"), "is needed with passwordFile"),
+        (None, Some(_)) => context.required(&member(path, "user"), "required with passwordFile"),
         (Some(_), Some(_)) if smtp.tls == SmtpTls::None => {
-            let message = "the password would be sent in the clear: use StartTls or Tls";
+            let message = "the password would be sent unencrypted: use StartTls or Tls";
             context.invalid(&member(path, "tls"), message);
         }
         (Some(_), Some(_)) | (None, None) => {}
@@ -94,7 +94,7 @@ fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
 
 fn file(path: &str, field: &str, name: Option<&str>, context: &mut Context) {
     if name.is_some_and(|name| !name.starts_with('/')) {
-        context.invalid(&member(path, field), "must be an absolute path: it is read on every controller");
+        context.invalid(&member(path, field), "must be an absolute path of a file on every controller");
     }
 }
 
@@ -107,7 +107,7 @@ fn address(path: &str, text: &str, context: &mut Context) {
     if !fits || text.len() > 254 {
         context.invalid(
             path,
-            format!("{text:?} is not a mail address: write it as ops@example.org, without a name"),
+            format!("{text:?} is not a valid mail address: use the form ops@example.org, without a display name"),
         );
     }
 }

@@ -52,9 +52,9 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
     for (field, given, wanted) in fields {
         let path = member("spec", field);
         match (given, wanted) {
-            (false, Required) => context.required(&path, format!("action {:?} needs it", spec.action)),
+            (false, Required) => context.required(&path, format!("required by action {:?}", spec.action)),
             (true, Unused) => {
-                context.push(Problem::forbidden(path, format!("action {:?} does not use it", spec.action)));
+                context.push(Problem::forbidden(path, format!("not used by action {:?}", spec.action)));
             }
             (true, Required | Optional) | (false, Optional | Unused) => {}
         }

@@ -7,7 +7,7 @@ pub(super) fn check_group(group: &Group, context: &mut Context) {
     let spec = &group.spec;
     context.nodes("spec.nodes", &spec.nodes);
     if spec.nodes.0.is_empty() && spec.restricted {
-        context.required("spec.nodes", "a restricted group without nodes lets its resources run nowhere");
+        context.required("spec.nodes", "required for a restricted group: without nodes, its resources cannot run");
     }
     context.comment(&spec.comment);
 }
@@ -15,25 +15,25 @@ pub(super) fn check_group(group: &Group, context: &mut Context) {
 pub(super) fn check_rule(rule: &AffinityRule, context: &mut Context) {
     let spec = &rule.spec;
     match (&spec.node_affinity, &spec.resource_affinity) {
-        (None, None) => context.required("spec", "needs nodeAffinity or resourceAffinity"),
+        (None, None) => context.required("spec", "requires nodeAffinity or resourceAffinity"),
         (Some(_), Some(_)) => {
-            context.invalid("spec", "has both nodeAffinity and resourceAffinity: make two rules of them");
+            context.invalid("spec", "nodeAffinity and resourceAffinity are mutually exclusive: use two rules");
         }
         (Some(affinity), None) => {
             let path = "spec.nodeAffinity";
             if affinity.resources.is_empty() {
-                context.required(&format!("{path}.resources"), "name at least one resource");
+                context.required(&format!("{path}.resources"), "at least one resource is required");
             }
             context.resource_names(&format!("{path}.resources"), &affinity.resources);
             if affinity.nodes.0.is_empty() {
-                context.required(&format!("{path}.nodes"), "name at least one node");
+                context.required(&format!("{path}.nodes"), "at least one node is required");
             }
             context.nodes(&format!("{path}.nodes"), &affinity.nodes);
         }
         (None, Some(affinity)) => {
             let path = "spec.resourceAffinity.resources";
             if affinity.resources.is_empty() {
-                context.required(path, "name the resources");
+                context.required(path, "at least one resource is required");
             }
             context.resource_names(path, &affinity.resources);
         }

@@ -17,17 +17,17 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
     }
     if let Some(storage) = &spec.storage {
         if storage.pool.is_empty() {
-            context.required("spec.storage.pool", "name the pool; nodes list theirs in spec.storagePools");
+            context.required("spec.storage.pool", "required: the storage pool, as listed in spec.storagePools of nodes");
         }
         match (&storage.secondary, storage.mode) {
             (Some(node), StorageMode::Replicated) => context.node_name("spec.storage.secondary", node),
             (Some(_), StorageMode::Shared | StorageMode::Local) => {
-                context.invalid("spec.storage.secondary", "is used with mode Replicated only");
+                context.invalid("spec.storage.secondary", "requires mode Replicated");
             }
             (None, StorageMode::Replicated) => {
                 context.required(
                     "spec.storage.secondary",
-                    "mode Replicated needs the node with the second copy",
+                    "required by mode Replicated: the node with the second copy",
                 );
             }
             (None, StorageMode::Shared | StorageMode::Local) => {}
@@ -36,7 +36,7 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
     context.resource_names("spec.after", &spec.after);
     for (index, other) in spec.after.iter().enumerate() {
         if names::bare(other) == resource.metadata.name {
-            context.invalid(&element("spec.after", index), "a resource cannot start after itself");
+            context.invalid(&element("spec.after", index), "a resource cannot depend on itself");
         }
     }
     context.tags("spec.tags", &spec.tags);

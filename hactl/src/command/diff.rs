@@ -175,6 +175,6 @@ mod tests {
         );
         check("rule apart is not applied: it names one service", true);
         check("rule together is not applied: it names one service", false);
-        check("spec.group: there is no group g yet", false);
+        check("spec.group: group g does not exist yet", false);
     }
 }

@@ -157,7 +157,7 @@ fn diff_says_once_what_a_dry_run_and_the_plan_both_say() {
                 )),
                 Some(_) if request.method == "POST" => Some(super::server::Scripted::Warned(vec![
                     "the check would fail: a",
-                    "spec.group: there is no group g yet",
+                    "spec.group: group g does not exist yet",
                 ])),
                 Some(_) | None => None,
             },
@@ -176,7 +176,7 @@ fn diff_says_once_what_a_dry_run_and_the_plan_both_say() {
             .collect();
         assert_eq!(told, expected, "{} {}", ran.stderr, ran.stdout);
     };
-    let group = "spec.group: there is no group g yet";
+    let group = "spec.group: group g does not exist yet";
     check("the check would fail", &[], &[group, "the check would fail: a, b"]);
     check("something else", &[], &["the check would fail: a", group, "something else: a, b"]);
     check("the check would fail", &["--no-effect"], &["the check would fail: a", group]);

@@ -34,7 +34,7 @@ impl DomainDefinition {
     pub fn parse(xml: &str) -> Result<DomainDefinition, DefinitionError> {
         let document = Document::parse(xml).map_err(|error| DefinitionError {
             line: line_of(&error, xml),
-            problem: format!("it is no XML: {error}"),
+            problem: format!("invalid XML: {error}"),
         })?;
         let root = document.root_element();
         let wrong = |node: Node<'_, '_>, problem: String| DefinitionError {
@@ -46,17 +46,17 @@ impl DomainDefinition {
             return Err(wrong(root, format!("the outermost element must be domain, got {tag}")));
         }
         let Some(name) = child(root, "name") else {
-            return Err(wrong(root, "the domain has no name: write <name>NAME</name> in it".to_owned()));
+            return Err(wrong(root, "the domain has no name: add <name>NAME</name>".to_owned()));
         };
         let text = text_of(name);
         if !is_domain_name(&text) {
-            return Err(wrong(name, format!("{text:?} is not the name of a domain that hactl can use")));
+            return Err(wrong(name, format!("{text:?} is not a valid domain name")));
         }
         let memory = child(root, "memory").map(memory_of).transpose().map_err(|(node, text)| {
-            wrong(node, format!("{text} is no amount of memory: write <memory unit='MiB'>NUMBER</memory>"))
+            wrong(node, format!("{text} is not a valid amount of memory: write <memory unit='MiB'>NUMBER</memory>"))
         })?;
         let processors = child(root, "vcpu").map(processors_of).transpose().map_err(|(node, text)| {
-            wrong(node, format!("{text} is no number of processors: write <vcpu>NUMBER</vcpu>"))
+            wrong(node, format!("{text} is not a valid number of processors: write <vcpu>NUMBER</vcpu>"))
         })?;
         Ok(DomainDefinition {
             name: text,
@@ -168,28 +168,28 @@ mod tests {
     fn mistakes_are_told_with_their_line() {
         check(
             "<domain>\n<name>a</nam></domain>",
-            "line 2: it is no XML: expected 'name' tag, not 'nam' at 2:8",
+            "line 2: invalid XML: expected 'name' tag, not 'nam' at 2:8",
         );
         check(
             "<network><name>a</name></network>",
             "line 1: the outermost element must be domain, got network",
         );
-        check("\n<domain></domain>", "line 2: the domain has no name: write <name>NAME</name> in it");
+        check("\n<domain></domain>", "line 2: the domain has no name: add <name>NAME</name>");
         check(
             "<domain>\n <name>a b</name></domain>",
-            "line 2: \"a b\" is not the name of a domain that hactl can use",
+            "line 2: \"a b\" is not a valid domain name",
         );
         check(
             "<domain><name>a</name>\n\n<memory unit='parsec'>1</memory></domain>",
-            "line 3: \"1\" parsec is no amount of memory: write <memory unit='MiB'>NUMBER</memory>",
+            "line 3: \"1\" parsec is not a valid amount of memory: write <memory unit='MiB'>NUMBER</memory>",
         );
         check(
             "<domain><name>a</name><vcpu>0</vcpu></domain>",
-            "line 1: \"0\" is no number of processors: write <vcpu>NUMBER</vcpu>",
+            "line 1: \"0\" is not a valid number of processors: write <vcpu>NUMBER</vcpu>",
         );
         check(
             "<!DOCTYPE d [<!ENTITY a 'b'>]><domain><name>&a;</name></domain>",
-            "line 1: it is no XML: XML with DTD detected",
+            "line 1: invalid XML: XML with DTD detected",
         );
     }
 

@@ -18,16 +18,16 @@ pub(super) fn check(exec: &ExecDriver, context: &mut Context) {
     match (exec.command.is_empty(), exec.start.is_empty()) {
         (true, true) => context.required(
             path,
-            "give command (a foreground process that is supervised), or start, stop and monitor",
+            "set command (a supervised foreground process), or start, stop and monitor",
         ),
         (false, false) => context.invalid(
             path,
-            "has both command and start: command is a foreground process that is supervised, start a program that returns",
+            "command and start are mutually exclusive: command is a supervised foreground process, start is a program that returns",
         ),
         (true, false) => {
             for (field, program) in [("stop", &exec.stop), ("monitor", &exec.monitor)] {
                 if program.is_empty() {
-                    context.required(&member(path, field), "start needs stop and monitor beside it");
+                    context.required(&member(path, field), "start also requires stop and monitor");
                 }
             }
         }

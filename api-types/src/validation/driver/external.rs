@@ -10,9 +10,9 @@ const TAKEN: [&str; 10] =
 pub(super) fn check(external: &ExternalDriver, context: &mut Context) {
     let path = "spec.driver.external.name";
     if external.name.is_empty() {
-        context.required(path, "name the driver: the executable's name in the folder of drivers");
+        context.required(path, "required: the name of the executable in the driver directory");
     } else if TAKEN.contains(&external.name.as_str()) {
-        context.invalid(path, format!("{:?} is the name of a driver or type of hactl itself", external.name));
+        context.invalid(path, format!("{:?} is reserved for a built-in driver or type", external.name));
     } else {
         context.name(path, &external.name);
     }

@@ -19,25 +19,25 @@ pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
     match (domain.is_empty(), definition.is_empty(), xml.is_empty()) {
         (_, false, false) => context.invalid(
             &at("xml"),
-            "there is a definition file too: give the definition either in the resource or in a file",
+            "xml and definition are mutually exclusive: put the definition either in the resource or in a file",
         ),
         // hactl must be able to find and stop the domain without the file.
         (true, false, true) => context.required(
             &at("domain"),
-            "name the domain as its definition does, so that it is found without the file",
+            "required: the domain name as in the definition file, so that the domain is found without the file",
         ),
         (true, true, true) => context.required(
             &at("domain"),
-            "name the domain, and give its definition as xml or as a file, or define it on every node",
+            "required: the domain name; also set xml or definition, or define the domain on every node",
         ),
         (_, true, false) => match DomainDefinition::parse(xml) {
             Ok(read) if !domain.is_empty() && *domain != read.name => {
                 context
-                    .invalid(&at("domain"), format!("is {domain:?}, and the name in xml is {:?}", read.name));
+                    .invalid(&at("domain"), format!("is {domain:?}, but the name in xml is {:?}", read.name));
             }
             Ok(read) => {
                 if let Some(uuid) = read.uuid.filter(|uuid| !is_uuid(uuid)) {
-                    context.invalid(&at("xml"), format!("{uuid:?} is not a uuid"));
+                    context.invalid(&at("xml"), format!("{uuid:?} is not a valid UUID"));
                 }
             }
             Err(error) => context.invalid(&at("xml"), error.to_string()),
@@ -45,13 +45,13 @@ pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
         (false, _, true) => {}
     }
     if !domain.is_empty() && !is_domain_name(domain) {
-        context.invalid(&at("domain"), format!("{domain:?} is not the name of a domain that hactl can use"));
+        context.invalid(&at("domain"), format!("{domain:?} is not a valid domain name"));
     }
     if !definition.is_empty() && !absolute(definition) {
         context.invalid(&at("definition"), "must be an absolute path");
     }
     if libvirt.uri.as_deref().is_some_and(|uri| !is_local(uri)) {
-        context.invalid(&at("uri"), "must be QEMU's libvirt of the node itself, as qemu:///system");
+        context.invalid(&at("uri"), "must be a QEMU URI of the local node, such as qemu:///system");
     }
     check_migration(&libvirt.migration, context);
 }
@@ -64,11 +64,11 @@ fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
         let example = if field == "uri" { "qemu+tls://{node}/system" } else { "tcp://{node}" };
         let without = uri.replace(NODE_PLACEHOLDER, "");
         if !uri.contains(NODE_PLACEHOLDER) {
-            context.invalid(&at, format!("must have the target's name in it, as {example}"));
+            context.invalid(&at, format!("must contain the name of the target, such as {example}"));
         } else if without.contains(['{', '}']) {
-            context.invalid(&at, format!("knows no placeholder but {NODE_PLACEHOLDER}"));
+            context.invalid(&at, format!("invalid placeholder: only {NODE_PLACEHOLDER} is supported"));
         } else if !uri.contains("://") || uri.starts_with('-') || !printable(uri) {
-            context.invalid(&at, format!("is not an address, as {example}"));
+            context.invalid(&at, format!("not a valid address, such as {example}"));
         }
     }
     let numbers = [
@@ -120,37 +120,37 @@ mod tests {
         check(
             &json!({}),
             &[
-                "spec.driver.libvirt.domain: name the domain, and give its definition as xml or as a file, or define it on every node",
+                "spec.driver.libvirt.domain: required: the domain name; also set xml or definition, or define the domain on every node",
             ],
         );
         check(
             &json!({"definition": "/srv/a.xml"}),
             &[
-                "spec.driver.libvirt.domain: name the domain as its definition does, so that it is found without the file",
+                "spec.driver.libvirt.domain: required: the domain name as in the definition file, so that the domain is found without the file",
             ],
         );
         check(
             &json!({"domain": "a", "definition": "/srv/a.xml", "xml": xml}),
             &[
-                "spec.driver.libvirt.xml: there is a definition file too: give the definition either in the resource or in a file",
+                "spec.driver.libvirt.xml: xml and definition are mutually exclusive: put the definition either in the resource or in a file",
             ],
         );
         check(
             &json!({"domain": "b", "xml": xml}),
-            &["spec.driver.libvirt.domain: is \"b\", and the name in xml is \"a\""],
+            &["spec.driver.libvirt.domain: is \"b\", but the name in xml is \"a\""],
         );
         check(
             &json!({"xml": "<domain>\n<name>a</name"}),
-            &["spec.driver.libvirt.xml: line 2: it is no XML: unexpected end of stream"],
+            &["spec.driver.libvirt.xml: line 2: invalid XML: unexpected end of stream"],
         );
         check(
             &json!({"xml": "<domain><name>a</name><uuid>7</uuid></domain>"}),
-            &["spec.driver.libvirt.xml: \"7\" is not a uuid"],
+            &["spec.driver.libvirt.xml: \"7\" is not a valid UUID"],
         );
         check(
             &json!({"domain": "-x", "definition": "a.xml"}),
             &[
-                "spec.driver.libvirt.domain: \"-x\" is not the name of a domain that hactl can use",
+                "spec.driver.libvirt.domain: \"-x\" is not a valid domain name",
                 "spec.driver.libvirt.definition: must be an absolute path",
             ],
         );
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let wrong = "spec.driver.libvirt.uri: must be QEMU's libvirt of the node itself, as qemu:///system";
+        let wrong = "spec.driver.libvirt.uri: must be a QEMU URI of the local node, such as qemu:///system";
         for (uri, expected) in [
             ("qemu:///system", &[][..]),
             ("qemu+unix:///system?socket=/run/a/libvirt-sock", &[]),
@@ -175,11 +175,11 @@ mod tests {
             (
                 "uri",
                 "qemu+tcp://node2/system",
-                Some("must have the target's name in it, as qemu+tls://{node}/system"),
+                Some("must contain the name of the target, such as qemu+tls://{node}/system"),
             ),
-            ("dataUri", "tcp://{target}", Some("must have the target's name in it, as tcp://{node}")),
-            ("dataUri", "tcp://{node}:{port}", Some("knows no placeholder but {node}")),
-            ("uri", "{node}", Some("is not an address, as qemu+tls://{node}/system")),
+            ("dataUri", "tcp://{target}", Some("must contain the name of the target, such as tcp://{node}")),
+            ("dataUri", "tcp://{node}:{port}", Some("invalid placeholder: only {node} is supported")),
+            ("uri", "{node}", Some("not a valid address, such as qemu+tls://{node}/system")),
         ] {
             let expected: Vec<String> = expected.iter().map(|text| format!("{at}.{field}: {text}")).collect();
             let expected: Vec<&str> = expected.iter().map(String::as_str).collect();

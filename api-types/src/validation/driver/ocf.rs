@@ -14,7 +14,7 @@ pub(super) fn check(ocf: &OcfDriver, context: &mut Context) {
         let at = member(&member(path, "parameters"), name);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         if name.is_empty() || !name.bytes().all(plain) {
-            context.invalid(&at, format!("{name:?} is not the name of a parameter"));
+            context.invalid(&at, format!("{name:?} is not a valid parameter name"));
         }
         if value.contains('\0') {
             context.invalid(&at, "must not contain a NUL character");
@@ -25,7 +25,7 @@ pub(super) fn check(ocf: &OcfDriver, context: &mut Context) {
     {
         context.invalid(
             &member(path, "monitorIntervalSeconds"),
-            format!("must be from 0.1 to 86400, got {seconds}"),
+            format!("must be between 0.1 and 86400, got {seconds}"),
         );
     }
 }

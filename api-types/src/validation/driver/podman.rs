@@ -38,18 +38,18 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
     let at = |field: &str| member(path, field);
     let (container, image) = (&podman.container, &podman.image);
     if container.is_empty() && image.is_empty() {
-        context.required(path, "name an image to make the container of, or an existing container");
+        context.required(path, "set image to create the container from, or the name of an existing container");
     }
     if !container.is_empty() && !is_name(container) {
         context.invalid(
             &at("container"),
             format!(
-                "{container:?} is not a name: use letters, digits and any of -_., a letter or digit first"
+                "{container:?} is not a valid container name: use letters, digits and any of -_., with a letter or digit first"
             ),
         );
     }
     if image.starts_with('-') || !printable(image) {
-        context.invalid(&at("image"), format!("{image:?} is not the name of an image"));
+        context.invalid(&at("image"), format!("{image:?} is not a valid image name"));
     }
     arguments(&at("command"), &podman.command, context);
     environment(&at("environment"), &podman.environment, context);
@@ -59,7 +59,7 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
         context.invalid(&at("network"), "must be host, none, bridge or the name of a network");
     }
     if podman.user.as_deref().is_some_and(|user| !is_user(user)) {
-        context.invalid(&at("user"), "must be a user, or user:group, by names or numbers");
+        context.invalid(&at("user"), "must be user or user:group, as names or numbers");
     }
     working_directory(&at("workingDirectory"), podman.working_directory.as_deref(), context);
     limits(&at("limits"), &podman.limits, context);
@@ -71,7 +71,7 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
         for (field, _) in of_images(podman).into_iter().filter(|(_, is_given)| *is_given) {
             context.invalid(
                 &at(field),
-                "is used with image only: an existing container has what it was created with",
+                "requires image: an existing container keeps the settings it was created with",
             );
         }
     }
@@ -113,13 +113,13 @@ fn ports(path: &str, podman: &PodmanDriver, context: &mut Context) {
     if let Some(mode @ ("host" | "none")) = podman.network.as_deref().filter(|_| !podman.ports.is_empty()) {
         context.invalid(
             path,
-            format!("a container with network {mode} has no ports of its own: leave out one of the two"),
+            format!("ports cannot be published with network {mode}: remove ports or network"),
         );
     }
     for (index, port) in podman.ports.iter().enumerate() {
         let at = element(path, index);
         if port.host == 0 {
-            context.required(&member(&at, "host"), "name the node's port, 1 to 65535");
+            context.required(&member(&at, "host"), "required: the port of the node, 1 to 65535");
         }
         if port.container == Some(0) {
             context.invalid(&member(&at, "container"), "must be 1 to 65535");
@@ -128,7 +128,7 @@ fn ports(path: &str, podman: &PodmanDriver, context: &mut Context) {
             context.invalid(&member(&at, "address"), "must be an IP address");
         }
         if podman.ports[..index].iter().any(|other| collide(port, other)) {
-            context.invalid(&at, format!("port {} of the node is given to the container twice", port.host));
+            context.invalid(&at, format!("port {} of the node is published twice", port.host));
         }
     }
 }
@@ -145,7 +145,7 @@ fn collide(one: &Port, other: &Port) -> bool {
 
 fn limits(path: &str, limits: &Limits, context: &mut Context) {
     if limits.cpu.is_some_and(|cpu| cpu < LEAST_CPU) {
-        context.invalid(&member(path, "cpu"), "must be at least a hundredth of a core, 10m");
+        context.invalid(&member(path, "cpu"), "must be at least 10m (0.01 cores)");
     }
     if limits.memory.is_some_and(|memory| memory < LEAST_MEMORY) {
         context.invalid(&member(path, "memory"), "must be at least 6Mi");
@@ -160,7 +160,7 @@ fn ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut Context
         let path = member(path, name);
         if !ULIMITS.contains(&name.as_str()) {
             context
-                .invalid(&path, format!("{name:?} is no resource limit: there are {}", ULIMITS.join(", ")));
+                .invalid(&path, format!("{name:?} is not a valid resource limit: must be one of {}", ULIMITS.join(", ")));
         }
         let number = |text: &str| match text {
             "unlimited" | "-1" => Some(u64::MAX),
@@ -170,10 +170,10 @@ fn ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut Context
         match (number(soft), number(hard)) {
             (Some(soft), Some(hard)) if soft <= hard => {}
             (Some(_), Some(_)) => {
-                context.invalid(&path, format!("the soft limit is above the hard one in {text:?}"));
+                context.invalid(&path, format!("{text:?} has a soft limit above the hard limit"));
             }
             (None, _) | (_, None) => {
-                context.invalid(&path, format!("must be soft:hard, as 1024:4096 or unlimited, got {text:?}"));
+                context.invalid(&path, format!("must be soft:hard, such as 1024:4096, or unlimited, got {text:?}"));
             }
         }
     }
@@ -183,12 +183,12 @@ fn health_check(path: &str, check: &HealthCheck, is_existing: bool, context: &mu
     if is_existing && !check.command.is_empty() {
         context.invalid(
             &member(path, "command"),
-            "is used with image only: an existing container has its own check, of podman create --health-cmd",
+            "requires image: an existing container has its own check (podman create --health-cmd)",
         );
     } else if !is_existing && check.command.is_empty() {
         context.required(
             &member(path, "command"),
-            "name the program in the container that exits 0 when all is well",
+            "required: a program in the container that exits 0 if the service is healthy",
         );
     }
     arguments(&member(path, "command"), &check.command, context);
@@ -258,16 +258,16 @@ mod tests {
     fn containers_and_images_are_named() {
         check(
             &json!({}),
-            &["spec.driver.podman: name an image to make the container of, or an existing container"],
+            &["spec.driver.podman: set image to create the container from, or the name of an existing container"],
         );
         for name in ["-x", "a b", "a/b", "é"] {
             let expected = format!(
-                "container: {name:?} is not a name: use letters, digits and any of -_., a letter or digit first"
+                "container: {name:?} is not a valid container name: use letters, digits and any of -_., with a letter or digit first"
             );
             check(&json!({"container": name}), &[&expected]);
         }
-        check(&json!({"image": "a b"}), &["image: \"a b\" is not the name of an image"]);
-        let message = "is used with image only: an existing container has what it was created with";
+        check(&json!({"image": "a b"}), &["image: \"a b\" is not a valid image name"]);
+        let message = "requires image: an existing container keeps the settings it was created with";
         check(
             &json!({"container": "db", "command": ["x"], "ulimits": {"core": "0"}}),
             &[&format!("command: {message}"), &format!("ulimits: {message}")],
@@ -282,22 +282,22 @@ mod tests {
             &[
                 "mounts[0].source: must be an absolute path, got \"srv\"",
                 "mounts[2].target: must not be the root of the container",
-                "mounts[1]: \"/a\" is written twice",
+                "mounts[1]: \"/a\" is a duplicate",
             ],
         );
         field(
             "ports",
             &json!([{"host": 80}, {"host": 80, "address": "192.0.2.1"}, {"container": 0}, {"host": 1, "address": "here"}]),
             &[
-                "ports[1]: port 80 of the node is given to the container twice",
-                "ports[2].host: name the node's port, 1 to 65535",
+                "ports[1]: port 80 of the node is published twice",
+                "ports[2].host: required: the port of the node, 1 to 65535",
                 "ports[2].container: must be 1 to 65535",
                 "ports[3].address: must be an IP address",
             ],
         );
         check(
             &json!({"image": "i", "network": "host", "ports": [{"host": 80}]}),
-            &["ports: a container with network host has no ports of its own: leave out one of the two"],
+            &["ports: ports cannot be published with network host: remove ports or network"],
         );
         field(
             "network",
@@ -309,14 +309,14 @@ mod tests {
     #[test]
     fn limits_and_users_are_possible() {
         for user in ["a b", "", "a:b:c", ":33"] {
-            field("user", &json!(user), &["user: must be a user, or user:group, by names or numbers"]);
+            field("user", &json!(user), &["user: must be user or user:group, as names or numbers"]);
         }
         field("workingDirectory", &json!("data"), &["workingDirectory: must be an absolute path"]);
         field(
             "limits",
             &json!({"cpu": "5m", "memory": 100, "tasks": 0}),
             &[
-                "limits.cpu: must be at least a hundredth of a core, 10m",
+                "limits.cpu: must be at least 10m (0.01 cores)",
                 "limits.memory: must be at least 6Mi",
                 "limits.tasks: must be at least 1",
             ],
@@ -325,10 +325,9 @@ mod tests {
             "ulimits",
             &json!({"files": "1", "nofile": "4096:1024", "stack": "big"}),
             &[
-                "ulimits.files: \"files\" is no resource limit: there are core, cpu, data, fsize, locks, memlock, msgqueue, nice, \
-                 nofile, nproc, rss, rtprio, rttime, sigpending, stack",
-                "ulimits.nofile: the soft limit is above the hard one in \"4096:1024\"",
-                "ulimits.stack: must be soft:hard, as 1024:4096 or unlimited, got \"big\"",
+                "ulimits.files: \"files\" is not a valid resource limit: must be one of core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending, stack",
+                "ulimits.nofile: \"4096:1024\" has a soft limit above the hard limit",
+                "ulimits.stack: must be soft:hard, such as 1024:4096, or unlimited, got \"big\"",
             ],
         );
     }
@@ -338,14 +337,14 @@ mod tests {
         check(
             &json!({"container": "db", "healthCheck": {"command": ["true"]}}),
             &[
-                "healthCheck.command: is used with image only: an existing container has its own check, of podman create --health-cmd",
+                "healthCheck.command: requires image: an existing container has its own check (podman create --health-cmd)",
             ],
         );
         field(
             "healthCheck",
             &json!({"intervalSeconds": 0, "retries": 0}),
             &[
-                "healthCheck.command: name the program in the container that exits 0 when all is well",
+                "healthCheck.command: required: a program in the container that exits 0 if the service is healthy",
                 "healthCheck.intervalSeconds: must be between 0.1 and 86400, got 0",
                 "healthCheck.retries: must be between 1 and 1000",
             ],

@@ -15,7 +15,7 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
     if systemd.unit.is_empty() {
         if systemd.command.is_empty() {
             context
-                .required(&member(path, "unit"), "name the unit, as redis-server.service, or give a command");
+                .required(&member(path, "unit"), "required: a unit such as redis-server.service, or a command");
         }
     } else if let Some(problem) = name_problem(systemd) {
         context.invalid(&member(path, "unit"), problem);
@@ -24,7 +24,7 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
     if systemd.command.first().is_some_and(|program| !program.is_empty() && !absolute(program)) {
         context.invalid(
             &element(&member(path, "command"), 0),
-            "must be an absolute path: systemd does not look for programs",
+            "must be an absolute path: systemd does not search PATH",
         );
     }
     environment(&member(path, "environment"), &systemd.environment, context);
@@ -40,11 +40,11 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
         for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
             context.invalid(
                 &member(path, field),
-                "is used with command only; of a unit of the node, its own file says it",
+                "requires command: an existing unit sets this in its unit file",
             );
         }
     } else if systemd.disable_at_boot {
-        context.invalid(&member(path, "disableAtBoot"), "a unit with a command is never enabled at boot");
+        context.invalid(&member(path, "disableAtBoot"), "not allowed with command: such a unit is never enabled at boot");
     }
 }
 
@@ -53,22 +53,22 @@ fn name_problem(systemd: &SystemdDriver) -> Option<String> {
     let unit = &systemd.unit;
     let name = systemd.unit_name("");
     if unit.contains('/') || unit.starts_with('.') || !printable(unit) || name.len() > MAX_NAME {
-        return Some(format!("{unit:?} is not the name of a unit"));
+        return Some(format!("{unit:?} is not a valid unit name"));
     }
     if OTHER_TYPES.iter().any(|suffix| unit.ends_with(suffix)) {
         return Some(format!(
-            "{unit:?} cannot be a service: its type must be one of {}",
+            "{unit:?} cannot be a service: the unit type must be one of {}",
             UNIT_TYPES.join(", ")
         ));
     }
     if name.contains("@.") {
         return Some(format!(
-            "{unit:?} is a template: name an instance, as {}",
+            "{unit:?} is a template: use an instance such as {}",
             name.replacen("@.", "@1.", 1)
         ));
     }
     if is_essential_unit(&name) {
-        return Some(format!("the node itself needs {name}, so it cannot be a service"));
+        return Some(format!("{name} is required by the node itself and cannot be a service"));
     }
     (!systemd.command.is_empty() && !name.ends_with(".service"))
         .then(|| "a unit with a command must end in .service".to_owned())
@@ -105,15 +105,15 @@ mod tests {
         ] {
             check(&json!({"unit": unit}), &[]);
         }
-        check(&json!({}), &["unit: name the unit, as redis-server.service, or give a command"]);
+        check(&json!({}), &["unit: required: a unit such as redis-server.service, or a command"]);
         for unit in ["a/b.service", "a b", ".service"] {
-            check(&json!({"unit": unit}), &[&format!("unit: {unit:?} is not the name of a unit")]);
+            check(&json!({"unit": unit}), &[&format!("unit: {unit:?} is not a valid unit name")]);
         }
-        check(&json!({"unit": "pg@"}), &["unit: \"pg@\" is a template: name an instance, as pg@1.service"]);
+        check(&json!({"unit": "pg@"}), &["unit: \"pg@\" is a template: use an instance such as pg@1.service"]);
         check(
             &json!({"unit": "user.slice"}),
             &[
-                "unit: \"user.slice\" cannot be a service: its type must be one of .service, .socket, .mount, .swap, .target, .timer, .path",
+                "unit: \"user.slice\" cannot be a service: the unit type must be one of .service, .socket, .mount, .swap, .target, .timer, .path",
             ],
         );
         for (unit, whole) in [
@@ -121,7 +121,7 @@ mod tests {
             ("systemd-journald", "systemd-journald.service"),
             ("reboot.target", "reboot.target"),
         ] {
-            let expected = format!("unit: the node itself needs {whole}, so it cannot be a service");
+            let expected = format!("unit: {whole} is required by the node itself and cannot be a service");
             check(&json!({"unit": unit}), &[&expected]);
         }
     }
@@ -135,7 +135,7 @@ mod tests {
         );
         check(
             &json!({"command": ["sleep", "9"]}),
-            &["command[0]: must be an absolute path: systemd does not look for programs"],
+            &["command[0]: must be an absolute path: systemd does not search PATH"],
         );
         check(
             &json!({"command": ["/a"], "unit": "a.mount"}),
@@ -143,11 +143,11 @@ mod tests {
         );
         check(
             &json!({"command": ["/a"], "disableAtBoot": true}),
-            &["disableAtBoot: a unit with a command is never enabled at boot"],
+            &["disableAtBoot: not allowed with command: such a unit is never enabled at boot"],
         );
         check(
             &json!({"unit": "a", "limits": {"tasks": 1}}),
-            &["limits: is used with command only; of a unit of the node, its own file says it"],
+            &["limits: requires command: an existing unit sets this in its unit file"],
         );
     }
 }

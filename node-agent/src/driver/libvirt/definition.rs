@@ -93,7 +93,7 @@ mod tests {
                 "<domain>",
                 uid,
                 Err(
-                    "invalid domain definition: line 1: it is no XML: the root node was opened but never closed",
+                    "invalid domain definition: line 1: invalid XML: the root node was opened but never closed",
                 ),
             ),
         ] {
