@@ -158,7 +158,7 @@ impl<S> ApiState<S> {
     }
 
     /// Returns the wall clock time, for timestamps that people read.
-    #[expect(clippy::unused_self, reason = "the clock belongs to the state, whoever asks")]
+    #[expect(clippy::unused_self, reason = "the clock belongs to the state of the API")]
     fn timestamp(&self) -> Timestamp {
         let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_unix_ms(i128::try_from(elapsed.as_millis()).unwrap_or(0))

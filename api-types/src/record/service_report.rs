@@ -122,7 +122,7 @@ impl Phase {
 }
 
 impl ServiceReport {
-    /// Returns `true` if the node must be proven dead before the service may start elsewhere.
+    /// Returns `true` if fencing of the node must be confirmed before the service may start elsewhere.
     pub fn is_active(&self) -> bool {
         self.exclusive && self.phase.may_run()
     }

@@ -8,7 +8,7 @@ const OPENINGS: [&str; 8] = ["it", "its", "they", "there", "what", "who", "whoev
 /// Words for people that are not used for services, nodes and processes (rule 4).
 const PERSONS: [&str; 6] = ["who", "whom", "whoever", "nobody", "somebody", "everybody"];
 
-/// Words that may come before *who*: they are people.
+/// Words for people, after which the pronoun for people is correct.
 const PEOPLE: [&str; 16] = [
     "people",
     "person",
@@ -173,7 +173,7 @@ mod tests {
         assert!(holds, "{words}: {found:?}");
     }
 
-    /// A planted violation of each rule, and beside it a text that keeps it.
+    /// A planted violation of each rule, next to a text that keeps the rule.
     #[test]
     fn each_rule_is_checked() {
         check(Kind::Message, "it is stopped as desired", Some("name the subject"));
