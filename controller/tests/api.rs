@@ -355,7 +355,7 @@ async fn a_change_is_thought_through_and_not_made() {
         plan.body
     );
     let last = plan.at("/warnings/2").as_str().unwrap();
-    assert!(last.contains("would fail the HA reservation check"), "{last}");
+    assert!(last.contains("would fail: services of"), "{last}");
     // A dry run returns the same effects as warnings.
     let dry = api.put("nodes/node1?dryRun=All", &node1).await;
     assert!(

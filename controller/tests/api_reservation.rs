@@ -52,7 +52,7 @@ async fn each_failure_is_answered_with_its_proof() {
     assert_eq!((report.at("/verdict"), report.at("/failureTolerance")), (&json!("Survives"), &json!(1)));
     assert_eq!(report.at("/items/0/what"), "node node1");
     assert_eq!(report.at("/items/0/moves"), &json!([{"resource": "web", "from": "node1", "to": "node3"}]));
-    assert_eq!(report.at("/items/2/because"), "nothing there needs another place");
+    assert_eq!(report.at("/items/2/because"), "no service needs another node");
     let report = api.get("reservation?failures=2").await;
     assert_eq!((report.at("/verdict"), report.at("/failureTolerance")), (&json!("Fails"), &json!(1)));
     assert_eq!(
@@ -84,8 +84,8 @@ async fn a_plan_says_what_all_its_changes_together_would_break() {
     let both = json!({"objects": [sized("one", "2Gi"), sized("two", "2Gi")]});
     let plan = api.post("plan", &both).await;
     let said = plan.at("/warnings/0").as_str().unwrap_or_default();
-    assert!(said.starts_with("with this change cluster "), "{}", plan.body);
-    assert!(said.contains("would fail the HA reservation check"), "{said}");
+    assert!(said.starts_with("with this change: Failover capacity (N+1) check of cluster "), "{}", plan.body);
+    assert!(said.contains("would fail: services of"), "{said}");
     // Deleted resources may free enough capacity.
     let swap = json!({"objects": [sized("one", "2Gi"), sized("two", "2Gi")], "deletions": [{"kind": "Resource", "name": "web"}]});
     assert_eq!(api.post("plan", &swap).await.at("/warnings"), &json!([]));
@@ -97,11 +97,11 @@ async fn what_would_newly_break_it_is_warned_of_or_refused() {
     runs(&api, "web", "node1", "3Gi").await;
     runs(&api, "db", "node2", "3Gi").await;
     let says = |warnings: &[String], part: &str| warnings.iter().any(|text| text.contains(part));
-    let sentence = "cluster test would fail the HA reservation check: services on node(s) node1, node2, node3 would not \
-                    find a place after a failover; add capacity or stop unused services: ";
+    let sentence = "check of cluster test would fail: services of node(s) node1, node2, node3 could not be restarted \
+                    after a failure; add capacity or stop unused services: ";
     // A third service of that size takes the last capacity; a small one does not.
     let dry = api.post("resources?dryRun=All", &sized("small", "1Gi")).await;
-    assert!(dry.code == 201 && !says(&dry.warnings, "reservation"), "{:?}", dry.warnings);
+    assert!(dry.code == 201 && !says(&dry.warnings, "N+1"), "{:?}", dry.warnings);
     let dry = api.post("resources?dryRun=All", &sized("big", "3Gi")).await;
     assert!(dry.code == 201 && says(&dry.warnings, sentence), "{:?}", dry.warnings);
     assert!(
@@ -119,7 +119,7 @@ async fn what_would_newly_break_it_is_warned_of_or_refused() {
     let refused = api.post("resources", &sized("big", "3Gi")).await;
     assert_eq!(refused.code, 409, "{}", refused.body);
     let text = refused.at("/message").as_str().unwrap().to_owned();
-    assert!(text.contains("reservation.enforce refuses it, since") && text.contains(sentence), "{text}");
+    assert!(text.contains("refused by reservation.enforce:") && text.contains(sentence), "{text}");
     assert_eq!(refused.at("/details/causes/0/reason"), "ReservationFailed");
     assert_eq!(api.get("resources/big").await.code, 404);
     assert_eq!(api.post("resources", &sized("small", "1Gi")).await.code, 201, "what breaks nothing is taken");

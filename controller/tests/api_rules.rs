@@ -48,11 +48,11 @@ async fn a_group_beside_a_node_affinity_rule_is_dropped_on_apply_and_said_so() {
         "spec": {"nodeAffinity": {"resources": ["web"], "nodes": ["node1"]}}});
     let dry = api.post("affinityrules?dryRun=All", &rule).await;
     let says = |warnings: &[String], part: &str| warnings.iter().any(|text| text.contains(part));
-    assert!(says(&dry.warnings, "its group old is dropped"), "{:?}", dry.warnings);
+    assert!(says(&dry.warnings, "group old is removed from the resource"), "{:?}", dry.warnings);
     assert_eq!(api.get("resources/web").await.at("/spec/group"), "old");
     let told = api.post("affinityrules", &rule).await.warnings;
     for part in
-        ["resource web: node-affinity rule new", "failback: false is kept", "was restricted", "{node1: 2}"]
+        ["resource web: node affinity rule new", "failback: false is kept", "was restricted", "{node1: 2}"]
     {
         assert!(says(&told, part), "{told:?}");
     }
@@ -62,7 +62,7 @@ async fn a_group_beside_a_node_affinity_rule_is_dropped_on_apply_and_said_so() {
     assert_eq!(api.get("resources/db").await.at("/spec/group"), "old", "no rule names it");
     // The user's file still names the group: the API warns again, and nothing changes.
     let again = api.merge("resources/web", &json!({"spec": {"group": "old"}})).await;
-    assert!(says(&again.warnings, "its group old is dropped"), "{:?}", again.warnings);
+    assert!(says(&again.warnings, "group old is removed from the resource"), "{:?}", again.warnings);
     assert_eq!((again.at("/spec/group"), again.at("/metadata/generation")), (&Value::Null, &json!(2)));
 }
 
@@ -81,7 +81,7 @@ async fn a_circle_of_start_order_is_refused_and_who_stops_with_a_service_is_said
     let message = refused.at("/details/causes/0/message").as_str().unwrap();
     assert_eq!(refused.at("/details/causes/0/field"), "spec.after[1]");
     assert!(
-        message.contains("files starts before database starts before web starts before files"),
+        message.contains("files → database → web → files"),
         "{message}"
     );
     assert_eq!(api.get("resources/files").await.code, 404);
@@ -89,7 +89,7 @@ async fn a_circle_of_start_order_is_refused_and_who_stops_with_a_service_is_said
     let refused = api.merge("resources/files", &json!({"spec": {"after": ["web"]}})).await;
     assert_eq!((refused.code, refused.at("/details/causes/0/field")), (422, &json!("spec.after[0]")));
     let stopped = api.merge("resources/files", &json!({"spec": {"state": "Stopped"}})).await;
-    let said = |warnings: &[String]| warnings.iter().any(|text| text.contains("database comes after it"));
+    let said = |warnings: &[String]| warnings.iter().any(|text| text.contains("database depends on this resource"));
     assert!(said(&stopped.warnings), "{:?}", stopped.warnings);
     api.merge("resources/database", &json!({"spec": {"state": "Stopped"}})).await;
     let again = api.merge("resources/files", &json!({"spec": {"state": "Disabled"}})).await;

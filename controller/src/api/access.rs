@@ -26,13 +26,13 @@ struct Question {
 pub(crate) async fn review(request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     if parts.method != Method::POST {
-        return Err(ApiError::method_not_allowed("a review is created with POST"));
+        return Err(ApiError::method_not_allowed("method not allowed: use POST to create a review"));
     }
     let bytes = read_body(body).await?;
     let (question, spec) = match media_type(&parts.headers) {
         "application/vnd.kubernetes.protobuf" => {
             let question = from_protobuf(&bytes).ok_or_else(|| {
-                ApiError::bad_request("the body is not a SelfSubjectAccessReview in protobuf")
+                ApiError::bad_request("request body is not a valid SelfSubjectAccessReview in protobuf")
             })?;
             let spec = json!({"resourceAttributes": {"verb": question.verb, "group": question.group,
                 "resource": question.resource, "subresource": question.subresource}});
@@ -67,15 +67,15 @@ fn answer(question: &Question) -> (bool, &'static str) {
         return match question.subresource.as_str() {
             "" if verbs(&discovery::VERBS) => (true, ""),
             "status" | "explain" if verbs(&["get"]) && question.verb != "*" => (true, ""),
-            "status" => (false, "status is written by the leader alone"),
-            _ => (false, "there is no such verb or subresource"),
+            "status" => (false, "status is read-only: only the leader writes it"),
+            _ => (false, "unknown verb or subresource"),
         };
     }
     let core = matches!(question.resource.as_str(), "events" | "namespaces") && question.group.is_empty();
     if core && verbs(&["get", "list", "watch"]) && question.verb != "*" {
         return (true, "");
     }
-    (false, "there is no such resource")
+    (false, "unknown resource")
 }
 
 fn from_json(review: &Value) -> Question {

@@ -239,7 +239,7 @@ fn settle_operation(
         Some(current) if current.spec.value.get("spec") == proposed.get("spec") => Ok(()),
         Some(_) => {
             let problem =
-                Problem::forbidden("spec", "an operation is not changed once it is recorded: create another");
+                Problem::forbidden("spec", "a recorded operation cannot be changed: create another one");
             let name = proposed.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
             Err(ApiError::invalid(context.kind, name, &[problem]))
         }
@@ -272,7 +272,7 @@ fn in_order(kind: Kind, value: &Value) -> Value {
 /// Checks whether an object of this kind and name may be created.
 pub(crate) fn check_creatable(kind: Kind, name: &str) -> Result<(), ApiError> {
     if kind == Kind::Cluster && name != CLUSTER_NAME {
-        let text = format!("must be {CLUSTER_NAME}: there is one Cluster object");
+        let text = format!("must be {CLUSTER_NAME}: only one Cluster object exists");
         return Err(ApiError::invalid(kind, name, &[Problem::invalid("metadata.name", text)]));
     }
     Ok(())

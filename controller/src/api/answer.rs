@@ -102,7 +102,7 @@ pub(crate) fn page(
         .as_ref()
         .map(|text| {
             serde_json::from_str::<Token>(text)
-                .map_err(|_| ApiError::bad_request("continue: must be what an earlier list answered"))
+                .map_err(|_| ApiError::bad_request("continue: must be a token from an earlier list response"))
         })
         .transpose()?;
     let revision = token.as_ref().map_or(revision, |token| token.revision);

@@ -68,6 +68,6 @@ fn problem(order: &Order, name: &str, after: &[String]) -> Option<Problem> {
     // The resource that precedes `name` in the cycle is the one that its `spec.after` names.
     let named = circle.get(circle.len().checked_sub(2)?)?;
     let index = after.iter().position(|written| names::bare(written) == named).unwrap_or_default();
-    let message = format!("a circle: {}; nobody in it could ever start", circle.join(" starts before "));
+    let message = format!("dependency cycle: {}", circle.join(" → "));
     Some(Problem::new(element("spec.after", index), ProblemKind::FieldValueInvalid, message))
 }

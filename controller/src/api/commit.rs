@@ -27,9 +27,9 @@ pub(crate) async fn commit<S: Store>(
     match store.commit(transaction).await {
         Outcome::Applied(revision) => Ok(Written::Applied(revision)),
         Outcome::Conflict(_) => Ok(Written::Conflict),
-        Outcome::LeaseNotFound => Err(ApiError::internal("the store names a lease where none was used")),
+        Outcome::LeaseNotFound => Err(ApiError::internal("etcd reported a lease error, but the transaction used no lease")),
         Outcome::Refused(message) => {
-            Err(ApiError::unavailable(format!("the store refuses the write: {message}")))
+            Err(ApiError::unavailable(format!("etcd refused the write: {message}")))
         }
         Outcome::Unknown(message) => {
             let reading = store.get(key).await.map_err(|_| ApiError::unknown_outcome(&message))?;

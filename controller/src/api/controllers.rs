@@ -47,7 +47,7 @@ pub(crate) async fn delete<S: Store>(
         let transaction = deletion(keys, &id, candidate.mod_revision, refresh);
         if commit(state.store(), transaction, &candidate_key, None).await? == Written::Conflict {
             return Err(refused(format!(
-                "controller {id} is running: its key changed just now. Stop it first"
+                "controller {id} is running: its key just changed. Stop the controller first"
             )));
         }
     }

@@ -93,7 +93,7 @@ fn drop_group(object: &mut Value, group: Option<&GroupSpec>) {
 
 fn sentence(resource: &str, group: &str, known: Option<&GroupSpec>, rule: &NodeRule) -> String {
     let mut text = format!(
-        "resource {resource}: node-affinity rule {} says where it runs, so its group {group} is dropped",
+        "resource {resource}: node affinity rule {} takes precedence, so group {group} is removed from the resource",
         rule.name
     );
     let Some(known) = known else { return text };
@@ -101,12 +101,12 @@ fn sentence(resource: &str, group: &str, known: Option<&GroupSpec>, rule: &NodeR
         text += "; failback: false is kept from the group's nofailback";
     }
     if known.restricted && !rule.strict {
-        text += "; the group was restricted: set strict of the rule to keep that";
+        text += "; the group was restricted: set strict in the rule to keep that restriction";
     }
     if known.nodes != rule.nodes {
         let nodes: Vec<String> =
             known.nodes.0.iter().map(|(node, priority)| format!("{node}: {priority}")).collect();
-        text = format!("{text}; the group's nodes were {{{}}}", nodes.join(", "));
+        text = format!("{text}; nodes of the group: {{{}}}", nodes.join(", "));
     }
     text
 }

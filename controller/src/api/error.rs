@@ -101,7 +101,7 @@ impl ApiError {
     pub(crate) fn of_other_data(asked: i64, newest: i64) -> ApiError {
         ApiError::new(
             ErrorReason::Expired,
-            format!("resource version {asked} is of other data, the newest is {newest}: list again"),
+            format!("resource version {asked} is newer than the newest version {newest}: list again"),
         )
     }
 
@@ -109,18 +109,18 @@ impl ApiError {
         ApiError::new(
             ErrorReason::UnsupportedMediaType,
             format!(
-                "the body of the request was in an unknown format ({got}) - accepted media types include: {}",
+                "request body is in an unknown format ({got}); accepted media types: {}",
                 accepted.join(", ")
             ),
         )
     }
 
     pub(crate) fn too_large(limit: usize) -> ApiError {
-        ApiError::new(ErrorReason::RequestEntityTooLarge, format!("the body is larger than {limit} bytes"))
+        ApiError::new(ErrorReason::RequestEntityTooLarge, format!("request body exceeds the limit of {limit} bytes"))
     }
 
     pub(crate) fn too_many_watches() -> ApiError {
-        ApiError::new(ErrorReason::TooManyRequests, "too many watches at once; try again later")
+        ApiError::new(ErrorReason::TooManyRequests, "too many open watches: try again later")
             .retry_after(5)
     }
 
@@ -137,7 +137,7 @@ impl ApiError {
         ApiError::new(
             ErrorReason::Timeout,
             format!(
-                "the store did not answer, so the change may or may not have been made; look and repeat it: {message}"
+                "etcd did not respond, so the change may or may not have been applied: {message}. Check the object, then try again"
             ),
         )
     }

@@ -37,7 +37,7 @@ pub(super) async fn check<S: Store>(
     });
     let Some(other) = taken else { return Ok(()) };
     let message = format!(
-        "resource {other} already manages {identity}; delete resource {other}, or name something else here"
+        "resource {other} already manages {identity}: delete resource {other}, or change spec.driver"
     );
     let problem = Problem::new("spec.driver", ProblemKind::FieldValueInvalid, message);
     Err(ApiError::invalid(kind, name, &[problem]))

@@ -57,7 +57,7 @@ impl Agents {
                 }
             }
             Err(why) => Ok(Some(format!(
-                "spec.driver.ocf.parameters: not checked, as {why}; {agent} checks them when it is started"
+                "spec.driver.ocf.parameters: not checked because {why}; {agent} checks the parameters at its start"
             ))),
         }
     }
@@ -66,7 +66,7 @@ impl Agents {
         let program = agent.program(&self.root);
         let changed = std::fs::metadata(&program).and_then(|found| found.modified());
         let changed =
-            changed.map_err(|_| format!("{agent} is not installed on this controller's machine"))?;
+            changed.map_err(|_| format!("{agent} is not installed on the controller that handled the request"))?;
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&program).cloned();
         if let Some((_, metadata)) = known.filter(|(read_at, _)| *read_at == changed) {
             return Ok(metadata);
@@ -74,8 +74,8 @@ impl Agents {
         let limit = Duration::from_secs(METADATA_LIMIT_SECONDS);
         let document = tokio::time::timeout(limit, document(agent, &self.root))
             .await
-            .map_err(|_| format!("its meta-data did not come within {METADATA_LIMIT_SECONDS} s"))?
-            .map_err(|error| format!("its meta-data cannot be asked for: {error}"))?;
+            .map_err(|_| format!("meta-data request timed out after {METADATA_LIMIT_SECONDS} s"))?
+            .map_err(|error| format!("meta-data request failed: {error}"))?;
         let metadata = Arc::new(AgentMetadata::parse(&document).map_err(|error| error.to_string())?);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(program, (changed, Arc::clone(&metadata)));
@@ -101,5 +101,5 @@ async fn document(agent: &AgentName, root: &Path) -> io::Result<String> {
         output.take(DOCUMENT_BYTES_MAX).read_to_string(&mut text).await?;
     }
     let status = child.wait().await?;
-    if status.success() { Ok(text) } else { Err(io::Error::other(format!("it ended with {status}"))) }
+    if status.success() { Ok(text) } else { Err(io::Error::other(format!("resource agent exited with {status}"))) }
 }

@@ -136,8 +136,8 @@ const WRITE: [Parameter; 3] = [
 ];
 
 const READ: [Parameter; 5] = [
-    ("labelSelector", "string", "Only objects with these labels."),
-    ("fieldSelector", "string", "Only objects with these field values."),
+    ("labelSelector", "string", "Label selector, such as app=web."),
+    ("fieldSelector", "string", "Field selector, such as metadata.name=web."),
     ("limit", "integer", "Maximum number of objects in the answer."),
     ("continue", "string", "Token from an earlier, limited list, which continues that list."),
     ("watch", "boolean", "Whether to stream changes, starting after resourceVersion."),

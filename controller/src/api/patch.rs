@@ -22,7 +22,7 @@ pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, ApiError> {
 /// Applies a JSON patch (RFC 6902), either completely or not at all.
 pub(crate) fn json(object: &Value, patch: &Value) -> Result<Value, ApiError> {
     let patch: Patch = serde_json::from_value(patch.clone())
-        .map_err(|error| ApiError::bad_request(format!("the body is not a JSON patch: {error}")))?;
+        .map_err(|error| ApiError::bad_request(format!("request body is not a valid JSON patch: {error}")))?;
     if patch.0.len() > MAX_OPERATIONS {
         return Err(ApiError::bad_request(format!(
             "a JSON patch may have at most {MAX_OPERATIONS} operations"

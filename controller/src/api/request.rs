@@ -58,7 +58,7 @@ pub(crate) enum IncludeObject {
 impl Parameters {
     pub(crate) fn of(uri: &Uri) -> Result<Parameters, ApiError> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|error| ApiError::bad_request(format!("the query cannot be read: {error}")))?;
+            .map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
         let mut parameters = Parameters::default();
         for (name, value) in pairs {
             parameters.set(&name, value)?;
@@ -185,7 +185,7 @@ pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
             }
             source = cause.source();
         }
-        ApiError::bad_request(format!("the body could not be read: {error}"))
+        ApiError::bad_request(format!("cannot read the request body: {error}"))
     })
 }
 

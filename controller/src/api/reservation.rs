@@ -22,7 +22,7 @@ pub(crate) async fn handler<S: Store>(
     request: Request,
 ) -> Result<Response, ApiError> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(request.uri())
-        .map_err(|error| ApiError::bad_request(format!("the query cannot be read: {error}")))?;
+        .map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
     let mut question = Question { cluster: state.options().cluster.clone(), ..Question::default() };
     let mut by = "node".to_owned();
     for (name, value) in pairs {
@@ -40,7 +40,7 @@ pub(crate) async fn handler<S: Store>(
         }
     }
     if question.failures == 2 && by != "node" {
-        return Err(ApiError::bad_request("failures=2 is about nodes: leave out by"));
+        return Err(ApiError::bad_request("failures=2 cannot be combined with by"));
     }
     let world = facts::world(&state).await?;
     let failures = failures(&world, &by);

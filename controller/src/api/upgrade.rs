@@ -36,12 +36,12 @@ fn refusals(world: &World, words: &[Word]) -> Vec<Problem> {
         .map(|word| {
             let behind = world.behind(word.since);
             let behind = if behind.is_empty() {
-                "the leader, which has not looked since".to_owned()
+                "the leader, which has not checked again yet".to_owned()
             } else {
                 behind.join(", ")
             };
             let message =
-                format!("{} needs protocol {}: finish the upgrade of {behind}", word.value, word.since);
+                format!("{} requires protocol {}: finish the upgrade of {behind}", word.value, word.since);
             Problem::forbidden(word.field.trim_start_matches('/').replace('/', "."), message)
         })
         .collect()

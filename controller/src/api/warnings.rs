@@ -79,8 +79,8 @@ async fn stopped_with_it<S: Store>(
             world.resources.get(*next).is_some_and(|next| next.value.spec.state == RequestedState::Started)
         })
         .collect();
-    let verb = if stopped.len() == 1 { "comes after it and is" } else { "come after it and are" };
-    (!stopped.is_empty()).then(|| format!("{} {verb} stopped before it", stopped.join(", ")))
+    let verb = if stopped.len() == 1 { "depends on this resource and is" } else { "depend on this resource and are" };
+    (!stopped.is_empty()).then(|| format!("{} {verb} stopped first", stopped.join(", ")))
 }
 
 fn references(kind: Kind, value: &Value) -> Vec<Reference> {

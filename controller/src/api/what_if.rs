@@ -33,10 +33,10 @@ pub(crate) async fn handler<S: Store>(
     let bytes = read_body(body).await?;
     let read = ha_api_types::document::json(&bytes).map_err(|error| ApiError::bad_request(error.message))?;
     let question: PlanRequest = serde_json::from_value(read.value)
-        .map_err(|error| ApiError::bad_request(format!("the body is not a plan request: {error}")))?;
+        .map_err(|error| ApiError::bad_request(format!("request body is not a valid plan request: {error}")))?;
     if question.objects.len() + question.deletions.len() > MAX_OBJECTS {
         return Err(ApiError::bad_request(format!(
-            "at most {MAX_OBJECTS} objects are thought through at once"
+            "at most {MAX_OBJECTS} objects can be simulated in one request"
         )));
     }
     let who = requester(&parts);
@@ -66,7 +66,7 @@ async fn admitted<S: Store>(
     let kind = Kind::ALL
         .into_iter()
         .find(|kind| kind.name() == kind_name)
-        .ok_or_else(|| ApiError::bad_request(format!("there is no kind {kind_name:?}")))?;
+        .ok_or_else(|| ApiError::bad_request(format!("unknown kind {kind_name:?}")))?;
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let current = read::get(state.store(), state.keys(), kind, names::bare(name)).await?;
     // The uid that a dry run returned for a new object belongs to an object that was never stored.
@@ -120,7 +120,7 @@ async fn compared<S: Store>(
     let mut plan = effects::of(&before, &after);
     if changed.iter().any(|(kind, _, _)| *kind == Kind::Operation) {
         plan.warnings.push(
-            "operations are not thought through here: the leader judges them when it carries them out"
+            "operations are not simulated: the leader checks them when it carries them out"
                 .to_owned(),
         );
     }

@@ -390,7 +390,7 @@ impl<S: Store> Writer<'_, S> {
         let whole = configuration.get("metadata").is_some_and(Value::is_object);
         if !whole {
             return Err(ApiError::bad_request(
-                "an applied configuration needs apiVersion, kind and metadata.name",
+                "an applied configuration requires apiVersion, kind and metadata.name",
             ));
         }
         if configuration.pointer("/metadata/managedFields").is_some_and(|list| !list.is_null()) {

@@ -46,13 +46,13 @@ fn clones(world: &World, nodes: &[&NodeOverview]) -> Check {
         })
         .collect();
     if shown.is_empty() {
-        return Check::ok(name, "every node has a machine id of its own");
+        return Check::ok(name, "every node has its own machine ID");
     }
-    let seen = format!("one machine id on several nodes: {}", shown.join("; "));
+    let seen = format!("machine ID shared by several nodes: {}", shown.join("; "));
     let help =
-        "give each a machine id of its own: rm /etc/machine-id && systemd-machine-id-setup, then reboot it";
+        "create a new machine ID on each node: rm /etc/machine-id && systemd-machine-id-setup, then reboot";
     if is_one_machine {
-        let why = "their hardware does not tell them apart either, so the next boot of one is refused";
+        let why = "hardware IDs are also identical, so the next boot of one node is refused";
         Check::fail(name, format!("{seen}; {why}"), help)
     } else {
         Check::warn(name, seen, help)
@@ -62,19 +62,19 @@ fn clones(world: &World, nodes: &[&NodeOverview]) -> Check {
 fn members(overview: &Overview) -> Check {
     let name = "store-members";
     let count = overview.store.members.len();
-    let help = "add members until there are three or five, each on a machine of its own (docs/etcd.md)";
+    let help = "use three or five etcd members, each on its own machine (docs/etcd.md)";
     match count {
-        0 => Check::warn(name, "the members of the store are not known", "see to etcd"),
+        0 => Check::warn(name, "etcd members are unknown", "check etcd"),
         1 | 2 => {
-            let seen = format!("the store has {count} of the 3 members that it takes to lose one");
+            let seen = format!("etcd has {count} members; 3 are required to tolerate the loss of one");
             Check::fail(name, seen, help)
         }
         _ if count.is_multiple_of(2) => Check::warn(
             name,
-            format!("the store has {count} members, which bear no more losses than {}", count - 1),
+            format!("etcd has {count} members, which tolerate no more failures than {}", count - 1),
             help,
         ),
-        _ => Check::ok(name, format!("the store has {count} members")),
+        _ => Check::ok(name, format!("etcd has {count} members")),
     }
 }
 
@@ -89,12 +89,12 @@ fn machines(overview: &Overview) -> Check {
     let shared: Vec<String> = by_host
         .iter()
         .filter(|(_, members)| members.len() > 1)
-        .map(|(host, members)| format!("{} are all at {host}", members.join(", ")))
+        .map(|(host, members)| format!("{} share host {host}", members.join(", ")))
         .collect();
     if shared.is_empty() {
-        return Check::ok(name, "no two members of the store share an address");
+        return Check::ok(name, "no two etcd members share an address");
     }
-    Check::warn(name, shared.join("; "), "move each member to a machine of its own (docs/etcd.md)")
+    Check::warn(name, shared.join("; "), "move each member to its own machine (docs/etcd.md)")
 }
 
 /// Returns the host of a URL: the part between the scheme and the port.
@@ -114,7 +114,7 @@ fn count(nodes: &[&NodeOverview]) -> Check {
     let help =
         "start ha-node-agent on more machines: with three, one can fail while another is in maintenance";
     match count {
-        0 | 1 => Check::fail(name, format!("{seen}: nothing can be recovered elsewhere"), help),
+        0 | 1 => Check::fail(name, format!("{seen}: services cannot be recovered on another node"), help),
         2 => Check::warn(name, seen, help),
         _ => Check::ok(name, seen),
     }
@@ -143,13 +143,13 @@ fn pools(world: &World) -> Check {
     let all: BTreeSet<&str> = reached.keys().copied().chain(wanted.iter().copied()).collect();
     let lonely: Vec<&str> = all.iter().copied().filter(|pool| places(pool) < 2).collect();
     if lonely.is_empty() {
-        return Check::ok(name, format!("each of {} pools is reached from two nodes or more", all.len()));
+        return Check::ok(name, format!("each of {} storage pools is connected to at least two nodes", all.len()));
     }
     let shown: Vec<String> = lonely.iter().map(|pool| format!("{pool} ({} nodes)", places(pool))).collect();
-    let seen = format!("reached from fewer than two nodes: {}", shown.join(", "));
-    let help = "connect the pool to another node and name it there: hactl set node/NODE storagePools=POOL,…";
+    let seen = format!("storage pools connected to fewer than two nodes: {}", shown.join(", "));
+    let help = "connect the pool to another node and add it there: hactl set node/NODE storagePools=POOL,…";
     if lonely.iter().any(|pool| wanted.contains(pool)) {
-        Check::fail(name, format!("{seen}; services on it cannot be recovered"), help)
+        Check::fail(name, format!("{seen}; services that use them cannot be recovered"), help)
     } else {
         Check::warn(name, seen, help)
     }
@@ -161,15 +161,15 @@ fn tested(world: &World, nodes: &[&NodeOverview]) -> Check {
     let untested: Vec<&str> =
         nodes.iter().filter(|node| !is_tested(node)).map(|node| node.name.as_str()).collect();
     if untested.is_empty() {
-        return Check::ok(name, "the watchdog of every node was proven by a test");
+        return Check::ok(name, "the watchdog of every node has passed a test");
     }
-    let seen = format!("never seen to reset its machine: {}", untested.join(", "));
+    let seen = format!("watchdog not tested on: {}", untested.join(", "));
     let first = untested[0];
     let help = format!(
-        "hactl node maintenance enable {first} --wait, then hactl node test-watchdog {first} (a real reset)"
+        "run \"hactl node maintenance enable {first} --wait\", then \"hactl node test-watchdog {first}\" (resets the node)"
     );
     if world.settings().fencing.require_tested {
-        Check::fail(name, format!("{seen}; Cluster.spec.fencing.requireTested asks for it"), help)
+        Check::fail(name, format!("{seen}; required by Cluster.spec.fencing.requireTested"), help)
     } else {
         Check::warn(name, seen, help)
     }
@@ -187,16 +187,16 @@ fn kinds(nodes: &[&NodeOverview]) -> Check {
     if !none.is_empty() {
         return Check::fail(
             name,
-            format!("no watchdog that works: {}", none.join(", ")),
+            format!("no working watchdog on: {}", none.join(", ")),
             format!("hactl doctor {}", none[0]),
         );
     }
     if !stand_in.is_empty() {
-        let seen = format!("a stand-in, which guards no real machine: {}", stand_in.join(", "));
-        return Check::warn(name, seen, "start ha-watchdogd there without --stand-in");
+        let seen = format!("simulated watchdog in use (does not protect the machine): {}", stand_in.join(", "));
+        return Check::warn(name, seen, "start ha-watchdogd without --stand-in on these nodes");
     }
     if !soft.is_empty() {
-        let seen = format!("softdog, the weaker kind (a stopped kernel is not reset): {}", soft.join(", "));
+        let seen = format!("softdog in use (cannot reset a node whose kernel has stopped): {}", soft.join(", "));
         return Check::warn(name, seen, format!("hactl doctor {}", soft[0]));
     }
     Check::ok(name, "every node has a hardware watchdog")
@@ -212,11 +212,11 @@ fn versions(overview: &Overview, nodes: &[&NodeOverview]) -> Check {
         by_version.entry(version).or_default().push(who);
     }
     if by_version.len() <= 1 {
-        return Check::ok(name, "controllers and agents are of one version");
+        return Check::ok(name, "all controllers and agents run the same version");
     }
     let shown: Vec<String> =
         by_version.iter().map(|(version, who)| format!("{version}: {}", who.join(", "))).collect();
-    Check::warn(name, shown.join("; "), "upgrade the older ones, one after the other")
+    Check::warn(name, shown.join("; "), "upgrade the older ones, one at a time")
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(super) fn no_store(error: &ApiError) -> Problem {
         "store".to_owned(),
         Reason::Unknown,
         error.to_string(),
-        "see to etcd: most of its members must run and reach each other",
+        "check etcd: a majority of its members must run and reach each other",
     )
 }
 
@@ -33,7 +33,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
             Severity::Failed,
             "leader".to_owned(),
             Reason::LostLeadership,
-            "no controller leads: nothing is started, moved or recovered".to_owned(),
+            "no controller is leader: no service is started, moved or recovered".to_owned(),
             "start ha-controller, or wait a few seconds if one was just stopped",
         ));
     }
@@ -42,50 +42,50 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
     {
         let name = if member.name.is_empty() { &member.url } else { &member.name };
         let message = if member.problem.is_empty() {
-            format!("member {name} does not answer")
+            format!("etcd member {name} does not respond")
         } else {
-            format!("member {name}: {}", member.problem)
+            format!("etcd member {name}: {}", member.problem)
         };
         found.push(problem(
             Severity::Degraded,
             "store".to_owned(),
             Reason::Unknown,
             message,
-            "see to etcd on that machine",
+            "check etcd on that machine",
         ));
     }
     for member in overview.store.members.iter().filter(|member| is_too_old(&member.version)) {
         let name = if member.name.is_empty() { &member.url } else { &member.name };
         let message =
-            format!("member {name} is version {}: {}", member.version, Reason::StoreTooOld.sentence());
+            format!("etcd member {name} runs version {}: {}", member.version, Reason::StoreTooOld.sentence());
         found.push(problem(
             Severity::Degraded,
             "store".to_owned(),
             Reason::StoreTooOld,
             message,
-            "upgrade etcd to 3.5.30, 3.6.11 or newer, one member after the other",
+            "upgrade etcd to 3.5.30, 3.6.11 or newer, one member at a time",
         ));
     }
     for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
         let consequence = match world.settings().fencing.on_store_loss {
-            OnStoreLoss::Hold => ": until it runs or is deleted, an etcd outage stops services",
+            OnStoreLoss::Hold => ": an etcd outage stops services until the controller runs or is deleted",
             OnStoreLoss::Stop => "",
         };
-        let message = format!("controller {} does not refresh its key{consequence}", controller.id);
+        let message = format!("controller {} is not running{consequence}", controller.id);
         let about = format!("controller/{}", controller.id);
         found.push(problem(
             Severity::Degraded,
             about,
             Reason::Unknown,
             message,
-            &format!("start it again; if it is gone for good: hactl delete controller/{}", controller.id),
+            &format!("start the controller again; if it was removed permanently, run \"hactl delete controller/{}\"", controller.id),
         ));
     }
     nodes(overview, &mut found);
     failing_checks(world, overview, &mut found);
     rules(world, &mut found);
     if world.settings().disarmed.is_some() {
-        let message = format!("the cluster is {}: nobody is declared dead on silence", overview.arming);
+        let message = format!("cluster is {}: no node is fenced by missed heartbeats", overview.arming);
         found.push(problem(
             Severity::Degraded,
             "cluster/default".to_owned(),
@@ -96,7 +96,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
     }
     for (key, why) in &world.unreadable {
         let writer = writer::of(world, key);
-        let message = format!("the key {key}, written by {writer}, cannot be read by this version: {why}");
+        let message = format!("key {key}, written by {writer}, cannot be read by this version: {why}");
         found.push(problem(
             Severity::Degraded,
             "store".to_owned(),
@@ -136,17 +136,17 @@ fn nodes(overview: &Overview, found: &mut Vec<Problem>) {
         match node.state {
             NodeState::Unknown | NodeState::Fence => {
                 let message = format!("{} is {:?}: {}", node.name, node.state, node.message);
-                let help = "see to the machine; when it is certainly off: hactl node confirm-fenced";
+                let help = "check the machine; if it is powered off, run \"hactl node confirm-fenced\"";
                 found.push(problem(Severity::Degraded, about, node.reason, message, help));
             }
             NodeState::Online | NodeState::Maintenance => {
                 let kind = node.watchdog.as_ref().map_or("None", |watchdog| watchdog.kind.as_str());
                 if kind == "None" {
                     let message = format!(
-                        "{} has no working watchdog, so no exclusive service may run there",
+                        "{} has no working watchdog, so exclusive services cannot run there",
                         node.name
                     );
-                    let help = "see the log of ha-watchdogd on that machine, or give the node a fence device";
+                    let help = "check the log of ha-watchdogd on that node, or configure a fence device";
                     found.push(problem(Severity::Degraded, about, Reason::WatchdogMissing, message, help));
                 }
             }

@@ -6,7 +6,7 @@ use ha_api_types::keys::Key;
 /// Returns the writer of a key, in words for an operator.
 pub(super) fn of(world: &World, key: &str) -> String {
     match world.keys.parse(key) {
-        Some(Key::Spec(..)) => "the API or another client of it".to_owned(),
+        Some(Key::Spec(..)) => "the API or another etcd client".to_owned(),
         Some(
             Key::Alive(node)
             | Key::NodeReport(node)

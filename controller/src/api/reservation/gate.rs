@@ -56,9 +56,9 @@ pub(in crate::api) async fn check<S: Store>(
     }
     let message = message(&cluster, &broken);
     if !enforce {
-        return Ok(vec![format!("with this change {message}")]);
+        return Ok(vec![format!("with this change: {message}")]);
     }
-    let text = format!("reservation.enforce refuses it, since {message}");
+    let text = format!("refused by reservation.enforce: {message}");
     let cause = (Reason::ReservationFailed.as_str().to_owned(), "spec".to_owned(), text.clone());
     Err(ApiError::new(ErrorReason::Conflict, text).about(kind, name).with_causes(vec![cause]))
 }
@@ -78,7 +78,7 @@ pub(in crate::api) async fn warning<S: Store>(
     });
     let broken = broken.await.map_err(|error| ApiError::internal(error.to_string()))?;
     Ok((!broken.is_empty())
-        .then(|| format!("with this change {}", message(&state.options().cluster, &broken))))
+        .then(|| format!("with this change: {}", message(&state.options().cluster, &broken))))
 }
 
 /// Returns the nodes whose failure would certainly no longer be survived, once the cluster has settled after a
@@ -120,7 +120,7 @@ fn message(cluster: &str, broken: &[(String, Failing)]) -> String {
     if more > 0 {
         details.push(format!("and {more} more"));
     }
-    let sentence = failed(cluster, &nodes.join(", ")).replacen(" failed ", " would fail ", 1);
+    let sentence = failed(cluster, &nodes.join(", ")).replacen(" failed: ", " would fail: ", 1);
     format!("{sentence}: {}", details.join("; "))
 }
 

@@ -106,7 +106,7 @@ impl Answers<'_> {
             ..FailureReport::default()
         };
         if self.effort >= MOST_EFFORT {
-            "there was not the time to look at it: ask about fewer failures".clone_into(&mut item.because);
+            "not checked within the time limit: request fewer failures".clone_into(&mut item.because);
         } else {
             let (verdict, steps) = self.model.check_counting(&failure.nodes, EFFORT);
             self.effort += steps;
@@ -125,11 +125,11 @@ fn fill(item: &mut FailureReport, verdict: Verdict, proof: bool) {
         Verdict::Survives(found) => {
             item.verdict = ReservationVerdict::Survives;
             item.because = match (found.moves.len(), found.make_room.len()) {
-                (0, _) => "nothing there needs another place".to_owned(),
+                (0, _) => "no service needs another node".to_owned(),
                 (count, 0) => find_a_place(count),
-                (count, 1) => format!("{}, where one of lower priority makes room", find_a_place(count)),
+                (count, 1) => format!("{} after 1 service of lower priority is stopped", find_a_place(count)),
                 (count, room) => {
-                    format!("{}, where {room} of lower priority make room", find_a_place(count))
+                    format!("{} after {room} services of lower priority are stopped", find_a_place(count))
                 }
             };
             if proof {
@@ -140,17 +140,17 @@ fn fill(item: &mut FailureReport, verdict: Verdict, proof: bool) {
         Verdict::Fails(failing) => {
             item.verdict = ReservationVerdict::Fails;
             item.because = match failing.certificate {
-                Certificate::NoNode => "no node can take them".to_owned(),
+                Certificate::NoNode => "no eligible node".to_owned(),
                 Certificate::Capacity { message, .. } | Certificate::Apart { message } => message,
                 Certificate::Searched => {
-                    "no arrangement has a place for all of them: every one was looked at".to_owned()
+                    "no placement fits all services (all placements checked)".to_owned()
                 }
             };
             item.without_place = failing.services.into_iter().map(without_place).collect();
         }
         Verdict::Unknown(left) => {
             item.verdict = ReservationVerdict::Unknown;
-            "no placement was found, and none was proven impossible".clone_into(&mut item.because);
+            "no placement found within the search limit".clone_into(&mut item.because);
             item.without_place = left.into_iter().map(without_place).collect();
         }
     }
@@ -158,9 +158,9 @@ fn fill(item: &mut FailureReport, verdict: Verdict, proof: bool) {
 
 fn find_a_place(count: usize) -> String {
     if count == 1 {
-        "its one service finds a place".to_owned()
+        "1 service can be scheduled on other nodes".to_owned()
     } else {
-        format!("{count} services find a place")
+        format!("{count} services can be scheduled on other nodes")
     }
 }
 

@@ -178,7 +178,7 @@ impl Comparison<'_> {
             Wish::Stuck => {
                 if before != Wish::Stuck {
                     let text =
-                        format!("{name} would no longer be allowed on {node}, and no other node can take it");
+                        format!("{name} would no longer be allowed on {node}, and no other node is eligible");
                     self.plan.warnings.push(text);
                 }
             }

@@ -86,18 +86,18 @@ fn check(change: impl Fn(&mut Overview), name: &str, verdict: Verdict, seen: &st
 fn a_cluster_is_judged_as_a_whole() {
     use Verdict::{Fail, Ok, Warn};
     check(|_| {}, "store-members", Ok, "3 members");
-    check(|o| o.store.members.truncate(2), "store-members", Fail, "2 of the 3");
+    check(|o| o.store.members.truncate(2), "store-members", Fail, "2 members; 3 are required");
     check(
         |o| o.store.members.push(member("d")),
         "store-members",
         Warn,
-        "4 members, which bear no more losses than 3",
+        "4 members, which tolerate no more failures than 3",
     );
     check(
         |o| o.store.members[1].url = "https://a:22379/".to_owned(),
         "store-machines",
         Warn,
-        "etcd-a, etcd-b are all at a",
+        "etcd-a, etcd-b share host a",
     );
     check(|o| o.nodes.truncate(1), "nodes", Fail, "nothing can be recovered");
     check(|o| o.nodes.truncate(2), "nodes", Warn, "2 nodes");
@@ -105,19 +105,19 @@ fn a_cluster_is_judged_as_a_whole() {
         |o| o.nodes[0].watchdog.as_mut().expect("one").kind = "None".to_owned(),
         "watchdogs",
         Fail,
-        "works: node1",
+        "no working watchdog on: node1",
     );
     let kind = |kind: &'static str| {
         move |o: &mut Overview| o.nodes[2].watchdog.as_mut().expect("one").kind = kind.to_owned()
     };
-    check(kind("StandIn"), "watchdogs", Warn, "stand-in, which guards no real machine: node3");
+    check(kind("StandIn"), "watchdogs", Warn, "simulated watchdog in use (does not protect the machine): node3");
     let soft =
         |o: &mut Overview| o.nodes[1].watchdog.as_mut().expect("one").identity = SOFTDOG_IDENTITY.to_owned();
-    check(soft, "watchdogs", Warn, "the weaker kind (a stopped kernel is not reset): node2");
+    check(soft, "watchdogs", Warn, "(cannot reset a node whose kernel has stopped): node2");
     let untested = |o: &mut Overview| o.nodes[1].watchdog.as_mut().expect("one").tested = false;
-    check(untested, "watchdogs-tested", Warn, "never seen to reset its machine: node2");
+    check(untested, "watchdogs-tested", Warn, "watchdog not tested on: node2");
     check(|o| o.nodes[1].version = "2".to_owned(), "versions", Warn, "2: agent node2");
-    check(|o| o.nodes[1].version = String::new(), "versions", Ok, "one version");
+    check(|o| o.nodes[1].version = String::new(), "versions", Ok, "the same version");
     // A deleted node is not counted.
     let gone = |o: &mut Overview| {
         o.nodes.push(NodeOverview { state: NodeState::Gone, watchdog: None, ..node("node9") });
@@ -131,7 +131,7 @@ fn a_pool_must_be_reached_from_two_nodes() {
     let web =
         (Kind::Resource, "web", json!({"driver": {"exec": {"command": ["x"]}}, "storage": {"pool": "fast"}}));
     let both = [node("node1", json!(["fast"])), node("node2", json!(["fast"])), web.clone()];
-    judged(&world(&both), &well(), "pools", Verdict::Ok, "each of 1 pools");
+    judged(&world(&both), &well(), "pools", Verdict::Ok, "each of 1 storage pools");
     let one = [node("node1", json!(["fast", "spare"])), node("node2", json!(["fast"])), web.clone()];
     judged(&world(&one), &well(), "pools", Verdict::Warn, "spare (1 nodes)");
     let used = [node("node1", json!(["fast"])), node("node2", json!([])), web];
@@ -140,7 +140,7 @@ fn a_pool_must_be_reached_from_two_nodes() {
         &well(),
         "pools",
         Verdict::Fail,
-        "fast (1 nodes); services on it cannot be recovered",
+        "fast (1 nodes); services that use them cannot be recovered",
     );
 }
 
@@ -150,7 +150,7 @@ fn a_test_of_the_watchdog_may_be_required() {
     let mut overview = well();
     judged(&required, &overview, "watchdogs-tested", Verdict::Ok, "every node");
     overview.nodes[0].watchdog.as_mut().expect("one").tested = false;
-    judged(&required, &overview, "watchdogs-tested", Verdict::Fail, "requireTested asks for it");
+    judged(&required, &overview, "watchdogs-tested", Verdict::Fail, "required by Cluster.spec.fencing.requireTested");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn nodes_of_one_image_are_named() {
         world.replace(machines.iter().enumerate().map(entry).collect(), 1, Mono(0));
         judged(&world, &well(), "machine-ids", verdict, seen);
     };
-    check([("a", Some("p")), ("b", Some("p"))], Ok, "of its own");
-    check([("a", Some("p")), ("a", Some("q"))], Warn, "one machine id on several nodes: node1, node2");
-    check([("a", Some("p")), ("a", Some("p"))], Fail, "the next boot of one is refused");
+    check([("a", Some("p")), ("b", Some("p"))], Ok, "its own machine ID");
+    check([("a", Some("p")), ("a", Some("q"))], Warn, "machine ID shared by several nodes: node1, node2");
+    check([("a", Some("p")), ("a", Some("p"))], Fail, "the next boot of one node is refused");
 }
