@@ -23,7 +23,8 @@ pub fn problem(name: &str, longest: usize) -> Option<String> {
         Some(format!("must have at most {longest} characters"))
     } else if !ends_well || !bytes.iter().copied().all(inner) {
         Some(format!(
-            "{name:?} is not a valid name: use lower-case letters, digits, '-' and '.', with a letter or digit at both ends, such as web, db-1 or 101"
+            "{name:?} is not a valid name: use lower-case letters, digits, '-' and '.', with a letter or \
+             digit at both ends, such as web, db-1 or 101"
         ))
     } else {
         None

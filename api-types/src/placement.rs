@@ -49,7 +49,8 @@ impl<'de> Deserialize<'de> for NodePriorities {
                         None => (part, 0),
                         Some((name, number)) => {
                             let number = number.trim();
-                            let problem = || E::custom(format!("{number:?} is no priority of {name}"));
+                            let problem =
+                                || E::custom(format!("{number:?} is not a valid priority of {name}"));
                             (name.trim_end(), number.parse().map_err(|_| problem())?)
                         }
                     };

@@ -58,7 +58,8 @@ const SUFFIXES: [(&str, i128); 12] = [
 /// The error for a text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a quantity: write a number, optionally with m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi or Ei, as 900m, 2 or 4Gi"
+    "{text:?} is not a valid quantity: use a number, optionally with m, k, M, G, T, P, E, Ki, Mi, Gi, \
+     Ti, Pi or Ei, such as 900m, 2 or 4Gi"
 )]
 pub struct QuantityError {
     text: String,

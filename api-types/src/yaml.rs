@@ -48,10 +48,7 @@ pub struct YamlError {
 /// The first unreadable place, with its line.
 pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
     if text.len() > MAX_TEXT_BYTES {
-        let message = format!(
-            "the text has {} bytes, more than the {MAX_TEXT_BYTES} that are read; split it",
-            text.len()
-        );
+        let message = format!("text has {} bytes, the limit is {MAX_TEXT_BYTES}: split the file", text.len());
         return Err(YamlError { line: None, message });
     }
     let options = serde_yaml::options! {

@@ -64,7 +64,8 @@ async fn what_cannot_be_checked_here_is_taken_with_a_warning_once() {
     let api = api("/nonexistent");
     let taken = api.post("resources", &address("heartbeat:IPaddr2", &json!({"anything": "goes"}))).await;
     assert_eq!(taken.code, 201);
-    let expected = "spec.driver.ocf.parameters: not checked because ocf:heartbeat:IPaddr2 is not installed on the controller that handled the request";
+    let expected = "spec.driver.ocf.parameters: not checked because ocf:heartbeat:IPaddr2 is not installed on the \
+         controller that handled the request";
     assert!(taken.warnings.iter().any(|warning| warning.contains(expected)), "{:?}", taken.warnings);
     let other = api.merge("resources/address", &json!({"spec": {"comment": "c"}})).await;
     assert_eq!((other.code, other.warnings.len()), (200, 0), "{:?}", other.warnings);

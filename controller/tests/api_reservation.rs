@@ -151,7 +151,7 @@ async fn a_move_that_would_newly_break_it_is_warned_of_or_refused() {
     // fatal.
     let told = api.post("operations?dryRun=All", &operation).await;
     assert!(
-        told.code == 201 && told.warnings.iter().all(|text| !text.contains("reservation")),
+        told.code == 201 && told.warnings.iter().all(|text| !text.contains("N+1")),
         "{:?}",
         told.warnings
     );

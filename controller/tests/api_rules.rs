@@ -80,16 +80,14 @@ async fn a_circle_of_start_order_is_refused_and_who_stops_with_a_service_is_said
     assert_eq!(refused.code, 422);
     let message = refused.at("/details/causes/0/message").as_str().unwrap();
     assert_eq!(refused.at("/details/causes/0/field"), "spec.after[1]");
-    assert!(
-        message.contains("files → database → web → files"),
-        "{message}"
-    );
+    assert!(message.contains("files → database → web → files"), "{message}");
     assert_eq!(api.get("resources/files").await.code, 404);
     assert_eq!(api.post("resources", &after("files", &[])).await.code, 201);
     let refused = api.merge("resources/files", &json!({"spec": {"after": ["web"]}})).await;
     assert_eq!((refused.code, refused.at("/details/causes/0/field")), (422, &json!("spec.after[0]")));
     let stopped = api.merge("resources/files", &json!({"spec": {"state": "Stopped"}})).await;
-    let said = |warnings: &[String]| warnings.iter().any(|text| text.contains("database depends on this resource"));
+    let said =
+        |warnings: &[String]| warnings.iter().any(|text| text.contains("database depends on this resource"));
     assert!(said(&stopped.warnings), "{:?}", stopped.warnings);
     api.merge("resources/database", &json!({"spec": {"state": "Stopped"}})).await;
     let again = api.merge("resources/files", &json!({"spec": {"state": "Disabled"}})).await;

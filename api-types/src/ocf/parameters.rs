@@ -116,21 +116,18 @@ mod tests {
         check_of(&[("ip", "192.0.2.1"), ("cidr_netmask", "auto")], &[]);
         check_of(
             &[],
-            &[
-                "spec.driver.ocf.parameters.ip: ocf:heartbeat:IPaddr2 requires the parameter ip (IPv4 or IPv6 address)",
-            ],
+            &["spec.driver.ocf.parameters.ip: ocf:heartbeat:IPaddr2 requires the parameter ip (IPv4 or \
+                 IPv6 address)"],
         );
         check_of(
             &[("ip", ""), ("cidr_netmaks", "24")],
-            &[
-                "spec.driver.ocf.parameters.cidr_netmaks: ocf:heartbeat:IPaddr2 has no parameter cidr_netmaks; did you mean cidr_netmask?",
-            ],
+            &["spec.driver.ocf.parameters.cidr_netmaks: ocf:heartbeat:IPaddr2 has no parameter \
+                 cidr_netmaks; did you mean cidr_netmask?"],
         );
         check_of(
             &[("ip", "192.0.2.1"), ("zzz", "")],
-            &[
-                "spec.driver.ocf.parameters.zzz: ocf:heartbeat:IPaddr2 has no parameter zzz; run \"hactl explain ocf:heartbeat:IPaddr2\" to list them",
-            ],
+            &["spec.driver.ocf.parameters.zzz: ocf:heartbeat:IPaddr2 has no parameter zzz; run \"hactl \
+                 explain ocf:heartbeat:IPaddr2\" to list them"],
         );
         check_of(
             &[("ip", "192.0.2.1"), ("cidr_netmask", "/24"), ("arp_bg", "maybe"), ("mode", "slow")],

@@ -19,12 +19,14 @@ pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
     match driver.kinds().as_slice() {
         [] => context.required(
             "spec.driver",
-            "must name one driver: exec, systemd, ocf, podman, libvirt, external or simulated, such as driver: {exec: {command: [...]}}",
+            "must name one driver: exec, systemd, ocf, podman, libvirt, external or simulated, such as \
+             driver: {exec: {command: [...]}}",
         ),
         [_] => {}
         several => {
             let named: Vec<&str> = several.iter().map(|kind| kind.name()).collect();
-            context.invalid("spec.driver", format!("must name exactly one driver, got {}", named.join(" and ")));
+            context
+                .invalid("spec.driver", format!("must name exactly one driver, got {}", named.join(" and ")));
         }
     }
     if let Some(exec) = &driver.exec {

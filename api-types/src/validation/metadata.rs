@@ -16,8 +16,10 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
         Kind::Node => context.node_name("metadata.name", name),
         Kind::Cluster => {
             if name != CLUSTER_NAME {
-                context
-                    .invalid("metadata.name", format!("must be {CLUSTER_NAME}: only one Cluster object exists"));
+                context.invalid(
+                    "metadata.name",
+                    format!("must be {CLUSTER_NAME}: only one Cluster object exists"),
+                );
             }
         }
         Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => {
@@ -35,7 +37,10 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
         if !is_label_value(text) {
             context.invalid(
                 &path,
-                format!("{text:?} is not a valid label value: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"),
+                format!(
+                    "{text:?} is not a valid label value: use at most 63 letters, digits, '-', '_' and \
+                     '.', with a letter or digit at both ends"
+                ),
             );
         }
     }
@@ -68,7 +73,10 @@ fn check_key(path: &str, key: &str, context: &mut Context) {
     if !domain_fits || name.is_empty() || !is_label_value(name) {
         context.invalid(
             path,
-            format!("{key:?} is not a valid key: use name or domain/name, where name has at most 63 letters, digits, '-', '_' and '.'"),
+            format!(
+                "{key:?} is not a valid key: use name or domain/name, where name has at most 63 \
+                 letters, digits, '-', '_' and '.'"
+            ),
         );
     }
 }

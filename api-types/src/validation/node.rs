@@ -50,7 +50,7 @@ fn check_device(path: &str, device: &FenceDevice, context: &mut Context) {
         if !part.agent.starts_with("fence_") || !plain || part.agent.len() > 64 {
             context.invalid(
                 &member(&path, "agent"),
-                format!("{:?} is not a valid fence agent name, such as fence_ipmilan", part.agent),
+                format!("{:?} is not a valid fence agent: use a name such as fence_ipmilan", part.agent),
             );
         }
         for (name, text) in &part.attributes {

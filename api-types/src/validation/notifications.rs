@@ -107,7 +107,10 @@ fn address(path: &str, text: &str, context: &mut Context) {
     if !fits || text.len() > 254 {
         context.invalid(
             path,
-            format!("{text:?} is not a valid mail address: use the form ops@example.org, without a display name"),
+            format!(
+                "{text:?} is not a valid mail address: use the form ops@example.org, without a display \
+                 name"
+            ),
         );
     }
 }

@@ -7,7 +7,10 @@ pub(super) fn check_group(group: &Group, context: &mut Context) {
     let spec = &group.spec;
     context.nodes("spec.nodes", &spec.nodes);
     if spec.nodes.0.is_empty() && spec.restricted {
-        context.required("spec.nodes", "required for a restricted group: without nodes, its resources cannot run");
+        context.required(
+            "spec.nodes",
+            "required for a restricted group: without nodes, its resources cannot run",
+        );
     }
     context.comment(&spec.comment);
 }
@@ -17,7 +20,8 @@ pub(super) fn check_rule(rule: &AffinityRule, context: &mut Context) {
     match (&spec.node_affinity, &spec.resource_affinity) {
         (None, None) => context.required("spec", "requires nodeAffinity or resourceAffinity"),
         (Some(_), Some(_)) => {
-            context.invalid("spec", "nodeAffinity and resourceAffinity are mutually exclusive: use two rules");
+            context
+                .invalid("spec", "nodeAffinity and resourceAffinity are mutually exclusive: use two rules");
         }
         (Some(affinity), None) => {
             let path = "spec.nodeAffinity";

@@ -17,7 +17,10 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
     }
     if let Some(storage) = &spec.storage {
         if storage.pool.is_empty() {
-            context.required("spec.storage.pool", "required: the storage pool, as listed in spec.storagePools of nodes");
+            context.required(
+                "spec.storage.pool",
+                "required: the storage pool, as listed in spec.storagePools of nodes",
+            );
         }
         match (&storage.secondary, storage.mode) {
             (Some(node), StorageMode::Replicated) => context.node_name("spec.storage.secondary", node),

@@ -27,10 +27,10 @@ pub(crate) async fn commit<S: Store>(
     match store.commit(transaction).await {
         Outcome::Applied(revision) => Ok(Written::Applied(revision)),
         Outcome::Conflict(_) => Ok(Written::Conflict),
-        Outcome::LeaseNotFound => Err(ApiError::internal("etcd reported a lease error, but the transaction used no lease")),
-        Outcome::Refused(message) => {
-            Err(ApiError::unavailable(format!("etcd refused the write: {message}")))
+        Outcome::LeaseNotFound => {
+            Err(ApiError::internal("etcd reported a lease error, but the transaction used no lease"))
         }
+        Outcome::Refused(message) => Err(ApiError::unavailable(format!("etcd refused the write: {message}"))),
         Outcome::Unknown(message) => {
             let reading = store.get(key).await.map_err(|_| ApiError::unknown_outcome(&message))?;
             let found = reading.entries.first();

@@ -93,7 +93,8 @@ fn drop_group(object: &mut Value, group: Option<&GroupSpec>) {
 
 fn sentence(resource: &str, group: &str, known: Option<&GroupSpec>, rule: &NodeRule) -> String {
     let mut text = format!(
-        "resource {resource}: node affinity rule {} takes precedence, so group {group} is removed from the resource",
+        "resource {resource}: node affinity rule {} takes precedence, so group {group} is removed from \
+         the resource",
         rule.name
     );
     let Some(known) = known else { return text };

@@ -116,12 +116,14 @@ impl ApiError {
     }
 
     pub(crate) fn too_large(limit: usize) -> ApiError {
-        ApiError::new(ErrorReason::RequestEntityTooLarge, format!("request body exceeds the limit of {limit} bytes"))
+        ApiError::new(
+            ErrorReason::RequestEntityTooLarge,
+            format!("request body exceeds the limit of {limit} bytes"),
+        )
     }
 
     pub(crate) fn too_many_watches() -> ApiError {
-        ApiError::new(ErrorReason::TooManyRequests, "too many open watches: try again later")
-            .retry_after(5)
+        ApiError::new(ErrorReason::TooManyRequests, "too many open watches: try again later").retry_after(5)
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> ApiError {
@@ -137,7 +139,8 @@ impl ApiError {
         ApiError::new(
             ErrorReason::Timeout,
             format!(
-                "etcd did not respond, so the change may or may not have been applied: {message}. Check the object, then try again"
+                "etcd did not respond, so the change may or may not have been applied: {message}. Check \
+                 the object, then try again"
             ),
         )
     }

@@ -30,12 +30,15 @@ pub(crate) async fn handler<S: Store>(
     let (parts, body) = request.into_parts();
     let node = names::bare(&name).to_owned();
     if !is_agent_of(&parts, &node) {
-        let message = format!("only the agent of {node} may send this request, with the client certificate of that name");
+        let message = format!(
+            "only the agent of {node} may send this request, with the client certificate of that name"
+        );
         return Err(ApiError::new(ErrorReason::Forbidden, message));
     }
     let bytes = read_body(body).await?;
-    let question: HoldRequest = serde_json::from_slice(&bytes)
-        .map_err(|error| ApiError::bad_request(format!("request body is not a valid hold request: {error}")))?;
+    let question: HoldRequest = serde_json::from_slice(&bytes).map_err(|error| {
+        ApiError::bad_request(format!("request body is not a valid hold request: {error}"))
+    })?;
     let ending = || ApiError::unavailable("controller is shutting down");
     let ask = state.options().ask_hold.as_ref().ok_or_else(ending)?;
     let answer = ask(node, question).await.ok_or_else(ending)?;

@@ -41,7 +41,9 @@ pub(crate) async fn collection<S: Store>(
         Method::GET | Method::HEAD => list(&state, kind, &parameters, &parts).await,
         Method::POST => write::create(&state, kind, &parameters, &parts, body).await,
         Method::DELETE => delete::collection(&state, kind, &parameters).await,
-        _ => Err(ApiError::method_not_allowed("method not allowed: a collection supports GET, POST and DELETE")),
+        _ => Err(ApiError::method_not_allowed(
+            "method not allowed: a collection supports GET, POST and DELETE",
+        )),
     }
 }
 
@@ -59,7 +61,9 @@ pub(crate) async fn item<S: Store>(
         Method::PUT => write::replace(&state, kind, &name, &parameters, &parts, body).await,
         Method::PATCH => write::patch(&state, kind, &name, &parameters, &parts, body).await,
         Method::DELETE => delete::one(&state, kind, &name, &parameters, &parts, body).await,
-        _ => Err(ApiError::method_not_allowed("method not allowed: an object supports GET, PUT, PATCH and DELETE")),
+        _ => Err(ApiError::method_not_allowed(
+            "method not allowed: an object supports GET, PUT, PATCH and DELETE",
+        )),
     }
 }
 
@@ -74,7 +78,9 @@ pub(crate) async fn status<S: Store>(
     let parameters = Parameters::of(&parts.uri)?;
     match parts.method {
         Method::GET | Method::HEAD => get(&state, kind, &name, &parameters, &parts).await,
-        _ => Err(ApiError::method_not_allowed("status is read-only: only the leader writes it. Change the spec")),
+        _ => Err(ApiError::method_not_allowed(
+            "status is read-only: only the leader writes it. Change the spec",
+        )),
     }
 }
 
@@ -126,16 +132,18 @@ fn yaml(bytes: &[u8]) -> Result<document::Json, ApiError> {
     if let Ok(read) = document::json(bytes) {
         return Ok(read);
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| ApiError::bad_request("request body is not valid UTF-8"))?;
+    let text =
+        std::str::from_utf8(bytes).map_err(|_| ApiError::bad_request("request body is not valid UTF-8"))?;
     let documents = ha_api_types::yaml::documents(text).map_err(|error| {
         let line = error.line.map_or(String::new(), |line| format!("line {line}: "));
         ApiError::bad_request(format!("request body is not valid YAML: {line}{}", error.message))
     })?;
     match <[_; 1]>::try_from(documents) {
         Ok([one]) => Ok(document::Json { value: one.value, duplicates: Vec::new() }),
-        Err(several) => {
-            Err(ApiError::bad_request(format!("request body must contain one document, got {}", several.len())))
-        }
+        Err(several) => Err(ApiError::bad_request(format!(
+            "request body must contain one document, got {}",
+            several.len()
+        ))),
     }
 }
 

@@ -57,7 +57,8 @@ impl Agents {
                 }
             }
             Err(why) => Ok(Some(format!(
-                "spec.driver.ocf.parameters: not checked because {why}; {agent} checks the parameters at its start"
+                "spec.driver.ocf.parameters: not checked because {why}; {agent} checks the parameters at \
+                 its start"
             ))),
         }
     }
@@ -65,8 +66,8 @@ impl Agents {
     async fn metadata(&self, agent: &AgentName) -> Result<Arc<AgentMetadata>, String> {
         let program = agent.program(&self.root);
         let changed = std::fs::metadata(&program).and_then(|found| found.modified());
-        let changed =
-            changed.map_err(|_| format!("{agent} is not installed on the controller that handled the request"))?;
+        let changed = changed
+            .map_err(|_| format!("{agent} is not installed on the controller that handled the request"))?;
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&program).cloned();
         if let Some((_, metadata)) = known.filter(|(read_at, _)| *read_at == changed) {
             return Ok(metadata);
@@ -101,5 +102,9 @@ async fn document(agent: &AgentName, root: &Path) -> io::Result<String> {
         output.take(DOCUMENT_BYTES_MAX).read_to_string(&mut text).await?;
     }
     let status = child.wait().await?;
-    if status.success() { Ok(text) } else { Err(io::Error::other(format!("resource agent exited with {status}"))) }
+    if status.success() {
+        Ok(text)
+    } else {
+        Err(io::Error::other(format!("resource agent exited with {status}")))
+    }
 }

@@ -116,7 +116,11 @@ fn item(kind: Kind, name: &str) -> Value {
     let patches =
         ["application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"];
     let mut apply = WRITE.to_vec();
-    apply.push(("force", "boolean", "Whether to take over fields that other managers set (server-side apply)."));
+    apply.push((
+        "force",
+        "boolean",
+        "Whether to take over fields that other managers set (server-side apply).",
+    ));
     json!({
         "get": operation(kind, "get", "read", &[], None, name),
         "put": operation(kind, "put", "replace", &WRITE, Some(&["application/json", "application/yaml"]), name),
@@ -132,7 +136,11 @@ type Parameter = (&'static str, &'static str, &'static str);
 const WRITE: [Parameter; 3] = [
     ("dryRun", "string", "All: validate the request and write nothing."),
     ("fieldManager", "string", "Manager of the fields. Required for server-side apply."),
-    ("fieldValidation", "string", "Treatment of unknown and duplicate fields. One of Strict (default), Warn, Ignore."),
+    (
+        "fieldValidation",
+        "string",
+        "Treatment of unknown and duplicate fields. One of Strict (default), Warn, Ignore.",
+    ),
 ];
 
 const READ: [Parameter; 5] = [

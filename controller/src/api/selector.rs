@@ -70,7 +70,8 @@ fn parse_fields(text: &str) -> Result<Vec<(String, String, bool)>, ApiError> {
                 (path, value, true)
             } else {
                 return Err(ApiError::bad_request(format!(
-                    "{part:?} is not a valid field selector: use path=value or path!=value, such as metadata.name=web"
+                    "{part:?} is not a valid field selector: use path=value or path!=value, such as \
+                     metadata.name=web"
                 )));
             };
             Ok((path.trim().to_owned(), value.trim().to_owned(), equal))
@@ -86,7 +87,8 @@ fn parse_labels(text: &str) -> Result<Vec<Requirement>, ApiError> {
         .map(|part| {
             parse_requirement(part).ok_or_else(|| {
                 ApiError::bad_request(format!(
-                    "{part:?} is not a valid label selector: use a=b, a!=b, a in (b,c), a notin (b,c), a or !a"
+                    "{part:?} is not a valid label selector: use a=b, a!=b, a in (b,c), a notin (b,c), a \
+                     or !a"
                 ))
             })
         })

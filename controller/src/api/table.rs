@@ -25,12 +25,15 @@ const fn wide(name: &'static str, description: &'static str, cell: fn(&Value, i6
 }
 
 const AGE: Column = column("Age", "Time since the creation.", |object, now| json!(age_of(object, now)));
-const READY: Column =
-    column("Ready", "Whether the desired state is reached.", |object, _| condition(object, "Ready", "status"));
-const REASON: Column = column("Reason", "CamelCase reason.", |object, _| condition(object, "Ready", "reason"));
+const READY: Column = column("Ready", "Whether the desired state is reached.", |object, _| {
+    condition(object, "Ready", "status")
+});
+const REASON: Column =
+    column("Reason", "CamelCase reason.", |object, _| condition(object, "Ready", "reason"));
 const MESSAGE: Column =
     wide("Message", "Explanation, as a sentence.", |object, _| condition(object, "Ready", "message"));
-const COMMENT: Column = wide("Comment", "Free-form description, not interpreted.", |object, _| text(object, "/spec/comment"));
+const COMMENT: Column =
+    wide("Comment", "Free-form description, not interpreted.", |object, _| text(object, "/spec/comment"));
 
 const RESOURCE: &[Column] = &[
     column("Type", "Type, which depends on the driver.", |object, _| {
@@ -42,7 +45,9 @@ const RESOURCE: &[Column] = &[
     }),
     column("State", "State of the service.", |object, _| or(text(object, "/status/state"), "Queued")),
     column("Requested", "Requested state.", |object, _| or(text(object, "/spec/state"), "Started")),
-    column("Node", "Node on which the service runs or is being started.", |object, _| text(object, "/status/node")),
+    column("Node", "Node on which the service runs or is being started.", |object, _| {
+        text(object, "/status/node")
+    }),
     column("Running", "Whether the service runs, as reported by the agent.", |object, _| {
         json!(object.pointer("/status/running").and_then(Value::as_bool).unwrap_or(false).to_string())
     }),
@@ -63,7 +68,9 @@ const RESOURCE: &[Column] = &[
 
 const GROUP: &[Column] = &[
     column("Nodes", "Member nodes with priorities.", |object, _| priorities(object, "/spec/nodes")),
-    column("Restricted", "Whether resources run on member nodes only.", |object, _| truth(object, "/spec/restricted")),
+    column("Restricted", "Whether resources run on member nodes only.", |object, _| {
+        truth(object, "/spec/restricted")
+    }),
     column("Nofailback", "Whether resources stay when a preferred node returns.", |object, _| {
         truth(object, "/spec/nofailback")
     }),
@@ -103,13 +110,17 @@ const AFFINITY_RULE: &[Column] = &[
 
 const NODE: &[Column] = &[
     column("State", "State of the node.", |object, _| or(text(object, "/status/state"), "Unknown")),
-    column("Services", "Number of services assigned to the node.", |object, _| number(object, "/status/services")),
+    column("Services", "Number of services assigned to the node.", |object, _| {
+        number(object, "/status/services")
+    }),
     column("Watchdog", "Kind of the watchdog, and whether the watchdog is armed.", |object, _| {
         let kind = or(text(object, "/status/watchdog/kind"), "None");
         let armed = object.pointer("/status/watchdog/armed").and_then(Value::as_bool).unwrap_or(false);
         json!(format!("{}{}", kind.as_str().unwrap_or("None"), if armed { " (armed)" } else { "" }))
     }),
-    column("Fence", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| text(object, "/status/fence")),
+    column("Fence", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| {
+        text(object, "/status/fence")
+    }),
     column("Epoch", "Number of the registration.", |object, _| number(object, "/status/epoch")),
     REASON,
     AGE,
@@ -147,7 +158,9 @@ const CLUSTER: &[Column] = &[
 const OPERATION: &[Column] = &[
     column("Action", "Requested action.", |object, _| or(text(object, "/spec/action"), "Migrate")),
     column("Resource", "Resource that the action applies to.", |object, _| text(object, "/spec/resource")),
-    column("Node", "Node that the action applies to, or target of a move.", |object, _| text(object, "/spec/node")),
+    column("Node", "Node that the action applies to, or target of a move.", |object, _| {
+        text(object, "/spec/node")
+    }),
     column("Phase", "Progress of the operation.", |object, _| or(text(object, "/status/phase"), "Pending")),
     column("Reason", "CamelCase reason.", |object, _| text(object, "/status/reason")),
     AGE,

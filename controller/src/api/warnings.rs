@@ -79,7 +79,11 @@ async fn stopped_with_it<S: Store>(
             world.resources.get(*next).is_some_and(|next| next.value.spec.state == RequestedState::Started)
         })
         .collect();
-    let verb = if stopped.len() == 1 { "depends on this resource and is" } else { "depend on this resource and are" };
+    let verb = if stopped.len() == 1 {
+        "depends on this resource and is"
+    } else {
+        "depend on this resource and are"
+    };
     (!stopped.is_empty()).then(|| format!("{} {verb} stopped first", stopped.join(", ")))
 }
 

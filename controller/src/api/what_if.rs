@@ -32,8 +32,9 @@ pub(crate) async fn handler<S: Store>(
     let (parts, body) = request.into_parts();
     let bytes = read_body(body).await?;
     let read = ha_api_types::document::json(&bytes).map_err(|error| ApiError::bad_request(error.message))?;
-    let question: PlanRequest = serde_json::from_value(read.value)
-        .map_err(|error| ApiError::bad_request(format!("request body is not a valid plan request: {error}")))?;
+    let question: PlanRequest = serde_json::from_value(read.value).map_err(|error| {
+        ApiError::bad_request(format!("request body is not a valid plan request: {error}"))
+    })?;
     if question.objects.len() + question.deletions.len() > MAX_OBJECTS {
         return Err(ApiError::bad_request(format!(
             "at most {MAX_OBJECTS} objects can be simulated in one request"
@@ -119,10 +120,8 @@ async fn compared<S: Store>(
     after.apply(changes, revision, Mono(0));
     let mut plan = effects::of(&before, &after);
     if changed.iter().any(|(kind, _, _)| *kind == Kind::Operation) {
-        plan.warnings.push(
-            "operations are not simulated: the leader checks them when it carries them out"
-                .to_owned(),
-        );
+        plan.warnings
+            .push("operations are not simulated: the leader checks them when it carries them out".to_owned());
     }
     Ok((plan, before, after))
 }

@@ -19,7 +19,8 @@ pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Opti
         NodeState::Online | NodeState::Maintenance => None,
         NodeState::Offline | NodeState::Unknown | NodeState::Fence | NodeState::Gone => {
             let message = format!(
-                "cannot drain {node} in state {state:?}: wait until it is Online, or service it without draining"
+                "cannot drain {node} in state {state:?}: wait until it is Online, or service it without \
+                 draining"
             );
             Some((Reason::NodeNotOnline, message))
         }
@@ -32,14 +33,19 @@ pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Opti
 pub fn node_deletion_refused(node: &str, fence: Option<FenceState>, assigned: &[&str]) -> Option<String> {
     match fence {
         Some(FenceState::Open) => Some(format!(
-            "registration is active: the node may run services. Run \"hactl node maintenance enable {node} --wait\", shut the node down, and try again"
+            "registration is active: the node may run services. Run \"hactl node maintenance enable \
+             {node} --wait\", shut the node down, and try again"
         )),
         Some(FenceState::Fencing) => Some(format!(
             "node is being fenced: wait until fencing is confirmed, or power the node off and run \
              \"hactl node confirm-fenced {node}\""
         )),
-        Some(FenceState::Fenced | FenceState::Closed) | None => (!assigned.is_empty())
-            .then(|| format!("services are still assigned to the node: {}. Move them to other nodes first", assigned.join(", "))),
+        Some(FenceState::Fenced | FenceState::Closed) | None => (!assigned.is_empty()).then(|| {
+            format!(
+                "services are still assigned to the node: {}. Move them to other nodes first",
+                assigned.join(", ")
+            )
+        }),
     }
 }
 

@@ -212,12 +212,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
     let spec = &request.operation.value.spec;
     let refused = OperationPhase::Refused;
     let Some(name) = spec.node.as_deref() else {
-        write(
-            situation,
-            request,
-            &verdict(refused, Reason::Invalid, "No node named: set spec.node"),
-            plan,
-        );
+        write(situation, request, &verdict(refused, Reason::Invalid, "No node named: set spec.node"), plan);
         return;
     };
     let (Some(fence), Some(node)) = (world.fences.get(name), nodes.get(name)) else {
@@ -239,7 +234,11 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
         } else {
             // A heartbeat alone causes no plan, so set a wake-up to check for it.
             let look_at = (situation.now.raw + HEARTBEAT_LOOK_MS).min(quiet_at);
-            plan.wake(situation, look_at, "a node that an operator confirms powered off has missed heartbeats for their lifetime");
+            plan.wake(
+                situation,
+                look_at,
+                "a node that an operator confirms powered off has missed heartbeats for their lifetime",
+            );
             let message =
                 format!("Waiting until node {name} has been unreachable for {} s", valid_ms.div_ceil(1000));
             write(situation, request, &verdict(OperationPhase::Pending, Reason::Waiting, message), plan);
@@ -329,12 +328,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
     let spec = &request.operation.value.spec;
     let refused = OperationPhase::Refused;
     let Some(name) = spec.node.as_deref() else {
-        write(
-            situation,
-            request,
-            &verdict(refused, Reason::Invalid, "No node named: set spec.node"),
-            plan,
-        );
+        write(situation, request, &verdict(refused, Reason::Invalid, "No node named: set spec.node"), plan);
         return;
     };
     let (Some(fence), Some(node)) = (world.fences.get(name), nodes.get(name)) else {
@@ -345,7 +339,11 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
     let begun = request.is_begun();
     match fence.value.state {
         FenceState::Open if begun => {
-            let done = verdict(OperationPhase::Succeeded, Reason::Completed, "Node was fenced and has registered again");
+            let done = verdict(
+                OperationPhase::Succeeded,
+                Reason::Completed,
+                "Node was fenced and has registered again",
+            );
             write(situation, request, &done, plan);
         }
         FenceState::Open => {
@@ -370,7 +368,11 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
             let outcome = if begun {
                 verdict(OperationPhase::Succeeded, Reason::Completed, said)
             } else {
-                verdict(refused, Reason::Outdated, format!("Registration of node {name} is already revoked: {said}"))
+                verdict(
+                    refused,
+                    Reason::Outdated,
+                    format!("Registration of node {name} is already revoked: {said}"),
+                )
             };
             write(situation, request, &outcome, plan);
         }
@@ -380,7 +382,8 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
 /// Returns the refusal of an operation whose operator saw the node under another epoch or boot.
 fn outdated(name: &str, fence: &Fence) -> Verdict {
     let sentence = Reason::Outdated.sentence();
-    let message = format!("{sentence}: node {name} has registration {} of boot {}", fence.epoch, fence.boot_id);
+    let message =
+        format!("{sentence}: node {name} has registration {} of boot {}", fence.epoch, fence.boot_id);
     verdict(OperationPhase::Refused, Reason::Outdated, message)
 }
 
@@ -398,8 +401,7 @@ fn unfence(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
             let cut = fencing::devices::cut_off(situation, name, fence);
             match (fence.state, cut.first()) {
                 (FenceState::Fencing, _) => {
-                    let message =
-                        format!("Fencing of {name} is not confirmed yet: try again when it is");
+                    let message = format!("Fencing of {name} is not confirmed yet: try again when it is");
                     verdict(refused, Reason::Fencing, message)
                 }
                 (FenceState::Fenced | FenceState::Closed, Some(device)) => {

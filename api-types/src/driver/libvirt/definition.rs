@@ -53,7 +53,10 @@ impl DomainDefinition {
             return Err(wrong(name, format!("{text:?} is not a valid domain name")));
         }
         let memory = child(root, "memory").map(memory_of).transpose().map_err(|(node, text)| {
-            wrong(node, format!("{text} is not a valid amount of memory: write <memory unit='MiB'>NUMBER</memory>"))
+            wrong(
+                node,
+                format!("{text} is not a valid amount of memory: write <memory unit='MiB'>NUMBER</memory>"),
+            )
         })?;
         let processors = child(root, "vcpu").map(processors_of).transpose().map_err(|(node, text)| {
             wrong(node, format!("{text} is not a valid number of processors: write <vcpu>NUMBER</vcpu>"))
@@ -175,10 +178,7 @@ mod tests {
             "line 1: the outermost element must be domain, got network",
         );
         check("\n<domain></domain>", "line 2: the domain has no name: add <name>NAME</name>");
-        check(
-            "<domain>\n <name>a b</name></domain>",
-            "line 2: \"a b\" is not a valid domain name",
-        );
+        check("<domain>\n <name>a b</name></domain>", "line 2: \"a b\" is not a valid domain name");
         check(
             "<domain><name>a</name>\n\n<memory unit='parsec'>1</memory></domain>",
             "line 3: \"1\" parsec is not a valid amount of memory: write <memory unit='MiB'>NUMBER</memory>",

@@ -16,13 +16,12 @@ pub(super) fn check(exec: &ExecDriver, context: &mut Context) {
         ("replaceSecondary", &exec.replace_secondary),
     ];
     match (exec.command.is_empty(), exec.start.is_empty()) {
-        (true, true) => context.required(
-            path,
-            "set command (a supervised foreground process), or start, stop and monitor",
-        ),
+        (true, true) => context
+            .required(path, "set command (a supervised foreground process), or start, stop and monitor"),
         (false, false) => context.invalid(
             path,
-            "command and start are mutually exclusive: command is a supervised foreground process, start is a program that returns",
+            "command and start are mutually exclusive: command is a supervised foreground process, start \
+             is a program that returns",
         ),
         (true, false) => {
             for (field, program) in [("stop", &exec.stop), ("monitor", &exec.monitor)] {

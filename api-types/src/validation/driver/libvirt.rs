@@ -19,12 +19,14 @@ pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
     match (domain.is_empty(), definition.is_empty(), xml.is_empty()) {
         (_, false, false) => context.invalid(
             &at("xml"),
-            "xml and definition are mutually exclusive: put the definition either in the resource or in a file",
+            "xml and definition are mutually exclusive: put the definition either in the resource or in \
+             a file",
         ),
         // hactl must be able to find and stop the domain without the file.
         (true, false, true) => context.required(
             &at("domain"),
-            "required: the domain name as in the definition file, so that the domain is found without the file",
+            "required: the domain name as in the definition file, so that the domain is found without \
+             the file",
         ),
         (true, true, true) => context.required(
             &at("domain"),
@@ -68,7 +70,7 @@ fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
         } else if without.contains(['{', '}']) {
             context.invalid(&at, format!("invalid placeholder: only {NODE_PLACEHOLDER} is supported"));
         } else if !uri.contains("://") || uri.starts_with('-') || !printable(uri) {
-            context.invalid(&at, format!("not a valid address, such as {example}"));
+            context.invalid(&at, format!("not a valid address: use an address such as {example}"));
         }
     }
     let numbers = [
@@ -119,21 +121,18 @@ mod tests {
         check(&json!({"xml": xml, "domain": "a"}), &[]);
         check(
             &json!({}),
-            &[
-                "spec.driver.libvirt.domain: required: the domain name; also set xml or definition, or define the domain on every node",
-            ],
+            &["spec.driver.libvirt.domain: required: the domain name; also set xml or definition, or \
+                 define the domain on every node"],
         );
         check(
             &json!({"definition": "/srv/a.xml"}),
-            &[
-                "spec.driver.libvirt.domain: required: the domain name as in the definition file, so that the domain is found without the file",
-            ],
+            &["spec.driver.libvirt.domain: required: the domain name as in the definition file, so \
+                 that the domain is found without the file"],
         );
         check(
             &json!({"domain": "a", "definition": "/srv/a.xml", "xml": xml}),
-            &[
-                "spec.driver.libvirt.xml: xml and definition are mutually exclusive: put the definition either in the resource or in a file",
-            ],
+            &["spec.driver.libvirt.xml: xml and definition are mutually exclusive: put the definition \
+                 either in the resource or in a file"],
         );
         check(
             &json!({"domain": "b", "xml": xml}),
@@ -179,7 +178,7 @@ mod tests {
             ),
             ("dataUri", "tcp://{target}", Some("must contain the name of the target, such as tcp://{node}")),
             ("dataUri", "tcp://{node}:{port}", Some("invalid placeholder: only {node} is supported")),
-            ("uri", "{node}", Some("not a valid address, such as qemu+tls://{node}/system")),
+            ("uri", "{node}", Some("not a valid address: use an address such as qemu+tls://{node}/system")),
         ] {
             let expected: Vec<String> = expected.iter().map(|text| format!("{at}.{field}: {text}")).collect();
             let expected: Vec<&str> = expected.iter().map(String::as_str).collect();

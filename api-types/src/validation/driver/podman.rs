@@ -38,13 +38,15 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
     let at = |field: &str| member(path, field);
     let (container, image) = (&podman.container, &podman.image);
     if container.is_empty() && image.is_empty() {
-        context.required(path, "set image to create the container from, or the name of an existing container");
+        context
+            .required(path, "set image to create the container from, or the name of an existing container");
     }
     if !container.is_empty() && !is_name(container) {
         context.invalid(
             &at("container"),
             format!(
-                "{container:?} is not a valid container name: use letters, digits and any of -_., with a letter or digit first"
+                "{container:?} is not a valid container name: use letters, digits and any of -_., with a \
+                 letter or digit first"
             ),
         );
     }
@@ -111,10 +113,8 @@ fn mounts(path: &str, podman: &PodmanDriver, context: &mut Context) {
 fn ports(path: &str, podman: &PodmanDriver, context: &mut Context) {
     context.size(path, podman.ports.len());
     if let Some(mode @ ("host" | "none")) = podman.network.as_deref().filter(|_| !podman.ports.is_empty()) {
-        context.invalid(
-            path,
-            format!("ports cannot be published with network {mode}: remove ports or network"),
-        );
+        context
+            .invalid(path, format!("ports cannot be published with network {mode}: remove ports or network"));
     }
     for (index, port) in podman.ports.iter().enumerate() {
         let at = element(path, index);
@@ -159,8 +159,10 @@ fn ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut Context
     for (name, text) in ulimits {
         let path = member(path, name);
         if !ULIMITS.contains(&name.as_str()) {
-            context
-                .invalid(&path, format!("{name:?} is not a valid resource limit: must be one of {}", ULIMITS.join(", ")));
+            context.invalid(
+                &path,
+                format!("{name:?} is not a valid resource limit: must be one of {}", ULIMITS.join(", ")),
+            );
         }
         let number = |text: &str| match text {
             "unlimited" | "-1" => Some(u64::MAX),
@@ -173,7 +175,10 @@ fn ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut Context
                 context.invalid(&path, format!("{text:?} has a soft limit above the hard limit"));
             }
             (None, _) | (_, None) => {
-                context.invalid(&path, format!("must be soft:hard, such as 1024:4096, or unlimited, got {text:?}"));
+                context.invalid(
+                    &path,
+                    format!("must be soft:hard, such as 1024:4096, or unlimited, got {text:?}"),
+                );
             }
         }
     }
@@ -258,11 +263,14 @@ mod tests {
     fn containers_and_images_are_named() {
         check(
             &json!({}),
-            &["spec.driver.podman: set image to create the container from, or the name of an existing container"],
+            &[
+                "spec.driver.podman: set image to create the container from, or the name of an existing container",
+            ],
         );
         for name in ["-x", "a b", "a/b", "é"] {
             let expected = format!(
-                "container: {name:?} is not a valid container name: use letters, digits and any of -_., with a letter or digit first"
+                "container: {name:?} is not a valid container name: use letters, digits and any of -_., \
+                 with a letter or digit first"
             );
             check(&json!({"container": name}), &[&expected]);
         }
@@ -325,7 +333,8 @@ mod tests {
             "ulimits",
             &json!({"files": "1", "nofile": "4096:1024", "stack": "big"}),
             &[
-                "ulimits.files: \"files\" is not a valid resource limit: must be one of core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending, stack",
+                "ulimits.files: \"files\" is not a valid resource limit: must be one of core, cpu, data, \
+                 fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending, stack",
                 "ulimits.nofile: \"4096:1024\" has a soft limit above the hard limit",
                 "ulimits.stack: must be soft:hard, such as 1024:4096, or unlimited, got \"big\"",
             ],
@@ -336,15 +345,15 @@ mod tests {
     fn health_checks_can_be_asked() {
         check(
             &json!({"container": "db", "healthCheck": {"command": ["true"]}}),
-            &[
-                "healthCheck.command: requires image: an existing container has its own check (podman create --health-cmd)",
-            ],
+            &["healthCheck.command: requires image: an existing container has its own check (podman \
+                 create --health-cmd)"],
         );
         field(
             "healthCheck",
             &json!({"intervalSeconds": 0, "retries": 0}),
             &[
-                "healthCheck.command: required: a program in the container that exits 0 if the service is healthy",
+                "healthCheck.command: required: a program in the container that exits 0 if the service \
+                 is healthy",
                 "healthCheck.intervalSeconds: must be between 0.1 and 86400, got 0",
                 "healthCheck.retries: must be between 1 and 1000",
             ],

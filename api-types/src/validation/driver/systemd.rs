@@ -14,8 +14,10 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
     let path = "spec.driver.systemd";
     if systemd.unit.is_empty() {
         if systemd.command.is_empty() {
-            context
-                .required(&member(path, "unit"), "required: a unit such as redis-server.service, or a command");
+            context.required(
+                &member(path, "unit"),
+                "required: a unit such as redis-server.service, or a command",
+            );
         }
     } else if let Some(problem) = name_problem(systemd) {
         context.invalid(&member(path, "unit"), problem);
@@ -44,7 +46,10 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
             );
         }
     } else if systemd.disable_at_boot {
-        context.invalid(&member(path, "disableAtBoot"), "not allowed with command: such a unit is never enabled at boot");
+        context.invalid(
+            &member(path, "disableAtBoot"),
+            "not allowed with command: such a unit is never enabled at boot",
+        );
     }
 }
 
@@ -109,12 +114,14 @@ mod tests {
         for unit in ["a/b.service", "a b", ".service"] {
             check(&json!({"unit": unit}), &[&format!("unit: {unit:?} is not a valid unit name")]);
         }
-        check(&json!({"unit": "pg@"}), &["unit: \"pg@\" is a template: use an instance such as pg@1.service"]);
+        check(
+            &json!({"unit": "pg@"}),
+            &["unit: \"pg@\" is a template: use an instance such as pg@1.service"],
+        );
         check(
             &json!({"unit": "user.slice"}),
-            &[
-                "unit: \"user.slice\" cannot be a service: the unit type must be one of .service, .socket, .mount, .swap, .target, .timer, .path",
-            ],
+            &["unit: \"user.slice\" cannot be a service: the unit type must be one of .service, \
+                 .socket, .mount, .swap, .target, .timer, .path"],
         );
         for (unit, whole) in [
             ("ha-node-agent", "ha-node-agent.service"),

@@ -143,7 +143,10 @@ fn pools(world: &World) -> Check {
     let all: BTreeSet<&str> = reached.keys().copied().chain(wanted.iter().copied()).collect();
     let lonely: Vec<&str> = all.iter().copied().filter(|pool| places(pool) < 2).collect();
     if lonely.is_empty() {
-        return Check::ok(name, format!("each of {} storage pools is connected to at least two nodes", all.len()));
+        return Check::ok(
+            name,
+            format!("each of {} storage pools is connected to at least two nodes", all.len()),
+        );
     }
     let shown: Vec<String> = lonely.iter().map(|pool| format!("{pool} ({} nodes)", places(pool))).collect();
     let seen = format!("storage pools connected to fewer than two nodes: {}", shown.join(", "));
@@ -166,7 +169,8 @@ fn tested(world: &World, nodes: &[&NodeOverview]) -> Check {
     let seen = format!("watchdog not tested on: {}", untested.join(", "));
     let first = untested[0];
     let help = format!(
-        "run \"hactl node maintenance enable {first} --wait\", then \"hactl node test-watchdog {first}\" (resets the node)"
+        "run \"hactl node maintenance enable {first} --wait\", then \"hactl node test-watchdog {first}\" \
+         (resets the node)"
     );
     if world.settings().fencing.require_tested {
         Check::fail(name, format!("{seen}; required by Cluster.spec.fencing.requireTested"), help)
@@ -192,11 +196,13 @@ fn kinds(nodes: &[&NodeOverview]) -> Check {
         );
     }
     if !stand_in.is_empty() {
-        let seen = format!("simulated watchdog in use (does not protect the machine): {}", stand_in.join(", "));
+        let seen =
+            format!("simulated watchdog in use (does not protect the machine): {}", stand_in.join(", "));
         return Check::warn(name, seen, "start ha-watchdogd without --stand-in on these nodes");
     }
     if !soft.is_empty() {
-        let seen = format!("softdog in use (cannot reset a node whose kernel has stopped): {}", soft.join(", "));
+        let seen =
+            format!("softdog in use (cannot reset a node whose kernel has stopped): {}", soft.join(", "));
         return Check::warn(name, seen, format!("hactl doctor {}", soft[0]));
     }
     Check::ok(name, "every node has a hardware watchdog")

@@ -78,7 +78,11 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
             about,
             Reason::Unknown,
             message,
-            &format!("start the controller again; if it was removed permanently, run \"hactl delete controller/{}\"", controller.id),
+            &format!(
+                "start the controller again; if it was removed permanently, run \"hactl delete \
+                 controller/{}\"",
+                controller.id
+            ),
         ));
     }
     nodes(overview, &mut found);

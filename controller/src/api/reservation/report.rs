@@ -142,9 +142,7 @@ fn fill(item: &mut FailureReport, verdict: Verdict, proof: bool) {
             item.because = match failing.certificate {
                 Certificate::NoNode => "no eligible node".to_owned(),
                 Certificate::Capacity { message, .. } | Certificate::Apart { message } => message,
-                Certificate::Searched => {
-                    "no placement fits all services (all placements checked)".to_owned()
-                }
+                Certificate::Searched => "no placement fits all services (all placements checked)".to_owned(),
             };
             item.without_place = failing.services.into_iter().map(without_place).collect();
         }

@@ -4,21 +4,24 @@
 pub(super) fn of_error(name: &str, may_run: bool) -> String {
     let first = if may_run { "WARNING: the service may still run, make sure that it does not. " } else { "" };
     format!(
-        "{first}Run \"hactl why {name}\", fix the cause, then run \"hactl clear-error {name}\" (docs/runbooks.md#hactlresourceerror)"
+        "{first}Run \"hactl why {name}\", fix the cause, then run \"hactl clear-error {name}\" \
+         (docs/runbooks.md#hactlresourceerror)"
     )
 }
 
 /// Returns the action for a fenced node.
 pub(super) fn of_fence(node: &str) -> String {
     format!(
-        "Run \"hactl status\" to find its services and \"hactl describe node {node}\" for the history; check the logs of the node for the cause (docs/runbooks.md#hactlnodefenced)"
+        "Run \"hactl status\" to find its services and \"hactl describe node {node}\" for the history; \
+         check the logs of the node for the cause (docs/runbooks.md#hactlnodefenced)"
     )
 }
 
 /// Returns the action for a node whose fencing cannot be confirmed.
 pub(super) fn of_unconfirmed(node: &str) -> String {
     format!(
-        "Services of the node wait for its fencing. Make sure that it is powered off, then run \"hactl node confirm-fenced {node}\" (docs/runbooks.md#hactlfencestuck)"
+        "Services of the node wait for its fencing. Make sure that it is powered off, then run \"hactl \
+         node confirm-fenced {node}\" (docs/runbooks.md#hactlfencestuck)"
     )
 }
 

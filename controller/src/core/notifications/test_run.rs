@@ -20,7 +20,8 @@ pub(in crate::core) fn test(
     let targets = settings.notifications.as_ref().map(NotificationsSpec::targets).unwrap_or_default();
     let Some(results) = situation.deliveries.test(operation) else {
         if targets.is_empty() {
-            let message = "No notification target configured: set spec.notifications of the Cluster".to_owned();
+            let message =
+                "No notification target configured: set spec.notifications of the Cluster".to_owned();
             return (OperationPhase::Refused, Reason::NotFound, message);
         }
         let item = NotificationItem {

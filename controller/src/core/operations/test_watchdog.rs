@@ -41,9 +41,11 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, request: &Reque
                 goes_on(name)
             }
         }
-        (Some(_), Some(_)) if !same_boot => {
-            verdict(OperationPhase::Refused, Reason::Outdated, format!("{name} has booted again since the request"))
-        }
+        (Some(_), Some(_)) if !same_boot => verdict(
+            OperationPhase::Refused,
+            Reason::Outdated,
+            format!("{name} has booted again since the request"),
+        ),
         (Some(node), Some(report)) => match refusal(situation, name, node, report) {
             Some((reason, message)) => verdict(OperationPhase::Refused, reason, message),
             None => goes_on(name),
@@ -61,7 +63,8 @@ fn refusal(
 ) -> Option<(Reason, String)> {
     let world = situation.world;
     if !world.nodes.get(name).is_some_and(|node| node.value.spec.maintenance) {
-        let message = format!("{name} is not in maintenance: run \"hactl node maintenance enable {name} --wait\"");
+        let message =
+            format!("{name} is not in maintenance: run \"hactl node maintenance enable {name} --wait\"");
         return Some((Reason::Refused, message));
     }
     if world.settings().disarmed.is_some() {
@@ -81,7 +84,8 @@ fn refusal(
     if !services.is_empty() {
         let services: Vec<&str> = services.iter().map(String::as_str).collect();
         let message = format!(
-            "Services are still active on {name} ({}): run \"hactl node maintenance enable {name} --wait\" to see why",
+            "Services are still active on {name} ({}): run \"hactl node maintenance enable {name} \
+             --wait\" to see why",
             services.join(", ")
         );
         return Some((Reason::Refused, message));
@@ -104,7 +108,8 @@ fn back(request: &Request<'_>, name: &str, node: &NodeHealth, report: &NodeRepor
     if let Some(test) = passed {
         let seconds = test.lasted_ms.div_ceil(1000);
         let message = format!(
-            "Watchdog {} reset {name} {seconds} s after it was armed. To finish, run \"hactl node maintenance disable {name}\"",
+            "Watchdog {} reset {name} {seconds} s after it was armed. To finish, run \"hactl node \
+             maintenance disable {name}\"",
             report.watchdog.identity
         );
         return verdict(OperationPhase::Succeeded, Reason::Completed, message);
@@ -114,7 +119,8 @@ fn back(request: &Request<'_>, name: &str, node: &NodeHealth, report: &NodeRepor
         return verdict(OperationPhase::Running, Reason::InProgress, message);
     }
     let message = format!(
-        "{name} rebooted, but its agent has no record of this test: --state-dir must be on a persistent disk, and nothing else may reset the node during the test"
+        "{name} rebooted, but its agent has no record of this test: --state-dir must be on a persistent \
+         disk, and nothing else may reset the node during the test"
     );
     verdict(OperationPhase::Failed, Reason::WatchdogFailed, message)
 }

@@ -58,10 +58,8 @@ pub(super) fn assign(
             if let Some(known) = &draft.status.replacement
                 && Service::standing(&situation, place, epoch) != Standing::Released
             {
-                let message = format!(
-                    "Waiting for node {place} to report whether {} became the secondary",
-                    known.node
-                );
+                let message =
+                    format!("Waiting for node {place} to report whether {} became the secondary", known.node);
                 draft.wait(Reason::ReplacingSecondary, message);
                 return false;
             }
@@ -85,7 +83,8 @@ pub(super) fn assign(
             Ok(found) => guards.extend(found),
             Err(silent) => {
                 let message = format!(
-                    "Node {} may still run a copy: wait until it is reachable again, or run \"hactl start {} --not-on {}\"",
+                    "Node {} may still run a copy: wait until it is reachable again, or run \"hactl \
+                     start {} --not-on {}\"",
                     silent, service.name, silent
                 );
                 draft.wait(Reason::CopyRemains, message);

@@ -38,11 +38,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
         .filter(|finalizer| *finalizer != FINALIZER)
         .collect();
     if !others.is_empty() {
-        wait(
-            planner,
-            service,
-            format!("Waiting for finalizers to be removed: {}", others.join(", ")),
-        );
+        wait(planner, service, format!("Waiting for finalizers to be removed: {}", others.join(", ")));
         return;
     }
     let mut transaction = Transaction::new()

@@ -89,7 +89,8 @@ pub(super) fn rests(
 
 fn freeze(service: &Service<'_>, draft: &mut Draft, by_hand: bool) {
     let message = if by_hand {
-        "Cluster is disarmed: the service may be moved manually, and every node is probed when the cluster is armed"
+        "Cluster is disarmed: the service may be moved manually, and every node is probed when the \
+         cluster is armed"
     } else {
         "Cluster is disarmed"
     };

@@ -90,7 +90,11 @@ pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
     let situation = planner.situation;
     if draft.status.stop_confirmed != Some(true) && is_proven_stopped(&situation, service, draft) {
         draft.status.stop_confirmed = Some(true);
-        draft.tell(EventType::Normal, Reason::Stopping, "Stop confirmed: the service's node is confirmed down");
+        draft.tell(
+            EventType::Normal,
+            Reason::Stopping,
+            "Stop confirmed: the service's node is confirmed down",
+        );
     }
     let cleared = service
         .operation

@@ -54,8 +54,10 @@ fn verdict<'a>(situation: &Situation<'_>, service: &Service<'a>, draft: &Draft) 
             );
         }
         Some(confirmed) if confirmed < stored => {
-            let message =
-                format!("{name} was edited again: generation {confirmed} was confirmed, generation {stored} is stored");
+            let message = format!(
+                "{name} was edited again: generation {confirmed} was confirmed, generation {stored} \
+                     is stored"
+            );
             return Verdict::Refuse(Reason::Outdated, message);
         }
         Some(confirmed) if confirmed > stored => {
@@ -96,12 +98,15 @@ fn verdict<'a>(situation: &Situation<'_>, service: &Service<'a>, draft: &Draft) 
     }
     let wanted = ServiceDefinition::of(&service.resource.value);
     if assignment.definition.uid != wanted.uid || !assignment.definition.may_replace(&wanted) {
-        let message = format!("Node {node} runs a service other than the spec names: run \"hactl stop {name}\" first");
+        let message =
+            format!("Node {node} runs a service other than the spec names: run \"hactl stop {name}\" first");
         return Verdict::Refuse(Reason::DefinitionDiffers, message);
     }
     if wanted.driver.makes_what_runs() && assignment.definition.driver != wanted.driver {
-        let message =
-            format!("Container on {node} cannot take a driver edit without a restart: run \"hactl restart {name}\"");
+        let message = format!(
+            "Container on {node} cannot take a driver edit without a restart: run \"hactl restart \
+                 {name}\""
+        );
         return Verdict::Refuse(Reason::Refused, message);
     }
     if assignment.in_place.is_some() && assignment.definition == wanted {

@@ -243,14 +243,19 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 ask_again(planner, service, draft, target, None);
             } else {
                 let message = format!(
-                    "Service may have arrived on node {target} after that node was fenced: start {target}, or power it off and run \"hactl node confirm-fenced {target}\""
+                    "Service may have arrived on node {target} after that node was fenced: start node \
+                     {target}, or power it off and run \"hactl node confirm-fenced {target}\""
                 );
                 draft.wait(Reason::Fencing, message);
             }
         }
         // The source is proven gone without a hand-over; the new assignment ends the target's right to receive.
         (Side::Gone, Side::Silent) if source_standing == Standing::Released => {
-            draft.go(ServiceState::Recovery, Reason::Recovering, format!("Node {source} failed during the move"));
+            draft.go(
+                ServiceState::Recovery,
+                Reason::Recovering,
+                format!("Node {source} failed during the move"),
+            );
         }
         (Side::Gone, Side::Silent) if target_standing == Standing::InForce => {
             nowhere(service, draft, &source, target, None);
@@ -273,12 +278,16 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 let message = format!("Stop failed on {source} during the move: {said}");
                 error::enter(planner, service, draft, Reason::StopFailed, message, false);
             }
-            _ => draft.wait(Reason::Migrating, format!("Waiting for node {source} to finish its current action")),
+            _ => draft
+                .wait(Reason::Migrating, format!("Waiting for node {source} to finish its current action")),
         },
         (Side::HandingOver, _) => {
             let far = source_report.map(|report| report.value.message.as_str()).unwrap_or_default();
             let far = if far.is_empty() { String::new() } else { format!(": {far}") };
-            draft.wait(Reason::Migrating, format!("Live migration from {source} to {target} in progress{far}"));
+            draft.wait(
+                Reason::Migrating,
+                format!("Live migration from {source} to {target} in progress{far}"),
+            );
         }
         (Side::Gone, Side::Doubtful) if target_phase == Some(Phase::StopFailed) => {
             left_behind(planner, service, draft, target, &said);
@@ -287,7 +296,9 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             let message = format!("Cleanup of the received copy failed on {target}, retrying: {said}");
             draft.wait(Reason::StopFailed, message);
         }
-        (_, Side::Doubtful) => draft.wait(Reason::Migrating, format!("Waiting for node {target} to finish its current action")),
+        (_, Side::Doubtful) => {
+            draft.wait(Reason::Migrating, format!("Waiting for node {target} to finish its current action"))
+        }
         (Side::Silent, Side::Silent | Side::Receiving | Side::Running | Side::HandingOver)
         | (Side::Running | Side::Gone, Side::HandingOver)
         | (Side::Gone, Side::Silent)
@@ -336,8 +347,16 @@ fn stay(
     if start_on(planner, service, draft, source, Reason::MoveFailed) {
         draft.told.clear();
         draft.status.move_failures = draft.status.move_failures.saturating_add(1);
-        draft.go(ServiceState::Started, Reason::MoveFailed, format!("Move failed, staying on {source}: {why}"));
-        draft.tell(EventType::Warning, Reason::MoveFailed, format!("Move failed, staying on {source}: {why}"));
+        draft.go(
+            ServiceState::Started,
+            Reason::MoveFailed,
+            format!("Move failed, staying on {source}: {why}"),
+        );
+        draft.tell(
+            EventType::Warning,
+            Reason::MoveFailed,
+            format!("Move failed, staying on {source}: {why}"),
+        );
     }
 }
 

@@ -223,7 +223,10 @@ pub(super) fn begin(
         let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);
         for place in [node.as_str(), target] {
             if moves_at(planner, place) >= limit {
-                draft.wait(Reason::Waiting, format!("{limit} live migrations in progress on {place}, limit reached (maxMigrations)"));
+                draft.wait(
+                    Reason::Waiting,
+                    format!("{limit} live migrations in progress on {place}, limit reached (maxMigrations)"),
+                );
                 return false;
             }
         }

@@ -189,13 +189,13 @@ fn refusal_of_state(
 ) -> Option<(Reason, String)> {
     let name = service.name;
     match state {
-        ServiceState::Ignored => {
-            Some((Reason::IgnoredAsWanted, format!("{name} is Ignored (not managed)")))
-        }
+        ServiceState::Ignored => Some((Reason::IgnoredAsWanted, format!("{name} is Ignored (not managed)"))),
         ServiceState::Error => {
             Some((Reason::Refused, format!("{name} is in Error: run \"hactl clear-error {name}\"")))
         }
-        ServiceState::Fence => Some((Reason::Fencing, format!("{name} is waiting for its node to be fenced"))),
+        ServiceState::Fence => {
+            Some((Reason::Fencing, format!("{name} is waiting for its node to be fenced")))
+        }
         ServiceState::Recovery => Some((Reason::Recovering, format!("{name} is waiting to be scheduled"))),
         ServiceState::Freeze => Some((Reason::Frozen, format!("{name} is in state Freeze"))),
         ServiceState::Deleting => Some((Reason::Deleted, format!("{name} is being deleted"))),

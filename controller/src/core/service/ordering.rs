@@ -49,7 +49,9 @@ fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
     match resource.value.spec.state {
         RequestedState::Ignored => return None,
         wanted @ (RequestedState::Stopped | RequestedState::Disabled) => {
-            return Some(format!("Dependency {first} has requested state {wanted:?}: run \"hactl start {first}\""));
+            return Some(format!(
+                "Dependency {first} has requested state {wanted:?}: run \"hactl start {first}\""
+            ));
         }
         RequestedState::Started => {}
     }

@@ -98,7 +98,9 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
                 let message = format!("Resource is in Error: run \"hactl clear-error {}\"", service.name);
                 end(failed, Reason::Refused, &message);
             }
-            ServiceState::Ignored => end(failed, Reason::IgnoredAsWanted, "Resource is Ignored (not managed)"),
+            ServiceState::Ignored => {
+                end(failed, Reason::IgnoredAsWanted, "Resource is Ignored (not managed)")
+            }
             ServiceState::Queued
             | ServiceState::RequestStart
             | ServiceState::Starting

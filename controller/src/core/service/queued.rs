@@ -50,7 +50,8 @@ pub(super) fn after_restore(draft: &mut Draft) {
     super::copies::let_go(&mut status.copies);
     // No reports from before the restore exist, so the next answers are new.
     status.probe_arming = None;
-    let message = "etcd was restored from a backup: asking every node whether the service runs there".to_owned();
+    let message =
+        "etcd was restored from a backup: asking every node whether the service runs there".to_owned();
     draft.go(ServiceState::Queued, Reason::StoreRestored, message);
 }
 
@@ -85,7 +86,10 @@ pub(super) fn unreadable(situation: &Situation<'_>, service: &Service<'_>, draft
         draft.assign = Assign::Delete;
         draft.status.probe_generation = Some(service.resource.value.metadata.generation);
     }
-    let message = "Stored records cannot be read by this version: asking every node whether the service runs there".to_owned();
+    let message =
+        "Stored records cannot be read by this version: asking every node whether the service runs \
+         there"
+            .to_owned();
     draft.go(ServiceState::Queued, Reason::Unreadable, message);
 }
 
@@ -114,8 +118,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
     if let Some(until) = restored::rests_until(&situation) {
         let sentence = Reason::StoreRestored.sentence();
-        let message =
-            format!("{sentence}: waiting until an isolated node must have reset");
+        let message = format!("{sentence}: waiting until an isolated node must have reset");
         draft.wait(Reason::StoreRestored, message);
         draft.wake_after(until, 0, "an isolated node must have reset after the restore");
         return;
@@ -146,7 +149,11 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                 open.push(format!("{node} {why}"));
                 if let Some(known) = planner.nodes.get(*node) {
                     // A node that stays silent until then is no longer waited for.
-                    draft.wake_after(known.late_at, 0, "a node that was asked has missed heartbeats for their lifetime");
+                    draft.wake_after(
+                        known.late_at,
+                        0,
+                        "a node that was asked has missed heartbeats for their lifetime",
+                    );
                 }
             }
         }
@@ -166,7 +173,10 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         return;
     }
     if !open.is_empty() {
-        draft.wait(Reason::NotProbed, format!("Waiting for nodes to report whether the service runs there: {}", open.join(", ")));
+        draft.wait(
+            Reason::NotProbed,
+            format!("Waiting for nodes to report whether the service runs there: {}", open.join(", ")),
+        );
         return;
     }
     draft.status.probe_generation = None;

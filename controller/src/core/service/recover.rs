@@ -29,7 +29,11 @@ pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
             if draft.status.state == ServiceState::Fence {
                 draft.wait(Reason::Fencing, format!("Waiting for node {node} to be fenced"));
             } else {
-                draft.go(ServiceState::Fence, Reason::Fencing, format!("Node {node} failed and is being fenced"));
+                draft.go(
+                    ServiceState::Fence,
+                    Reason::Fencing,
+                    format!("Node {node} failed and is being fenced"),
+                );
             }
         }
         Standing::Released => {
@@ -127,7 +131,9 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     match standing {
         Standing::Closing => lost(planner, service, draft, standing),
         Standing::Released => match planner.nodes.get(node).map(|node| &node.health) {
-            Some(Health::Registering) => draft.wait(Reason::Registering, format!("Waiting for node {node} to register")),
+            Some(Health::Registering) => {
+                draft.wait(Reason::Registering, format!("Waiting for node {node} to register"))
+            }
             Some(Health::Online) => {
                 if !wants_stop(service, draft) {
                     draft.go(ServiceState::RequestStart, Reason::Placed, format!("Node {node} has returned"));
@@ -255,7 +261,11 @@ pub(super) fn settle(
         Action::Leave => {
             draft.status.stop_confirmed = draft.status.stop_confirmed.or(Some(false));
             let confirmed = draft.status.stop_confirmed;
-            draft.go(ServiceState::Error, Reason::StopFailed, "Service left as it is after an error".to_owned());
+            draft.go(
+                ServiceState::Error,
+                Reason::StopFailed,
+                "Service left as it is after an error".to_owned(),
+            );
             draft.status.stop_confirmed = confirmed;
         }
     }
@@ -280,11 +290,15 @@ pub(super) fn keeps_its_place(situation: &Situation<'_>, assignment: &Assignment
 fn waiting_words(situation: &Situation<'_>, node: &str, for_ever: bool) -> String {
     if for_ever {
         return format!(
-            "Waiting for node {node} to return. To run the service elsewhere, power {node} off and run \"hactl node confirm-fenced {node}\""
+            "Waiting for node {node} to return. To run the service elsewhere, power {node} off and run \
+             \"hactl node confirm-fenced {node}\""
         );
     }
     let policy = situation.world.shutdown_policy(node);
-    format!("Waiting for node {node} to return for a limited time (shutdownPolicy {policy:?}), then recovering on another node")
+    format!(
+        "Waiting for node {node} to return for a limited time (shutdownPolicy {policy:?}), then \
+         recovering on another node"
+    )
 }
 
 /// Returns the time until which a service waits for its node, which left cleanly. `None` if it does not wait,

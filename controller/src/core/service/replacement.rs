@@ -209,9 +209,7 @@ pub(super) fn refusal(
         return refused(format!("{name} has no secondary: spec.storage.mode is not Replicated"));
     }
     if !spec.exclusive {
-        return refused(format!(
-            "{name} has exclusive: false, so hactl does not move its data"
-        ));
+        return refused(format!("{name} has exclusive: false, so hactl does not move its data"));
     }
     if !spec.driver.can_replace_secondary() {
         return refused(format!(
@@ -220,7 +218,9 @@ pub(super) fn refusal(
     }
     if draft.status.state != ServiceState::Started {
         let state = draft.status.state;
-        return refused(format!("{name} is in state {state:?}: the secondary can be replaced only in state Started"));
+        return refused(format!(
+            "{name} is in state {state:?}: the secondary can be replaced only in state Started"
+        ));
     }
     let started = service.assignment.map(|assignment| assignment.value.definition.driver.kind());
     if started.is_some_and(|started| started != spec.driver.kind()) {
@@ -267,7 +267,10 @@ pub(super) fn begin(
     let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);
     for place in [node.as_str(), target] {
         if super::moves::moves_at(planner, place) >= limit {
-            let message = format!("{limit} live migrations or replacements in progress on {place}, limit reached (maxMigrations)");
+            let message = format!(
+                "{limit} live migrations or replacements in progress on {place}, limit reached \
+                 (maxMigrations)"
+            );
             draft.wait(Reason::Waiting, message);
             return false;
         }

@@ -149,7 +149,10 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         | Phase::Receiving
         | Phase::HandingOver
         | Phase::HandedOver
-        | Phase::MoveFailed => draft.wait(Reason::Waiting, format!("Waiting for node {} to finish its current action", assignment.node)),
+        | Phase::MoveFailed => draft.wait(
+            Reason::Waiting,
+            format!("Waiting for node {} to finish its current action", assignment.node),
+        ),
     }
 }
 
@@ -255,7 +258,8 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
 /// 7).
 pub(super) fn runs_twice(name: &str, first: &str, second: &str) -> String {
     format!(
-        "Running on both {first} and {second}. Run \"hactl clear-error {name}\" to stop both copies and start one"
+        "Running on both {first} and {second}. Run \"hactl clear-error {name}\" to stop both copies and \
+         start one"
     )
 }
 
@@ -292,7 +296,8 @@ fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     let cannot_arm =
         |facts: &NodeFacts| facts.fenceable.is_err_and(|reason| reason != Reason::NodeUnverified);
     if exclusive && planner.view.nodes.get(node).is_some_and(cannot_arm) {
-        let message = format!("Stopped by node {node}, which has no usable watchdog; scheduling on another node");
+        let message =
+            format!("Stopped by node {node}, which has no usable watchdog; scheduling on another node");
         draft.go(ServiceState::RequestStart, Reason::WatchdogMissing, message);
         return;
     }

@@ -32,11 +32,7 @@ pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, dra
                     }
                     let node = assignment.node.clone();
                     if stop_on(planner, service, draft, &node) {
-                        draft.go(
-                            ServiceState::Stopping,
-                            Reason::Stopping,
-                            format!("Stopping on {node}"),
-                        );
+                        draft.go(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));
                     }
                     return;
                 }

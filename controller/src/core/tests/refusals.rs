@@ -84,11 +84,7 @@ fn a_target_that_may_not_take_it() {
     let said = lab.operation("both");
     assert_eq!((said.phase, said.reason), (OperationPhase::Refused, Reason::NodeNotOnline));
     assert!(said.message.starts_with(&format!("{target} is not eligible: node is not online: ")));
-    assert!(
-        said.message.ends_with(", node is not a member of the restricted group g"),
-        "{}",
-        said.message
-    );
+    assert!(said.message.ends_with(", node is not a member of the restricted group g"), "{}", said.message);
 }
 
 #[test]

@@ -315,7 +315,9 @@ fn few_at_once_of_a_node() {
     let waits = lab.operation("three");
     assert_eq!(waits.phase, OperationPhase::Pending);
     assert!(
-        waits.message.contains("2 live migrations or replacements in progress on node1, limit reached (maxMigrations)"),
+        waits.message.contains(
+            "2 live migrations or replacements in progress on node1, limit reached (maxMigrations)"
+        ),
         "{}",
         waits.message
     );

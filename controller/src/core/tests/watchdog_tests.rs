@@ -72,7 +72,14 @@ fn a_machine_that_is_back_says_whether_it_was_the_watchdog() {
         let (mut lab, busy) = running_on(&["node1", "node2"]);
         let idle = idle(&mut lab, &busy);
         let spec = test_of(&lab, &idle);
-        check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "Waiting for the watchdog of");
+        check(
+            &mut lab,
+            "test",
+            spec,
+            OperationPhase::Running,
+            Reason::InProgress,
+            "Waiting for the watchdog of",
+        );
         lab.agent(&idle).die();
         lab.run(10_000);
         assert_eq!(lab.operation("test").phase, OperationPhase::Running);

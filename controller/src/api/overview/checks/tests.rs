@@ -110,7 +110,12 @@ fn a_cluster_is_judged_as_a_whole() {
     let kind = |kind: &'static str| {
         move |o: &mut Overview| o.nodes[2].watchdog.as_mut().expect("one").kind = kind.to_owned()
     };
-    check(kind("StandIn"), "watchdogs", Warn, "simulated watchdog in use (does not protect the machine): node3");
+    check(
+        kind("StandIn"),
+        "watchdogs",
+        Warn,
+        "simulated watchdog in use (does not protect the machine): node3",
+    );
     let soft =
         |o: &mut Overview| o.nodes[1].watchdog.as_mut().expect("one").identity = SOFTDOG_IDENTITY.to_owned();
     check(soft, "watchdogs", Warn, "(cannot reset a node whose kernel has stopped): node2");
@@ -150,7 +155,13 @@ fn a_test_of_the_watchdog_may_be_required() {
     let mut overview = well();
     judged(&required, &overview, "watchdogs-tested", Verdict::Ok, "every node");
     overview.nodes[0].watchdog.as_mut().expect("one").tested = false;
-    judged(&required, &overview, "watchdogs-tested", Verdict::Fail, "required by Cluster.spec.fencing.requireTested");
+    judged(
+        &required,
+        &overview,
+        "watchdogs-tested",
+        Verdict::Fail,
+        "required by Cluster.spec.fencing.requireTested",
+    );
 }
 
 #[test]
