@@ -36,7 +36,7 @@ pub fn json(bytes: &[u8]) -> Result<Json, ParseError> {
         Ok(value) => Ok(Json { value, duplicates: duplicates.into_inner() }),
         Err(error) => Err(ParseError {
             line: u64::try_from(error.line()).unwrap_or(0),
-            message: format!("the body is not JSON: {error}"),
+            message: format!("body is not valid JSON: {error}"),
         }),
     }
 }

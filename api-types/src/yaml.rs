@@ -83,7 +83,7 @@ fn refused(error: &serde_yaml::Error) -> YamlError {
     let line =
         error.location().and_then(|location| u32::try_from(location.line()).ok()).filter(|line| *line > 0);
     let text = error.without_snippet().to_string();
-    let message = text.lines().next().unwrap_or("the text is not YAML");
+    let message = text.lines().next().unwrap_or("text is not valid YAML");
     // The parser's advice is for programmers, not for users.
     let message = message.find(", set DuplicateKeyPolicy").map_or(message, |end| &message[..end]);
     let message = message.rfind(" at line ").map_or(message, |end| &message[..end]);

@@ -31,7 +31,7 @@ async fn file(field: &str, path: &str) -> Result<Vec<u8>, String> {
     let wrong = |error: std::io::Error| format!("{field} {path} cannot be read on this controller: {error}");
     let found = tokio::fs::metadata(path).await.map_err(wrong)?;
     if !found.is_file() || found.len() > LONGEST_FILE {
-        return Err(format!("{field} {path} is no file of at most {LONGEST_FILE} bytes"));
+        return Err(format!("{field} {path} is not a file of at most {LONGEST_FILE} bytes"));
     }
     tokio::fs::read(Path::new(path)).await.map_err(wrong)
 }
@@ -39,10 +39,10 @@ async fn file(field: &str, path: &str) -> Result<Vec<u8>, String> {
 /// Reads a secret on one line; the line ending is not part of it.
 async fn secret(field: &str, path: &str) -> Result<String, String> {
     let text = String::from_utf8(file(field, path).await?)
-        .map_err(|_| format!("{field} {path} does not hold a line of text"))?;
+        .map_err(|_| format!("{field} {path} does not contain a line of text"))?;
     let line = text.trim_end_matches(['\r', '\n']);
     if line.is_empty() || line.chars().any(char::is_control) {
-        return Err(format!("{field} {path} does not hold one line of text"));
+        return Err(format!("{field} {path} must contain exactly one line of text"));
     }
     Ok(line.to_owned())
 }

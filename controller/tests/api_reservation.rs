@@ -160,7 +160,7 @@ async fn a_move_that_would_newly_break_it_is_warned_of_or_refused() {
     assert_eq!((larger.code, larger.warnings.len()), (200, 0), "{:?}", larger.warnings);
     let told = api.post("operations?dryRun=All", &operation).await;
     let breaks = |text: &String| {
-        text.contains("services on node(s) node3 would not find a place") && text.contains("log on node3")
+        text.contains("services of node(s) node3 could not be restarted") && text.contains("log on node3")
     };
     assert!(told.code == 201 && told.warnings.iter().any(breaks), "{:?}", told.warnings);
     assert_eq!(api.post("clusters", &enforce(true)).await.code, 201);
@@ -188,7 +188,7 @@ async fn another_secondary_that_would_newly_break_it_is_warned_of() {
     };
     let told = api.post("operations?dryRun=All", &to("node3")).await;
     let breaks = |text: &String| {
-        text.contains("services on node(s) node1 would not find a place") && text.contains("web on node1")
+        text.contains("services of node(s) node1 could not be restarted") && text.contains("web on node1")
     };
     assert!(told.code == 201 && told.warnings.iter().any(breaks), "{:?}", told.warnings);
     let told = api.post("operations?dryRun=All", &to("node2")).await;

@@ -85,7 +85,7 @@ async fn an_agent_that_is_not_there_is_named() {
     assert!(message.contains("fence_nobody is not installed"), "{message}");
     let path = FencePart { agent: "../sh".to_owned(), ..FencePart::default() };
     let message = failed(check(folder.path(), vec![path], FencerAction::Off, 1).await);
-    assert!(message.contains("not the name of a fence agent"), "{message}");
+    assert!(message.contains("not a valid fence agent"), "{message}");
 }
 
 #[tokio::test]

@@ -77,7 +77,7 @@ fn said(error: &Error) -> String {
 }
 
 async fn transport(smtp: &SmtpSpec) -> Result<Transport, String> {
-    let (host, port) = smtp.host_and_port().ok_or_else(|| format!("{:?} is not a server", smtp.server))?;
+    let (host, port) = smtp.host_and_port().ok_or_else(|| format!("{:?} is not a valid server", smtp.server))?;
     let tls = match smtp.tls {
         SmtpTls::None => Tls::None,
         SmtpTls::StartTls => Tls::Required(parameters(smtp, &host).await?),
@@ -98,12 +98,12 @@ async fn parameters(smtp: &SmtpSpec, host: &str) -> Result<TlsParameters, String
     let mut builder = TlsParameters::builder(host.to_owned());
     if let Some(path) = &smtp.ca_file {
         let authority = Certificate::from_pem(&file("caFile", path).await?)
-            .map_err(|_| format!("caFile {path} holds no PEM certificate"))?;
+            .map_err(|_| format!("caFile {path} does not contain a PEM certificate"))?;
         builder = builder.certificate_store(CertificateStore::None).add_root_certificate(authority);
     }
     builder.build_rustls().map_err(|error| {
         let why = deepest(&error);
-        format!("TLS cannot be set up: {why}; name the authority in caFile")
+        format!("TLS setup failed: {why}; set caFile to the CA certificate")
     })
 }
 

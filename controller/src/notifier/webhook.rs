@@ -49,7 +49,7 @@ async fn attempt(webhook: &WebhookSpec, notification: &Notification) -> Result<D
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         StatusCode::UNPROCESSABLE_ENTITY,
     ];
-    let message = format!("it answered {status}{said}");
+    let message = format!("server returned {status}{said}");
     Ok(if refuses.contains(&status) {
         DeliveryOutcome::Refused(message)
     } else {
@@ -71,7 +71,7 @@ async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
         let certificates = Certificate::from_pem_bundle(&file("caFile", path).await?)
             .ok()
             .filter(|certificates| !certificates.is_empty())
-            .ok_or_else(|| format!("caFile {path} holds no PEM certificate"))?;
+            .ok_or_else(|| format!("caFile {path} does not contain a PEM certificate"))?;
         builder = builder.tls_certs_only(certificates);
     } else if !webhook.url.starts_with("https://") {
         // A machine without certificate authorities of its own does not need any for plain HTTP.
@@ -79,7 +79,7 @@ async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
     }
     builder.build().map_err(|error| {
         let why = deepest(&error);
-        format!("TLS cannot be set up: {why}; name the authority in caFile")
+        format!("TLS setup failed: {why}; set caFile to the CA certificate")
     })
 }
 

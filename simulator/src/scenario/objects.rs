@@ -115,7 +115,7 @@ fn settled(value: &Value) -> (Value, Vec<Problem>) {
     }
     problems.extend(validation::problems(kind, &object));
     if kind == Kind::Cluster && name != CLUSTER_NAME {
-        let message = format!("must be {CLUSTER_NAME}: there is one Cluster object");
+        let message = format!("must be {CLUSTER_NAME}: only one Cluster object exists");
         problems.push(Problem::invalid("metadata.name", message));
     }
     (object, problems)

@@ -278,7 +278,7 @@ fn a_target_that_is_down_gets_everything_later_in_order_and_is_not_pestered() {
 #[test]
 fn what_a_target_refuses_is_given_up_with_an_event() {
     let mut lab = lab();
-    lab.sink = DeliveryOutcome::Refused("it answered 422".to_owned());
+    lab.sink = DeliveryOutcome::Refused("server returned 422".to_owned());
     into_error(&mut lab, &["web"]);
     lab.run(GATHERED);
     assert_eq!((queue(&lab), counted(&lab, NotificationResult::GivenUp)), (0, 1));
@@ -290,7 +290,7 @@ fn what_a_target_refuses_is_given_up_with_an_event() {
         .collect();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].contains(HOOK) && told[0].ends_with("given up after 1 attempts: it answered 422"),
+        told[0].contains(HOOK) && told[0].ends_with("discarded after 1 attempts: server returned 422"),
         "{told:?}"
     );
 }
