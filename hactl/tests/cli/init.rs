@@ -120,7 +120,7 @@ fn what_cannot_work_is_refused() {
             &["--etcd-endpoints", "http://c1:2379", "--node", "a/b"],
             "--node is not a valid node name: \"a/b\"",
         ),
-        (&["--etcd-endpoints", "http://c1:2379", "--node", "PVE_1"], "\"PVE_1\" is not a name"),
+        (&["--etcd-endpoints", "http://c1:2379", "--node", "PVE_1"], "\"PVE_1\" is not a valid name"),
         (&["--etcd-endpoints", "http://c1:2379", "--cluster", "a/b"], "--cluster: \"a/b\" is not a valid name"),
         (&[HTTP.as_slice(), &["--listen", "127.0.0.1:0"]].concat()[..], "selects a different port at each start"),
         (&[HTTP.as_slice(), &["--tls-cert", "c", "--tls-key", "k"]].concat()[..], "add --client-ca FILE"),
