@@ -77,7 +77,7 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
         scenario.cluster.hactl(&["events"]).map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
     };
     wait_until("the restored store to count again", RESTORED_WITHIN, || {
-        events().is_ok_and(|events| events.contains("the restored store counts again"))
+        events().is_ok_and(|events| events.contains("Restore of etcd completed"))
     })?;
     wait_until("the service to be adopted", CEILING, || scenario.state(WITNESS) == "Started")?;
     assert_eq!(scenario.home(WITNESS)?, home);
