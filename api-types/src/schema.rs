@@ -91,12 +91,12 @@ pub fn describe(kind: Kind) -> &'static str {
         Kind::AffinityRule => {
             "A rule about the nodes of resources, or about resources that run together or apart."
         }
-        Kind::Node => "A machine that runs the agent. The leader creates the object when the agent first registers.",
+        Kind::Node => {
+            "A machine that runs the agent. The leader creates the object when the agent first registers."
+        }
         Kind::NodeGroup => "Nodes that share storage and load.",
         Kind::Cluster => "Settings of the whole cluster. The only object is named default.",
-        Kind::Operation => {
-            "A command (such as migrate or restart), recorded with its outcome for a day."
-        }
+        Kind::Operation => "A command (such as migrate or restart), recorded with its outcome for a day.",
     }
 }
 

@@ -78,9 +78,8 @@ impl ConnectionFlags {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             (Some(_), None) => {
-                return Err(
-                    Failure::usage("missing key: a client certificate requires its key").help("add --client-key FILE")
-                );
+                return Err(Failure::usage("missing key: a client certificate requires its key")
+                    .help("add --client-key FILE"));
             }
             (None, Some(_)) => {
                 return Err(Failure::usage("missing certificate: a client key requires its certificate")

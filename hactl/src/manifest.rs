@@ -53,7 +53,9 @@ pub(crate) enum Need {
 /// Fails with all problems of all files, each as `file:line: field: problem`.
 pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure> {
     if flags.files.is_empty() {
-        return Err(Failure::usage("no objects specified").help("add -f FILE, -f DIR or -f - (standard input)"));
+        return Err(
+            Failure::usage("no objects specified").help("add -f FILE, -f DIR or -f - (standard input)")
+        );
     }
     let mut entries = Vec::new();
     let mut problems = Vec::new();
@@ -63,11 +65,17 @@ pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure>
     for (index, entry) in entries.iter().enumerate() {
         let same = |other: &&Entry| other.kind == entry.kind && other.name == entry.name;
         if let Some(first) = entries[..index].iter().find(same) {
-            problems.push(format!("{}: {} is already defined at {}", entry.place, entry.shown(), first.place));
+            problems.push(format!(
+                "{}: {} is already defined at {}",
+                entry.place,
+                entry.shown(),
+                first.place
+            ));
         }
     }
     if !problems.is_empty() {
-        return Err(Failure::usage(problems.join("\n")).help("nothing was changed; correct the files, then run the command again"));
+        return Err(Failure::usage(problems.join("\n"))
+            .help("nothing was changed; correct the files, then run the command again"));
     }
     entries.sort_by_key(|entry| Kind::ALL.iter().position(|kind| *kind == entry.kind));
     Ok(entries)
@@ -105,7 +113,10 @@ pub(crate) fn read(
             continue;
         }
         let Value::Array(items) = value["items"].take() else {
-            problems.push(format!("{}: items: missing; a List requires items", at(source, document.lines.first())));
+            problems.push(format!(
+                "{}: items: missing; a List requires items",
+                at(source, document.lines.first())
+            ));
             continue;
         };
         for (index, item) in items.into_iter().enumerate() {
@@ -144,12 +155,17 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
         problems.push(format!("{}: {shown}{message}", place.of(path)));
     };
     if !value.is_object() {
-        wrong("", format!("not an object; expected a map with apiVersion: {API_VERSION}, kind, metadata and spec"));
+        wrong(
+            "",
+            format!("not an object; expected a map with apiVersion: {API_VERSION}, kind, metadata and spec"),
+        );
         return None;
     }
     match value["apiVersion"].as_str() {
         Some(API_VERSION) => {}
-        Some(other) => wrong("apiVersion", format!("{other:?} is not a valid apiVersion; write {API_VERSION}")),
+        Some(other) => {
+            wrong("apiVersion", format!("{other:?} is not a valid apiVersion; write {API_VERSION}"))
+        }
         None => wrong("apiVersion", format!("missing; write apiVersion: {API_VERSION}")),
     }
     let names = || Kind::ALL.map(Kind::name);

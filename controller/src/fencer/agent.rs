@@ -77,7 +77,10 @@ impl Agent {
     /// Finds the program and reads its attributes. The error contains the suggested action.
     pub(super) fn find(folders: &[PathBuf], part: &FencePart) -> Result<Agent, String> {
         if part.agent.is_empty() || part.agent.contains('/') {
-            return Err(format!("{:?} is not a valid fence agent: use a name such as fence_ipmilan", part.agent));
+            return Err(format!(
+                "{:?} is not a valid fence agent: use a name such as fence_ipmilan",
+                part.agent
+            ));
         }
         let program =
             folders.iter().map(|folder| folder.join(&part.agent)).find(|path| path.is_file()).ok_or_else(

@@ -77,7 +77,8 @@ fn said(error: &Error) -> String {
 }
 
 async fn transport(smtp: &SmtpSpec) -> Result<Transport, String> {
-    let (host, port) = smtp.host_and_port().ok_or_else(|| format!("{:?} is not a valid server", smtp.server))?;
+    let (host, port) =
+        smtp.host_and_port().ok_or_else(|| format!("{:?} is not a valid server", smtp.server))?;
     let tls = match smtp.tls {
         SmtpTls::None => Tls::None,
         SmtpTls::StartTls => Tls::Required(parameters(smtp, &host).await?),

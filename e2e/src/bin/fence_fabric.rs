@@ -36,11 +36,7 @@ impl Port {
     /// Switches the port and reads its state back, because a fence agent must confirm.
     fn switch(&self, state: &str) -> Result<()> {
         self.link("set", &[state])?;
-        ensure!(
-            self.is_on()? == (state == "up"),
-            "switch port {} failed: state is not {state}",
-            self.port
-        );
+        ensure!(self.is_on()? == (state == "up"), "switch port {} failed: state is not {state}", self.port);
         Ok(())
     }
 }

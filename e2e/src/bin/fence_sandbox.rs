@@ -22,8 +22,7 @@ struct Plug {
 fn main() -> ExitCode {
     AGENT.main(|attributes| {
         let socket = PathBuf::from(attributes.needed("socket")?);
-        let machine =
-            attributes.get("plug").or(attributes.get("port")).context("missing attribute plug")?;
+        let machine = attributes.get("plug").or(attributes.get("port")).context("missing attribute plug")?;
         Ok(Plug { socket, machine: machine.to_owned() })
     })
 }

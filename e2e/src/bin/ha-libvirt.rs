@@ -49,7 +49,10 @@ fn suite(arguments: &Arguments) -> Result<bool> {
             Err(error) => {
                 failed += 1;
                 say(&format!("{:20} {seconds:4} s  FAILED: {error:#}", case.name))?;
-                say(&format!("    logs: {}; starting a new cluster for the next case", rig.folder().display()))?;
+                say(&format!(
+                    "    logs: {}; starting a new cluster for the next case",
+                    rig.folder().display()
+                ))?;
                 // The cluster may be in any state, so the next case gets a new one.
                 drop(rig);
                 rig = Rig::start()?;

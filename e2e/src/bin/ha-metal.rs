@@ -74,10 +74,7 @@ fn suite(arguments: &Arguments) -> Result<bool> {
         passed &= if arguments.short { outcome.held() } else { outcome.passed() };
         if !usable {
             // The cluster may be in any state, so the next case gets a new one. The logs stay.
-            say(&format!(
-                "    logs: {}; starting a new cluster for the next case",
-                rig.folder().display()
-            ))?;
+            say(&format!("    logs: {}; starting a new cluster for the next case", rig.folder().display()))?;
             drop(rig);
             rig = start(&profile, &hardware)?;
         }

@@ -149,8 +149,13 @@ fn show_machine(cluster: &Cluster, name: &str) -> Result<()> {
 }
 
 fn act(folder: &Path, name: &str, action: Action, program: Option<&str>) -> Result<()> {
-    let mut cluster = Cluster::open(&folder.canonicalize().context("no sandbox is running; run \"./dev/up\"")?)?;
-    let needed = || program.with_context(|| format!("no program of {name} specified; run \"./dev/node {name}\" to list the programs"));
+    let mut cluster =
+        Cluster::open(&folder.canonicalize().context("no sandbox is running; run \"./dev/up\"")?)?;
+    let needed = || {
+        program.with_context(|| {
+            format!("no program of {name} specified; run \"./dev/node {name}\" to list the programs")
+        })
+    };
     match (action, program) {
         (Action::Kill, None) => cluster.power_off(name),
         (Action::Kill, Some(program)) => cluster.machine(name)?.kill(program),

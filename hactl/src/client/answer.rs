@@ -115,7 +115,9 @@ impl ApiError {
                 }
                 let failure = Failure::new(exit_of(status.code), message);
                 match status.code {
-                    401 => failure.help("add --client-certificate and --client-key, or use another --context"),
+                    401 => {
+                        failure.help("add --client-certificate and --client-key, or use another --context")
+                    }
                     403 => failure.help("ask an administrator of the cluster for the permission"),
                     // With causes, the server refused the content of the request rather than its base revision.
                     409 if status.reason == "Conflict" && status.causes.is_empty() => {
@@ -145,11 +147,10 @@ impl ApiError {
                 format!("no response from {server} ({message}): the change may or may not have been applied"),
             )
             .help("run \"hactl get\" to check the object, then run the command again"),
-            ApiError::Malformed { server, message } => Failure::new(
-                Exit::Unreachable,
-                format!("unexpected response from {server}: {message}"),
-            )
-            .help("check --server and HACTL_SERVER, or run \"hactl config view\""),
+            ApiError::Malformed { server, message } => {
+                Failure::new(Exit::Unreachable, format!("unexpected response from {server}: {message}"))
+                    .help("check --server and HACTL_SERVER, or run \"hactl config view\"")
+            }
         }
     }
 }

@@ -51,7 +51,8 @@ impl Capacity {
         let size = match &self.spec {
             Some(text) => sized(text, &read, named)?,
             None => of_policy(&read, named, |policy, _| policy.standard).ok_or_else(|| {
-                Failure::usage("no size specified, and the cluster policy has no standard size").help(size::HELP)
+                Failure::usage("no size specified, and the cluster policy has no standard size")
+                    .help(size::HELP)
             })?,
         };
         let tiered = match &self.tiered {

@@ -37,9 +37,8 @@ pub(crate) struct Generate {
 
 impl Generate {
     pub(crate) fn run(&self) -> Outcome {
-        write(&self.folder).map_err(|error| {
-            Failure::refused(format!("cannot write {}: {error}", self.folder.display()))
-        })?;
+        write(&self.folder)
+            .map_err(|error| Failure::refused(format!("cannot write {}: {error}", self.folder.display())))?;
         Ok(Exit::Done)
     }
 }

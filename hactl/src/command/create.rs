@@ -215,7 +215,8 @@ async fn send(
     let object = json!({"apiVersion": API_VERSION, "kind": kind.name(), "metadata": metadata, "spec": spec});
     let problems: Vec<String> = validation::problems(kind, &object).iter().map(ToString::to_string).collect();
     if !problems.is_empty() {
-        return Err(Failure::usage(problems.join("\n")).help("nothing was created; correct the values, then run the command again"));
+        return Err(Failure::usage(problems.join("\n"))
+            .help("nothing was created; correct the values, then run the command again"));
     }
     let shown = format!("{}/{name}", kind.singular());
     let (result, suffix) = match common.dry_run {

@@ -112,9 +112,8 @@ impl Delete {
             if deleted.map_err(|error| Failure::from(error).at(&shown))? {
                 session.terminal().say(&format!("{shown} deleted{suffix}"));
             } else if !self.ignore_not_found {
-                missing = Some(
-                    Failure::refused(format!("controller {id} not found")).help("run \"hactl status\""),
-                );
+                missing =
+                    Some(Failure::refused(format!("controller {id} not found")).help("run \"hactl status\""));
             }
         }
         missing.map_or(Ok(Exit::Done), Err)
@@ -163,7 +162,8 @@ impl Delete {
                 Ok(targets)
             }
             Selection::Kinds(_) => {
-                Err(Failure::usage("no names specified").help("add names, or --all for all objects of the kind"))
+                Err(Failure::usage("no names specified")
+                    .help("add names, or --all for all objects of the kind"))
             }
         }
     }
@@ -189,7 +189,8 @@ fn controllers(what: &[String]) -> Result<Option<Vec<String>>, Failure> {
         some if some == what.len() => {
             ids.iter().map(|id| Ok(TypedName::parse(id)?.name)).collect::<Result<_, _>>().map(Some)
         }
-        _ => Err(Failure::usage("controllers cannot be deleted together with other kinds").help("run \"hactl delete controller/ID\"")),
+        _ => Err(Failure::usage("controllers cannot be deleted together with other kinds")
+            .help("run \"hactl delete controller/ID\"")),
     }
 }
 

@@ -27,7 +27,9 @@ impl Edit {
         let target = match selection(&self.what)? {
             Selection::Objects(mut targets) if targets.len() == 1 => targets.remove(0),
             Selection::Objects(_) | Selection::Kinds(_) => {
-                return Err(Failure::usage("more than one object specified").help("write KIND NAME or KIND/NAME"));
+                return Err(
+                    Failure::usage("more than one object specified").help("write KIND NAME or KIND/NAME")
+                );
             }
         };
         let client = session.client()?;
@@ -48,7 +50,8 @@ impl Edit {
             }
             if after == before {
                 // The user saved the same mistakes again, so end the loop.
-                return Err(Failure::usage(complaint).help("nothing was changed; correct the object, then run the command again"));
+                return Err(Failure::usage(complaint)
+                    .help("nothing was changed; correct the object, then run the command again"));
             }
             complaint = match changed(&target, &text) {
                 Ok(entry) => {
@@ -77,7 +80,8 @@ impl Edit {
             };
             if !std::io::stdin().is_terminal() {
                 // A script as editor would repeat the same mistake indefinitely.
-                return Err(Failure::usage(complaint).help("nothing was changed; correct the object, then run the command again"));
+                return Err(Failure::usage(complaint)
+                    .help("nothing was changed; correct the object, then run the command again"));
             }
         }
     }
@@ -101,8 +105,7 @@ fn comment(target: &Target, complaint: &str) -> String {
 
 /// Lets the user edit a text, and returns the edited text.
 fn edited(text: &str) -> Result<String, Failure> {
-    let failed =
-        |error: std::io::Error| Failure::refused(format!("cannot use the temporary file: {error}"));
+    let failed = |error: std::io::Error| Failure::refused(format!("cannot use the temporary file: {error}"));
     let mut file = tempfile::Builder::new().prefix("hactl-").suffix(".yaml").tempfile().map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     file.flush().map_err(failed)?;

@@ -77,7 +77,8 @@ impl Evacuate {
         }
         text += &moves.cost();
         if !found.outside.is_empty() && !self.inter_group {
-            text += &format!("{} of them between groups, applied only with --inter-group\n", found.outside.len());
+            text +=
+                &format!("{} of them between groups, applied only with --inter-group\n", found.outside.len());
         }
         let several = read.cluster.groups.len() > 1;
         if !found.stuck.is_empty() && several && !span.inter_group_moves {

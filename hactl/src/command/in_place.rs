@@ -67,7 +67,9 @@ impl InPlaceFlags {
         };
         let recorded = record(session.client()?, &format!("update-in-place-{name}"), &spec).await?;
         let operation = name_of(&recorded).to_owned();
-        let what = format!("resource/{name} edited; operation/{operation}, which applies the edit to the running copy, continues");
+        let what = format!(
+            "resource/{name} edited; operation/{operation}, which applies the edit to the running copy, continues"
+        );
         let done = bounded(PATIENCE, &what, follow(session, &operation, "")).await?;
         let status = status(&done);
         let line = format!("resource/{name} in place: {}: {}", word(status.phase), explain(&status));

@@ -115,8 +115,9 @@ impl Restore {
             keys.iter().filter_map(|key| cluster_of(key)).chain(self.empty.as_deref()).collect();
         if clusters.is_empty() {
             let message = format!("{}: no hactl cluster found", backup.display());
-            return Err(Failure::usage(message)
-                .help(format!("no key begins with {ALL_CLUSTERS}; check that the backup is of the right etcd")));
+            return Err(Failure::usage(message).help(format!(
+                "no key begins with {ALL_CLUSTERS}; check that the backup is of the right etcd"
+            )));
         }
         let mut all = Vec::new();
         for cluster in clusters {
@@ -136,8 +137,9 @@ impl Restore {
             ));
         }
         let prepared = self.prepared.display();
-        terminal
-            .line(&format!("{prepared} written. On each member, move the old data directory away, then run:"));
+        terminal.line(&format!(
+            "{prepared} written. On each member, move the old data directory away, then run:"
+        ));
         terminal.line(&format!(
             "  etcdutl snapshot restore {prepared} --name NAME --data-dir DIR \\\n    \
              --initial-cluster NAME=URL,… --initial-advertise-peer-urls URL"

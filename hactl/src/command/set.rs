@@ -47,7 +47,8 @@ impl Set {
         let problems: Vec<String> =
             validation::problems(target.kind, &merged).iter().map(ToString::to_string).collect();
         if !problems.is_empty() {
-            return Err(Failure::usage(problems.join("\n")).help("nothing was changed; correct the values, then run the command again"));
+            return Err(Failure::usage(problems.join("\n"))
+                .help("nothing was changed; correct the values, then run the command again"));
         }
         self.in_place.confirm(&[(target.kind, &target.name.name)])?;
         let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };
@@ -83,7 +84,8 @@ fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
     let mut patch = json!({"spec": {}});
     for text in fields {
         let (path, value) = text.split_once('=').ok_or_else(|| {
-            Failure::usage(format!("{text:?} is not an assignment")).help("write FIELD=VALUE, such as state=stopped")
+            Failure::usage(format!("{text:?} is not an assignment"))
+                .help("write FIELD=VALUE, such as state=stopped")
         })?;
         let path = path.strip_prefix("spec.").unwrap_or(path);
         let mut schema = &schema::of(kind)["properties"]["spec"];
@@ -168,8 +170,8 @@ fn typed(schema: &Value, text: &str) -> Result<Value, String> {
             .collect::<Result<_, _>>()
             .map(Value::Array),
         _ => {
-            let documents =
-                ha_api_types::yaml::documents(text).map_err(|error| wrong(&format!("not valid YAML: {error}")))?;
+            let documents = ha_api_types::yaml::documents(text)
+                .map_err(|error| wrong(&format!("not valid YAML: {error}")))?;
             Ok(documents.into_iter().next().map_or(Value::Null, |document| document.value))
         }
     }

@@ -58,10 +58,7 @@ fn folder(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
     collect(path, &mut files)?;
     files.sort();
     if files.is_empty() {
-        return Err(Failure::usage(format!(
-            "{}: no .yaml or .yml file found",
-            path.display()
-        )));
+        return Err(Failure::usage(format!("{}: no .yaml or .yml file found", path.display())));
     }
     let mut worst = Exit::Done;
     let mut summaries = Vec::new();
@@ -143,7 +140,8 @@ fn verdict(session: &Session, summary: &Value) -> String {
         } else {
             terminal.paint(Style::Bad, "not met")
         };
-        let got = if check["ok"] == true { String::new() } else { format!("; found: {}", text(&check["got"])) };
+        let got =
+            if check["ok"] == true { String::new() } else { format!("; found: {}", text(&check["got"])) };
         lines += &format!("{word}: {}{got}\n", text(&check["check"]));
     }
     if lines.is_empty() { lines } else { format!("\n{lines}") }

@@ -127,7 +127,8 @@ fn controllers(terminal: &Terminal, overview: &Overview) -> String {
 }
 
 fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool) -> String {
-    let mut text = heading(terminal, "Nodes", if nodes.is_empty() { "no node has registered yet" } else { "" });
+    let mut text =
+        heading(terminal, "Nodes", if nodes.is_empty() { "no node has registered yet" } else { "" });
     if nodes.is_empty() {
         return text;
     }

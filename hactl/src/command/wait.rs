@@ -176,7 +176,8 @@ pub(super) async fn until_ready(session: &Session, targets: &[(Kind, String)], f
         loop {
             let Ok(change) = tokio::time::timeout_at(deadline, watcher.next()).await else {
                 let because = if last.is_empty() { String::new() } else { format!(": {last}") };
-                let failure = Failure::timed_out(format!("timed out waiting for {shown} to become ready{because}"));
+                let failure =
+                    Failure::timed_out(format!("timed out waiting for {shown} to become ready{because}"));
                 let help = if *kind == Kind::Resource { "hactl why" } else { "hactl describe" };
                 return Err(failure.help(format!("run \"{help} {shown}\"")));
             };
@@ -197,7 +198,9 @@ pub(super) async fn until_ready(session: &Session, targets: &[(Kind, String)], f
                     }
                 }
                 Progress::Failed(why) => {
-                    return Err(Failure::refused(format!("{shown}: {why}")).help(format!("run \"hactl why {name}\"")));
+                    return Err(
+                        Failure::refused(format!("{shown}: {why}")).help(format!("run \"hactl why {name}\""))
+                    );
                 }
             }
         }

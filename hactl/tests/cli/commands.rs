@@ -57,7 +57,8 @@ fn status_is_one_screen_and_its_exit_status_says_how_it_is() {
 
 #[test]
 fn delete_names_the_lost_controller_of_a_node() {
-    let controllers = json!({"controllers": [{"id": "c1", "state": "Lost"}, {"id": "c2", "state": "Leading"}]});
+    let controllers =
+        json!({"controllers": [{"id": "c1", "state": "Lost"}, {"id": "c2", "state": "Leading"}]});
     let server = Server::with(
         move |request| {
             (request.path == "/apis/hactl.io/v1/status").then(|| Scripted::Answer(200, controllers.clone()))
@@ -147,8 +148,7 @@ fn resource_agents_explain_themselves() {
     // An agent that the test creates.
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().display().to_string();
-    run(&mut command(&["explain", "ocf", "--ocf-root", &root]))
-        .fails(2, "no resource agents ocf in");
+    run(&mut command(&["explain", "ocf", "--ocf-root", &root])).fails(2, "no resource agents ocf in");
     let agents = folder.path().join("resource.d/own");
     std::fs::create_dir_all(&agents).expect("a folder");
     let agent = super::hactl::file(

@@ -94,8 +94,7 @@ fn the_watchdog_is_shown_with_the_margin_seen() {
     hactl(&server, &["node", "watchdog", "node1"]).shows(0, &["2026-01-02T03:04:05Z", seen]);
     tested["status"]["watchdog"]["tested"] = json!(false);
     server.put("nodes", tested);
-    hactl(&server, &["node", "watchdog", "node1"])
-        .shows(0, &["the timeout has changed since: test again"]);
+    hactl(&server, &["node", "watchdog", "node1"]).shows(0, &["the timeout has changed since: test again"]);
     server.put(
         "nodes",
         json!({"kind": "Node", "apiVersion": "hactl.io/v1", "metadata": {"name": "node2"}, "spec": {}}),

@@ -88,7 +88,11 @@ fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
         "resources.cfg:2: state: expected started, stopped,",
     );
     check(&[("resources.cfg", "vm: A_1\n")], 2, "resources.cfg:1: metadata.name: ");
-    check(&[good, ("groups.cfg", "group: g\n\tnodes a:x\n")], 2, "groups.cfg:2: nodes: expected nodes such as");
+    check(
+        &[good, ("groups.cfg", "group: g\n\tnodes a:x\n")],
+        2,
+        "groups.cfg:2: nodes: expected nodes such as",
+    );
     check(&[good, ("groups.cfg", "group: g\n")], 2, "groups.cfg:1: group g has no nodes");
     check(&[good, ("rules.cfg", "node-affinity: r\n\tnodes a\n")], 2, "rules.cfg:1: rule r has no resources");
     check(
@@ -105,8 +109,7 @@ fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
     // An error of encoding must also name its line.
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("resources.cfg"), b"vm: 100\r\n\tcomment M\xfcller\r\n").expect("written");
-    run(command(&["import", "pve"]).arg(folder.path()))
-        .fails(2, "resources.cfg:2: invalid UTF-8");
+    run(command(&["import", "pve"]).arg(folder.path())).fails(2, "resources.cfg:2: invalid UTF-8");
     run(&mut command(&["import", "pve", "/nonexistent"])).fails(2, "/nonexistent: directory not found");
 }
 

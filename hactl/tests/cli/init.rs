@@ -121,15 +121,24 @@ fn what_cannot_work_is_refused() {
             "--node is not a valid node name: \"a/b\"",
         ),
         (&["--etcd-endpoints", "http://c1:2379", "--node", "PVE_1"], "\"PVE_1\" is not a valid name"),
-        (&["--etcd-endpoints", "http://c1:2379", "--cluster", "a/b"], "--cluster: \"a/b\" is not a valid name"),
-        (&[HTTP.as_slice(), &["--listen", "127.0.0.1:0"]].concat()[..], "selects a different port at each start"),
+        (
+            &["--etcd-endpoints", "http://c1:2379", "--cluster", "a/b"],
+            "--cluster: \"a/b\" is not a valid name",
+        ),
+        (
+            &[HTTP.as_slice(), &["--listen", "127.0.0.1:0"]].concat()[..],
+            "selects a different port at each start",
+        ),
         (&[HTTP.as_slice(), &["--tls-cert", "c", "--tls-key", "k"]].concat()[..], "add --client-ca FILE"),
         (&[HTTP.as_slice(), &["--client-ca", "c"]].concat()[..], "add --tls-cert FILE and --tls-key FILE"),
         (
             &[HTTP.as_slice(), &["--client-certificate", "c"]].concat()[..],
             "--client-certificate requires --client-key",
         ),
-        (&["--etcd-endpoints", "http://c1:2379", "--listen", "0.0.0.0:1"], "--listen: 0.0.0.0:1 is reachable"),
+        (
+            &["--etcd-endpoints", "http://c1:2379", "--listen", "0.0.0.0:1"],
+            "--listen: 0.0.0.0:1 is reachable",
+        ),
         (&["--etcd-endpoints", "http://c1:2379", "--listen", "here"], "\"here\" is not an address"),
         (&["--etcd-endpoints", "http://c1:2379", "--watchdog", "a b"], "is not the name of a kernel module"),
         (&["--etcd-endpoints", "http://c1:2379", "-o", "yaml"], "output format yaml is not supported"),

@@ -38,7 +38,8 @@ fn a_profile_is_computed_without_a_cluster() {
             assert_eq!(numbers.map(|ms| ms.as_u64().expect("ms")).sum::<u64>(), bound["totalMs"]);
         }
     }
-    run(&mut command(&["timing", "--profile", "fast"])).shows(0, &["fixed timeout", "fencing delay  ", "7.1 s", "9.1 s"]);
+    run(&mut command(&["timing", "--profile", "fast"]))
+        .shows(0, &["fixed timeout", "fencing delay  ", "7.1 s", "9.1 s"]);
 }
 
 #[test]

@@ -223,7 +223,9 @@ async fn carry_out(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
                 let why = explain(&status);
                 let why = if why.is_empty() { String::new() } else { format!(": {why}") };
                 let said = format!("{verb} {} {}: {}{why}", action.resource, action.node, word(status.phase));
-                return Err(Failure::new(Exit::Refused, said).help(format!("run \"hactl why {}\"", action.resource)));
+                return Err(
+                    Failure::new(Exit::Refused, said).help(format!("run \"hactl why {}\"", action.resource))
+                );
             }
         }
     }

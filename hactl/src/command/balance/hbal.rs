@@ -103,8 +103,7 @@ fn refused(words: &[OsString]) -> Option<Failure> {
         sources.iter().find(|(source, _)| is(source))
     });
     word.map(|(source, why)| {
-        Failure::usage(format!("{source}: {why}"))
-            .help("add -t FILE, or -L for the live cluster")
+        Failure::usage(format!("{source}: {why}")).help("add -t FILE, or -L for the live cluster")
     })
 }
 

@@ -48,8 +48,7 @@ impl NPlusOne {
 fn text(session: &Session, report: &ReservationReport) -> String {
     let terminal = session.terminal();
     if report.checked == 0 {
-        return "Nothing to check: no registered node, or no node with the label.\n"
-            .to_owned();
+        return "Nothing to check: no registered node, or no node with the label.\n".to_owned();
     }
     let mut table = Table::new(&["FAILS", "VERDICT", "BECAUSE"]);
     for item in &report.items {
@@ -87,8 +86,10 @@ fn summary(report: &ReservationReport) -> String {
 /// Returns the moves that prove that a failure is survived, or the lacking capacity if it is not.
 fn details(item: &FailureReport) -> Vec<String> {
     let moves = item.moves.iter().map(|one| format!("  {}: {} → {}", one.resource, one.from, one.to));
-    let room =
-        item.make_room.iter().map(|one| format!("  {} moves to free capacity: {} → {}", one.resource, one.from, one.to));
+    let room = item
+        .make_room
+        .iter()
+        .map(|one| format!("  {} moves to free capacity: {} → {}", one.resource, one.from, one.to));
     moves.chain(room).chain(item.without_place.iter().flat_map(lacks)).collect()
 }
 

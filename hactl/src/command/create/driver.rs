@@ -97,16 +97,16 @@ impl DriverFlags {
             0 => implied(name)?,
             1 => chosen.remove(0),
             _ => {
-                return Err(Failure::usage("more than one driver specified").help("keep exactly one of the driver options"));
+                return Err(Failure::usage("more than one driver specified")
+                    .help("keep exactly one of the driver options"));
             }
         };
         let type_name = serde_json::from_value::<DriverSpec>(driver.clone()).unwrap_or_default().type_name();
         match &name.type_name {
-            Some(typed) if *typed != type_name => Err(Failure::usage(format!(
-                "{typed}:{}: the type of this driver is {type_name}",
-                name.name
-            ))
-            .help(format!("write {type_name}:{} or {}", name.name, name.name))),
+            Some(typed) if *typed != type_name => {
+                Err(Failure::usage(format!("{typed}:{}: the type of this driver is {type_name}", name.name))
+                    .help(format!("write {type_name}:{} or {}", name.name, name.name)))
+            }
             Some(_) | None => Ok(driver),
         }
     }

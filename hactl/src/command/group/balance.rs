@@ -37,8 +37,11 @@ impl Balance {
         let span = read.span();
         let found = level(&span, self.min_gain, self.max_length.unwrap_or(usize::MAX));
         let moves = Moves::new(&read, &span, &found.moved);
-        let end =
-            if found.moved.is_empty() { "Nothing to move.\n".to_owned() } else { moves.text() + &moves.cost() };
+        let end = if found.moved.is_empty() {
+            "Nothing to move.\n".to_owned()
+        } else {
+            moves.text() + &moves.cost()
+        };
         let value = moves.with_moves(document(&read, &found));
         let said = (text(session, &read, &found) + &end, value);
         moves.finish(session, &self.output, "hactl group balance", format, said).await?;

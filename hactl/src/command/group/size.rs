@@ -119,7 +119,8 @@ pub(crate) fn shown(size: &Newcomer) -> String {
 
 /// Parses a size in MiB, or with a unit: M, G or T, optionally with `i` or `iB`; the factor is 1024.
 fn mebibytes(text: &str) -> Result<i64, String> {
-    let expected = || format!("`{text}` is not a valid size: expected a number of MiB, or a number with M, G or T");
+    let expected =
+        || format!("`{text}` is not a valid size: expected a number of MiB, or a number with M, G or T");
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let scale = match unit.to_ascii_lowercase().as_str() {

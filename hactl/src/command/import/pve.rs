@@ -66,11 +66,8 @@ impl Pve {
         }
         let ha = |name: &str| self.first(&PLACES, name);
         let resources = ha("resources.cfg")?.ok_or_else(|| {
-            Failure::usage(format!(
-                "{}: no resources.cfg in the directory or in ha/",
-                self.folder.display()
-            ))
-            .help("specify /etc/pve, a copy of it, or a directory with resources.cfg")
+            Failure::usage(format!("{}: no resources.cfg in the directory or in ha/", self.folder.display()))
+                .help("specify /etc/pve, a copy of it, or a directory with resources.cfg")
         })?;
         let mut imported = Imported::default();
         let mut guests = Guests::new(self.simulated, &self.folder);
@@ -123,7 +120,8 @@ impl Pve {
 }
 
 fn wrong(path: &str, problem: &Problem) -> Failure {
-    Failure::usage(format!("{path}:{}: {}", problem.line, problem.text)).help("nothing was written; correct the file, then run the command again")
+    Failure::usage(format!("{path}:{}: {}", problem.line, problem.text))
+        .help("nothing was written; correct the file, then run the command again")
 }
 
 /// Returns a file's text; `None` if the file does not exist.

@@ -52,7 +52,11 @@ pub(super) fn of(settings: &Settings, folder: &Path) -> Result<Vec<File>, Failur
         if let Some(tls) = &controller.tls {
             insert(&mut map, tls, ["clientCa", "tlsCert", "tlsKey"]);
         }
-        add("controller.yaml", "Settings of ha-controller(8): the options of the program in camel case.", map.into())?;
+        add(
+            "controller.yaml",
+            "Settings of ha-controller(8): the options of the program in camel case.",
+            map.into(),
+        )?;
         let cluster = json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
             "spec": {"timing": {"profile": settings.profile}}});
         add("cluster.yaml", "Settings of the cluster, for hactl apply -f", cluster)?;
@@ -61,7 +65,11 @@ pub(super) fn of(settings: &Settings, folder: &Path) -> Result<Vec<File>, Failur
         let mut map = Map::new();
         map.insert("node".to_owned(), json!(node.name));
         map.extend(common(settings));
-        add("agent.yaml", "Settings of ha-node-agent(8): the options of the program in camel case.", map.into())?;
+        add(
+            "agent.yaml",
+            "Settings of ha-node-agent(8): the options of the program in camel case.",
+            map.into(),
+        )?;
     }
     if let Some(client) = &settings.client {
         let mut context = Map::new();

@@ -35,16 +35,13 @@ impl<R: BufRead, W: Write> Questions<R, W> {
                 Ok(urls)
             })?;
         if flags.roles.is_empty() {
-            flags.roles = self.question(
-                "Roles of this host: node, controller or both",
-                "both",
-                |text| match text {
+            flags.roles =
+                self.question("Roles of this host: node, controller or both", "both", |text| match text {
                     "both" => Ok(vec![Role::Controller, Role::Node]),
                     one => Role::from_str(one, true)
                         .map(|role| vec![role])
                         .map_err(|_| "write node, controller or both".to_owned()),
-                },
-            )?;
+                })?;
         }
         let has_role = |role| flags.roles.contains(&role);
         let (is_node, is_controller) = (has_role(Role::Node), has_role(Role::Controller));
@@ -57,18 +54,22 @@ impl<R: BufRead, W: Write> Questions<R, W> {
         if is_node {
             self.text(&mut flags.node, "Name of this node", &node_name())?;
             let found = watchdogs(Path::new(WATCHDOGS));
-            let found =
-                if found.is_empty() { "no watchdog device found".to_owned() } else { format!("found: {found}") };
+            let found = if found.is_empty() {
+                "no watchdog device found".to_owned()
+            } else {
+                format!("found: {found}")
+            };
             self.text(&mut flags.watchdog, &format!("Watchdog kernel module ({found})"), "softdog")?;
         }
         if is_controller {
             let default = if flags.etcd_ca.is_some() { "0.0.0.0:7443" } else { "127.0.0.1:7443" };
             self.text(&mut flags.listen, "Listen address of the API", default)?;
             if flags.profile.is_none() {
-                let profile = self.question("Timing profile: fast, default or conservative", "default", |text| {
-                    ProfileName::from_str(text, true)
-                        .map_err(|_| "write fast, default or conservative".to_owned())
-                })?;
+                let profile =
+                    self.question("Timing profile: fast, default or conservative", "default", |text| {
+                        ProfileName::from_str(text, true)
+                            .map_err(|_| "write fast, default or conservative".to_owned())
+                    })?;
                 flags.profile = Some(profile);
             }
         }
@@ -103,9 +104,7 @@ impl<R: BufRead, W: Write> Questions<R, W> {
             self.questions.flush().map_err(failed)?;
             let mut line = String::new();
             if self.answers.read_line(&mut line).map_err(failed)? == 0 {
-                return Err(Failure::usage(
-                    "unexpected end of input; nothing was written",
-                ));
+                return Err(Failure::usage("unexpected end of input; nothing was written"));
             }
             let answer = if line.trim().is_empty() { default } else { line.trim() };
             match read(answer) {
@@ -187,7 +186,8 @@ mod tests {
             check(&["--role", "controller", "--listen", "127.0.0.1:1"], "a:2379\n\nslow\nfast\n");
         assert_eq!(flags.expect("answered").profile, Some(ProfileName::Fast));
         assert!(
-            asked.contains("is not an http or https URL") && asked.contains("write fast, default or conservative"),
+            asked.contains("is not an http or https URL")
+                && asked.contains("write fast, default or conservative"),
             "{asked}"
         );
         let (_, ended) = check(&[], "\n");

@@ -177,8 +177,9 @@ fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
         } else {
             ("--client-ca", "--tls-cert FILE and --tls-key FILE (or --etcd-cert and --etcd-key)")
         };
-        return Err(Failure::usage(format!("{given} alone does not enable https"))
-            .help(format!("add {missing}")));
+        return Err(
+            Failure::usage(format!("{given} alone does not enable https")).help(format!("add {missing}"))
+        );
     }
     let listen: SocketAddr = match &flags.listen {
         Some(text) => text.parse().map_err(|_| {
@@ -250,10 +251,8 @@ fn pair(
     match (certificate, key) {
         (Some(certificate), Some(key)) => Ok(Some((absolute(certificate), absolute(key)))),
         (None, None) => Ok(None),
-        (Some(_), None) => {
-            Err(Failure::usage(format!("{certificate_flag} requires {key_flag}"))
-                .help(format!("add {key_flag} FILE")))
-        }
+        (Some(_), None) => Err(Failure::usage(format!("{certificate_flag} requires {key_flag}"))
+            .help(format!("add {key_flag} FILE"))),
         (None, Some(_)) => Err(Failure::usage(format!("{key_flag} requires {certificate_flag}"))
             .help(format!("add {certificate_flag} FILE"))),
     }

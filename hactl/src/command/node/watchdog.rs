@@ -71,13 +71,14 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
         (
             "Smallest margin",
             of_seen(
-                seen.and_then(|seen| seen.smallest_margin_ms)
-                    .map(|ms| format!("{ms} ms left at a renewal")),
+                seen.and_then(|seen| seen.smallest_margin_ms).map(|ms| format!("{ms} ms left at a renewal")),
             ),
         ),
         (
             "Largest delay",
-            of_seen(seen.and_then(|seen| seen.worst_lateness_ms).map(|ms| format!("{ms} ms in the renewal loop"))),
+            of_seen(
+                seen.and_then(|seen| seen.worst_lateness_ms).map(|ms| format!("{ms} ms in the renewal loop")),
+            ),
         ),
         (
             "Daemon",

@@ -40,8 +40,9 @@ impl Programs {
         let find = |name: &str| {
             folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()).ok_or_else(|| {
                 let place = folder.map_or("PATH".to_owned(), |folder| folder.display().to_string());
-                Failure::refused(format!("{name} not found in {place}"))
-                    .help("install the etcd programs (etcd, etcdctl, etcdutl; docs/etcd.md), or add --programs DIR")
+                Failure::refused(format!("{name} not found in {place}")).help(
+                    "install the etcd programs (etcd, etcdctl, etcdutl; docs/etcd.md), or add --programs DIR",
+                )
             })
         };
         Ok(Programs { etcd: find("etcd")?, etcdctl: find("etcdctl")?, etcdutl: find("etcdutl")? })

@@ -43,9 +43,9 @@ impl Random {
                 terminal.progress(&format!("{ran} of {count} seeds, {failed} failed"));
             }
         };
-        let done = campaign.run(&progress).map_err(|problem| {
-            Failure::refused(format!("the random generator failed: {problem}"))
-        })?;
+        let done = campaign
+            .run(&progress)
+            .map_err(|problem| Failure::refused(format!("the random generator failed: {problem}")))?;
         if !session.print_value(format, &summary(campaign.seeds, &done))? {
             terminal.out(&text(session, &done)?);
         }

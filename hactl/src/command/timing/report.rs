@@ -171,8 +171,7 @@ impl Failover {
         }
         text.push('\n');
         if self.differs {
-            let says =
-                "the agent has not applied the settings above yet; times are for its active settings";
+            let says = "the agent has not applied the settings above yet; times are for its active settings";
             text += &format!("  {}\n", terminal.paint(Style::Warn, says));
         }
         text += &self.parts(terminal);
@@ -215,7 +214,12 @@ impl Failover {
             leader.next_leader_ms,
             Style::Plain,
         );
-        row("commits of fencing, assignment and start authorization", one.commits_ms, leader.commits_ms, Style::Plain);
+        row(
+            "commits of fencing, assignment and start authorization",
+            one.commits_ms,
+            leader.commits_ms,
+            Style::Plain,
+        );
         row("lost requests", one.unanswered_ms, leader.unanswered_ms, Style::Plain);
         row(
             "total from the last heartbeat to the start elsewhere",

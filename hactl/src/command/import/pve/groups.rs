@@ -37,8 +37,10 @@ pub(super) fn read(text: &str, path: &str, imported: &mut Imported) -> Result<Gr
                 }
                 _ => {
                     let place = format!("{path}:{}", property.line);
-                    imported
-                        .note(&place, &format!("unknown setting {} of group {}", property.name, section.name));
+                    imported.note(
+                        &place,
+                        &format!("unknown setting {} of group {}", property.name, section.name),
+                    );
                 }
             }
         }

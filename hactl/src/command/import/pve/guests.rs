@@ -213,9 +213,7 @@ fn number(text: &str) -> Option<u64> {
 fn wrong_numbers(settings: &Settings) -> Vec<String> {
     let of_size = settings.iter().filter(|(key, _)| SIZES.contains(&key.as_str()));
     let wrong = of_size.filter(|(_, (_, value))| number(value).is_none());
-    wrong
-        .map(|(key, (line, value))| format!("{line}: {key} {value:?} is not an integer; omitted"))
-        .collect()
+    wrong.map(|(key, (line, value))| format!("{line}: {key} {value:?} is not an integer; omitted")).collect()
 }
 
 /// Returns memory and CPUs, with Proxmox VE's defaults for missing settings.

@@ -89,8 +89,7 @@ impl Imported {
     pub(super) fn node(&mut self, place: &str, original: &str) -> String {
         let name = original.to_ascii_lowercase();
         if name != original && self.renamed_nodes.insert(original.to_owned()) {
-            let text =
-                format!("node {original} renamed to {name}; start its agent with --node {name}");
+            let text = format!("node {original} renamed to {name}; start its agent with --node {name}");
             self.note(place, &text);
         }
         name
@@ -110,7 +109,8 @@ impl Imported {
         if problems.is_empty() {
             return Ok(());
         }
-        Err(Failure::usage(problems.join("\n")).help("nothing was written; correct the files, then run the command again"))
+        Err(Failure::usage(problems.join("\n"))
+            .help("nothing was written; correct the files, then run the command again"))
     }
 
     /// Returns the objects as YAML, after a comment with the notes.
@@ -120,9 +120,7 @@ impl Imported {
     pub(super) fn text(&self) -> Result<String, Failure> {
         let count = self.objects.len();
         if count > MAX_DOCUMENTS {
-            let text = format!(
-                "{count} objects, limit is {MAX_DOCUMENTS} documents in a YAML file"
-            );
+            let text = format!("{count} objects, limit is {MAX_DOCUMENTS} documents in a YAML file");
             return Err(Failure::usage(text).help("add -o json to write one List with all objects"));
         }
         let mut text = String::new();
@@ -197,9 +195,6 @@ mod tests {
         assert_eq!(imported.node("a:1", "PVE01"), "pve01");
         assert_eq!(imported.node("a:2", "PVE01"), "pve01");
         assert_eq!(imported.node("a:3", "pve-2"), "pve-2");
-        assert_eq!(
-            imported.notes,
-            ["a:1: node PVE01 renamed to pve01; start its agent with --node pve01"]
-        );
+        assert_eq!(imported.notes, ["a:1: node PVE01 renamed to pve01; start its agent with --node pve01"]);
     }
 }

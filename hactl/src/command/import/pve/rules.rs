@@ -85,7 +85,9 @@ fn rule(
             ("comment", _) => {
                 outer.insert("comment".to_owned(), json!(property.decoded()));
             }
-            _ => imported.note(&place, &format!("unknown setting {} of rule {}", property.name, section.name)),
+            _ => {
+                imported.note(&place, &format!("unknown setting {} of rule {}", property.name, section.name))
+            }
         }
     }
     let (key, needed) = match affinity {
@@ -131,7 +133,8 @@ fn resources<'a>(
                 continue;
             }
             Some(KnownGuest { group: Some(group), .. }) if affinity == Affinity::Node => {
-                let text = format!("{resource} is in rule {rule} and in group {group}; keep only one of them");
+                let text =
+                    format!("{resource} is in rule {rule} and in group {group}; keep only one of them");
                 imported.note(place, &text);
             }
             Some(_) => (),

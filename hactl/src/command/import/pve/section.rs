@@ -58,7 +58,12 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section>, Problem> {
             open = false;
         } else if content.starts_with(char::is_whitespace) {
             let section = sections.last_mut().filter(|_| open).ok_or_else(|| {
-                Problem::new(line, format!("{trimmed:?} is outside of a section; a section begins with a line such as vm: 100"))
+                Problem::new(
+                    line,
+                    format!(
+                        "{trimmed:?} is outside of a section; a section begins with a line such as vm: 100"
+                    ),
+                )
             })?;
             add(section, trimmed, line)?;
         } else {
