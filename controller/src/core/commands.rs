@@ -19,8 +19,8 @@ pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Opti
         NodeState::Online | NodeState::Maintenance => None,
         NodeState::Offline | NodeState::Unknown | NodeState::Fence | NodeState::Gone => {
             let message = format!(
-                "cannot drain {node} in state {state:?}: wait until it is Online, or service it without \
-                 draining"
+                "cannot drain {node} in state {state:?}: wait until it is Online, or repair it without \
+                 a drain"
             );
             Some((Reason::NodeNotOnline, message))
         }

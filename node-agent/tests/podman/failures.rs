@@ -35,7 +35,7 @@ async fn starts_fail_in_classes() {
             json!({"mounts": [{"source": "/nope", "target": "/x"}]}),
             NeverHere,
             Reason::BadConfiguration,
-            "mount /nope is not on this node",
+            "source /nope of a mount does not exist",
         ),
         (json!({"user": "joe"}), NeverHere, Reason::BadConfiguration, "joe"),
         (json!({"workingDirectory": "/nope"}), NeverHere, Reason::BadConfiguration, "/nope"),

@@ -86,7 +86,7 @@ fn a_resource_in_two_node_affinity_rules_and_both_name_each_other() {
 #[test]
 fn a_set_larger_than_the_nodes() {
     check(&declared(&[("a", apart(&["1", "2", "3"]))]), &[]);
-    check(&declared(&[("a", apart(&["1", "2", "3", "4"]))]), &[("a", "its 4 services cannot all be")]);
+    check(&declared(&[("a", apart(&["1", "2", "3", "4"]))]), &[("a", "The 4 services of the rule cannot all run")]);
     check(&declared(&[("a", with(Affinity::Negative, &["1", "2", "3", "4"], false))]), &[]);
 }
 
@@ -106,7 +106,7 @@ fn spreading_is_decided_by_matching_not_by_counting() {
 #[test]
 fn restricted_groups_limit_a_set_as_strict_rules_do_and_others_do_not() {
     let rule = [("a", apart(&["1", "2"]))];
-    check(&grouped(declared(&rule), "g", &["node1"], true, &["1", "2"]), &[("a", "cannot all be")]);
+    check(&grouped(declared(&rule), "g", &["node1"], true, &["1", "2"]), &[("a", "cannot all run")]);
     check(&grouped(declared(&rule), "g", &["node1"], false, &["1", "2"]), &[]);
     check(&grouped(declared(&rule), "g", &["node1"], true, &["1"]), &[]);
     // A node-affinity rule replaces the group.
@@ -151,7 +151,7 @@ fn a_together_set_counts_as_one_unit_with_the_nodes_that_all_may_use() {
         ("c", only(&["3"], &["node1"])),
         ("d", apart(&["2", "3"])),
     ];
-    check(&declared(&rules), &[("d", "cannot all be on different nodes")]);
+    check(&declared(&rules), &[("d", "cannot all run on different nodes")]);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_together_set_with_several_node_rules_or_priorities_or_no_common_node() {
     check(&declared(&joined), &[("d", "(joined with rule c)")]);
     let groups = grouped(declared(&[("c", together(&["1", "2"]))]), "g", &["node1"], true, &["1"]);
     check(&groups, &[]);
-    check(&grouped(groups, "h", &["node2"], true, &["2"]), &[("c", "no node is allowed to all")]);
+    check(&grouped(groups, "h", &["node2"], true, &["2"]), &[("c", "no node is eligible for all")]);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn too_few_nodes_speak_against_no_rule_while_nodes_may_still_come() {
     young.settling = true;
     check(&young, &[]);
     young.judged.insert("a".to_owned());
-    check(&young, &[("a", "cannot all be")]);
+    check(&young, &[("a", "cannot all run")]);
     young.nodes.clear();
     check(&young, &[]);
 }

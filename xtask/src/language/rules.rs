@@ -158,7 +158,10 @@ fn log(message: &str) -> Option<String> {
     if message.contains('{') {
         return Some("a log message is constant: variables are fields".to_owned());
     }
-    let opens_lower = message.chars().next().is_some_and(|first| !first.is_uppercase());
+    // An abbreviation such as TLS keeps its capitals.
+    let first = message.split(' ').next().unwrap_or_default();
+    let opens_lower =
+        !first.starts_with(char::is_uppercase) || first.chars().nth(1).is_some_and(char::is_uppercase);
     (!opens_lower || message.ends_with('.'))
         .then(|| "a log message opens in lower case and ends without a full stop".to_owned())
 }
@@ -191,6 +194,7 @@ mod tests {
         check(Kind::Log, "watch failed.", Some("lower case"));
         check(Kind::Log, "watch of {key} failed", Some("constant"));
         check(Kind::Log, "etcd watch failed, retrying", None);
+        check(Kind::Log, "TLS handshake failed", None);
         check(Kind::Line, &"word ".repeat(30), Some("150 columns"));
         check(Kind::Line, &format!("| {}", "word ".repeat(30)), None);
         check(Kind::Fence, "```", Some("language"));

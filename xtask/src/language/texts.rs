@@ -134,7 +134,7 @@ fn of_rust(source: &str, is_test: bool) -> Vec<Text> {
         } else if let Some((words, length)) = literal(rest) {
             line += source[counted..at].matches('\n').count();
             counted = at;
-            if !is_test && at < tests_begin {
+            if !is_test && at < tests_begin && !source[..at].ends_with("reason = ") {
                 let kind = if is_logged(&source[..at]) { Kind::Log } else { Kind::Message };
                 if kind == Kind::Log || words.split_whitespace().count() > 2 {
                     texts.push(Text { kind, line, words });
@@ -196,7 +196,7 @@ fn is_logged(before: &str) -> bool {
     let Some(at) = before.rfind("tracing::") else { return false };
     let call = &before[at..];
     let is_log = ["error!(", "warn!(", "info!(", "debug!("].iter().any(|name| call[9..].starts_with(name));
-    is_log && !call.contains(';') && call.trim_end().ends_with(['(', ','])
+    is_log && !call.contains(';') && call.trim_end().ends_with(['(', ',']) && !call.ends_with("format!(")
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ fn host_of(url: &str) -> &str {
 fn count(nodes: &[&NodeOverview]) -> Check {
     let name = "nodes";
     let count = nodes.len();
-    let seen = format!("the cluster has {count} nodes");
+    let seen = format!("nodes in the cluster: {count}");
     let help =
         "start ha-node-agent on more machines: with three, one can fail while another is in maintenance";
     match count {

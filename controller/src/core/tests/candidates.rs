@@ -87,7 +87,7 @@ fn a_process_without_its_key_grants_nothing() {
     lab.run(200);
     lab.away = true;
     lab.run(3_000);
-    hold::refused(&mut lab, &node, &asked, "another process holds the candidate key");
+    hold::refused(&mut lab, &node, &asked, "belongs to another process");
 }
 
 #[test]

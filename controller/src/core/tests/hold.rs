@@ -34,19 +34,19 @@ pub(super) fn refused(lab: &mut Lab, node: &str, request: &HoldRequest, why: &st
 fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let asked = request(&lab, &node);
-    refused(&mut lab, &node, &asked, "reaches the store");
+    refused(&mut lab, &node, &asked, "reaches etcd");
     lab.away = true;
     lab.run(NOTICED);
     let answer = ask(&mut lab, 0, &node, &asked);
     assert_eq!(answer, HoldAnswer { granted: true, reason: String::new() });
-    refused(&mut lab, &node, &HoldRequest { epoch: 2, ..asked.clone() }, "epoch 1 is Open");
-    refused(&mut lab, &node, &HoldRequest { boot_id: "another".to_owned(), ..asked.clone() }, "epoch 1");
-    refused(&mut lab, "node9", &asked, "no epoch");
+    refused(&mut lab, &node, &HoldRequest { epoch: 2, ..asked.clone() }, "registration 1 is Open");
+    refused(&mut lab, &node, &HoldRequest { boot_id: "another".to_owned(), ..asked.clone() }, "registration 1");
+    refused(&mut lab, "node9", &asked, "no registration");
     let meant = HoldRequest { candidate: "c1".to_owned(), ..asked.clone() };
     refused(&mut lab, &node, &meant, "each controller needs its own URL");
     lab.away = false;
     lab.run(3_000);
-    refused(&mut lab, &node, &asked, "reaches the store");
+    refused(&mut lab, &node, &asked, "reaches etcd");
 }
 
 #[test]

@@ -99,8 +99,8 @@ fn a_cluster_is_judged_as_a_whole() {
         Warn,
         "etcd-a, etcd-b share host a",
     );
-    check(|o| o.nodes.truncate(1), "nodes", Fail, "nothing can be recovered");
-    check(|o| o.nodes.truncate(2), "nodes", Warn, "2 nodes");
+    check(|o| o.nodes.truncate(1), "nodes", Fail, "services cannot be recovered");
+    check(|o| o.nodes.truncate(2), "nodes", Warn, "cluster: 2");
     check(
         |o| o.nodes[0].watchdog.as_mut().expect("one").kind = "None".to_owned(),
         "watchdogs",
@@ -127,7 +127,7 @@ fn a_cluster_is_judged_as_a_whole() {
     let gone = |o: &mut Overview| {
         o.nodes.push(NodeOverview { state: NodeState::Gone, watchdog: None, ..node("node9") });
     };
-    check(gone, "nodes", Ok, "3 nodes");
+    check(gone, "nodes", Ok, "cluster: 3");
 }
 
 #[test]

@@ -261,8 +261,8 @@ mod tests {
         );
         check("crs: ha=static,ha-rebalance-on-start=1,ha=basic\n", 1, "crs: ha is specified twice");
         check("crs: static,ha=basic\n", 1, "crs: ha is specified twice");
-        check("bwlimit: migration=1.x\n", 1, "migration: expected KiB a second");
-        check("bwlimit: migration=-1\n", 1, "migration: expected KiB a second");
+        check("bwlimit: migration=1.x\n", 1, "migration: expected KiB per second");
+        check("bwlimit: migration=-1\n", 1, "migration: expected KiB per second");
     }
 
     #[test]
