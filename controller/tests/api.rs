@@ -500,7 +500,11 @@ async fn maintenance_begins_only_where_services_can_leave_and_always_ends() {
     let refused = api.merge("nodes/off", &enable).await;
     assert_eq!((refused.code, refused.at("/reason")), (409, &json!("Conflict")));
     assert_eq!(refused.at("/details/causes/0/reason"), "NodeNotOnline");
-    assert!(refused.at("/message").as_str().unwrap().contains("cannot drain off in state Offline"), "{}", refused.body);
+    assert!(
+        refused.at("/message").as_str().unwrap().contains("cannot drain off in state Offline"),
+        "{}",
+        refused.body
+    );
     assert_eq!(api.merge("nodes/up?dryRun=All", &enable).await.code, 200);
     let cluster = json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
         "spec": {"disarmed": "Ignore"}});

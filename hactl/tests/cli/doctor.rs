@@ -44,7 +44,7 @@ fn a_node_shows_every_check_and_what_mends_it() {
     hactl(&server, &["doctor", "node1"])
         .shows(0, &["warn  watchdog", "→ name another driver", "ok    sleep", "this machine cannot sleep"]);
     hactl(&server, &["doctor", "node2"])
-        .shows(1, &["FAIL  watchdog-owner", "→ disable it: systemctl disable"]);
+        .shows(1, &["FAIL  watchdog-owner", "→ run systemctl disable --now sbd"]);
     hactl(&server, &["doctor", "node3"]).shows(1, &["no results yet"]);
     let shown = hactl(&server, &["doctor", "node1", "-o", "json"]).shows(0, &[]);
     let value: Value = serde_json::from_str(&shown.stdout).expect("JSON");

@@ -86,7 +86,10 @@ fn a_resource_in_two_node_affinity_rules_and_both_name_each_other() {
 #[test]
 fn a_set_larger_than_the_nodes() {
     check(&declared(&[("a", apart(&["1", "2", "3"]))]), &[]);
-    check(&declared(&[("a", apart(&["1", "2", "3", "4"]))]), &[("a", "The 4 services of the rule cannot all run")]);
+    check(
+        &declared(&[("a", apart(&["1", "2", "3", "4"]))]),
+        &[("a", "The 4 services of the rule cannot all run")],
+    );
     check(&declared(&[("a", with(Affinity::Negative, &["1", "2", "3", "4"], false))]), &[]);
 }
 

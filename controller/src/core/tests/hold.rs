@@ -40,7 +40,12 @@ fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
     let answer = ask(&mut lab, 0, &node, &asked);
     assert_eq!(answer, HoldAnswer { granted: true, reason: String::new() });
     refused(&mut lab, &node, &HoldRequest { epoch: 2, ..asked.clone() }, "registration 1 is Open");
-    refused(&mut lab, &node, &HoldRequest { boot_id: "another".to_owned(), ..asked.clone() }, "registration 1");
+    refused(
+        &mut lab,
+        &node,
+        &HoldRequest { boot_id: "another".to_owned(), ..asked.clone() },
+        "registration 1",
+    );
     refused(&mut lab, "node9", &asked, "no registration");
     let meant = HoldRequest { candidate: "c1".to_owned(), ..asked.clone() };
     refused(&mut lab, &node, &meant, "each controller needs its own URL");
