@@ -97,7 +97,7 @@ fn the_tour_of_the_tutorial_works_as_it_stands() -> Result<()> {
     assert_eq!(redis("get greeting")?.trim(), "hello", "the data did not survive the tour");
 
     let said = sandbox.run("./dev/down")?;
-    assert!(said.contains("gone"), "{said}");
+    assert!(said.contains("removed"), "{said}");
     assert!(!sandbox.folder.exists(), "{} was left behind", sandbox.folder.display());
     Ok(())
 }
