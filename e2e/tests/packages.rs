@@ -232,7 +232,7 @@ fn the_journal_finds_a_service(machine: &Bare) -> Result<()> {
     }
     // The simulated watchdog must cause a warning.
     let warned = machine.run("journalctl --quiet --unit ha-watchdogd --priority warning --output cat")?;
-    ensure!(warned.contains("stand-in"), "{warned}");
+    ensure!(warned.contains("simulated watchdog"), "{warned}");
     Ok(())
 }
 
