@@ -65,7 +65,10 @@ fn a_fence_and_an_error_reach_mail_and_webhook_although_leader_and_sinks_fail() 
     let test = scenario.cluster.hactl(&["notify", "test"])?;
     let said = String::from_utf8_lossy(&test.stdout).into_owned() + &String::from_utf8_lossy(&test.stderr);
     assert_eq!(test.status.code(), Some(0), "{said}");
-    assert_eq!((mailed(&sinks, "test notification")?.len(), posted(&sinks, NotificationKind::Test)?.len()), (1, 1));
+    assert_eq!(
+        (mailed(&sinks, "test notification")?.len(), posted(&sinks, NotificationKind::Test)?.len()),
+        (1, 1)
+    );
 
     let home = scenario.home(WITNESS)?;
     scenario.cluster.power_off(&home)?;

@@ -164,7 +164,7 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
     match value["apiVersion"].as_str() {
         Some(API_VERSION) => {}
         Some(other) => {
-            wrong("apiVersion", format!("{other:?} is not a valid apiVersion; write {API_VERSION}"))
+            wrong("apiVersion", format!("{other:?} is not a valid apiVersion; write {API_VERSION}"));
         }
         None => wrong("apiVersion", format!("missing; write apiVersion: {API_VERSION}")),
     }

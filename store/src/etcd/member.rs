@@ -56,7 +56,7 @@ impl Member {
                 .and_then(|version| check_version(&self.endpoint, &version).map_err(Failure::Unsupported))
             {
                 Err(Failure::Unsupported(sentence)) if inner.allow_old_store => {
-                    tracing::warn!(problem = sentence, "using an unsupported etcd version")
+                    tracing::warn!(problem = sentence, "using an unsupported etcd version");
                 }
                 checked => checked?,
             }

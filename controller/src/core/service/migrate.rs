@@ -297,7 +297,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             draft.wait(Reason::StopFailed, message);
         }
         (_, Side::Doubtful) => {
-            draft.wait(Reason::Migrating, format!("Waiting for node {target} to finish its current action"))
+            draft.wait(Reason::Migrating, format!("Waiting for node {target} to finish its current action"));
         }
         (Side::Silent, Side::Silent | Side::Receiving | Side::Running | Side::HandingOver)
         | (Side::Running | Side::Gone, Side::HandingOver)

@@ -99,7 +99,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
                 end(failed, Reason::Refused, &message);
             }
             ServiceState::Ignored => {
-                end(failed, Reason::IgnoredAsWanted, "Resource is Ignored (not managed)")
+                end(failed, Reason::IgnoredAsWanted, "Resource is Ignored (not managed)");
             }
             ServiceState::Queued
             | ServiceState::RequestStart

@@ -132,7 +132,7 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         Standing::Closing => lost(planner, service, draft, standing),
         Standing::Released => match planner.nodes.get(node).map(|node| &node.health) {
             Some(Health::Registering) => {
-                draft.wait(Reason::Registering, format!("Waiting for node {node} to register"))
+                draft.wait(Reason::Registering, format!("Waiting for node {node} to register"));
             }
             Some(Health::Online) => {
                 if !wants_stop(service, draft) {

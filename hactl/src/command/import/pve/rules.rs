@@ -86,7 +86,7 @@ fn rule(
                 outer.insert("comment".to_owned(), json!(property.decoded()));
             }
             _ => {
-                imported.note(&place, &format!("unknown setting {} of rule {}", property.name, section.name))
+                imported.note(&place, &format!("unknown setting {} of rule {}", property.name, section.name));
             }
         }
     }
