@@ -140,7 +140,7 @@ pub fn wait_until_booted(machine: &Machine) -> Result<()> {
     wait_for_ok(&format!("systemd of {} to have started everything", machine.name), CEILING, || {
         // The command exits with 1 both if a unit failed and if systemd does not respond.
         let said = inside(machine, &["sh", "-c", "systemctl is-system-running --wait; true"])?;
-        ensure!(["running", "degraded"].contains(&said.trim()), "it says {said:?}");
+        ensure!(["running", "degraded"].contains(&said.trim()), "systemd reports {said:?}");
         Ok(())
     })
 }

@@ -36,6 +36,29 @@ pub enum Item {
     Unavailable(StoreError),
 }
 
+/// Logs the failure and the recovery of a watch, once per transition.
+#[derive(Debug, Default)]
+pub struct WatchLog {
+    is_failing: bool,
+}
+
+impl WatchLog {
+    /// Logs an item if it changes whether etcd can be watched.
+    pub fn note(&mut self, item: &Item) {
+        match item {
+            Item::Unavailable(error) if !self.is_failing => {
+                self.is_failing = true;
+                tracing::warn!(%error, "cannot watch etcd, retrying");
+            }
+            Item::Synced(_) | Item::Changes { .. } | Item::Progress(_) if self.is_failing => {
+                self.is_failing = false;
+                tracing::info!("watching etcd again");
+            }
+            Item::Unavailable(_) | Item::Synced(_) | Item::Changes { .. } | Item::Progress(_) => {}
+        }
+    }
+}
+
 /// Intervals of a reflector.
 #[derive(Clone, Debug)]
 pub struct Options {

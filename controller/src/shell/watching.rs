@@ -8,7 +8,7 @@ use futures::StreamExt;
 use ha_api_types::keys::Keys;
 use ha_runtime::http::admin::Checks;
 use ha_store::etcd::EtcdStore;
-use ha_store::reflector::{Item, Options, Refresher, reflector};
+use ha_store::reflector::{Item, Options, Refresher, WatchLog, reflector};
 use ha_store::{Entry, Followed, Verdict};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,11 +95,9 @@ pub(super) fn spawn(
     let refreshing = Refreshing { refresher, asked: Arc::default() };
     let answers = refreshing.clone();
     tokio::spawn(async move {
-        let mut is_watched = true;
+        let mut log = WatchLog::default();
         while let Some(item) = items.next().await {
-            if !matches!(item, Item::Unavailable(_)) && !std::mem::replace(&mut is_watched, true) {
-                tracing::info!("watching etcd again");
-            }
+            log.note(&item);
             let sent = match item {
                 Item::Synced(reading) => match watched.follow(&reading.entries) {
                     Ok(()) => {
@@ -127,9 +125,6 @@ pub(super) fn spawn(
                     inputs.send(Input::Progress(revision))
                 }
                 Item::Unavailable(error) => {
-                    if std::mem::replace(&mut is_watched, false) {
-                        tracing::warn!(%error, "cannot watch etcd, retrying");
-                    }
                     metrics.watch_failed();
                     ready.set("store", Err(error.to_string()));
                     Ok(())

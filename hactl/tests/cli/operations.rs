@@ -124,7 +124,10 @@ fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
             requests.iter().filter(|request| request.query.contains("watch=true")).count() > 1
         });
         server.put("resources", json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": "Started", "node": "node1", "running": true}}));
-        waiting.join().expect("it ran").prints(0, "node/node2 already in maintenance\nnode/node2 drained\n");
+        waiting
+            .join()
+            .expect("the command ran")
+            .prints(0, "node/node2 already in maintenance\nnode/node2 drained\n");
     });
     hactl(&server, &["node", "maintenance", "disable", "node2"])
         .prints(0, "node/node2 maintenance disabled\n");

@@ -79,12 +79,12 @@ fn waiting_ends_with_the_event() {
             scope.spawn(|| hactl(&server, &["wait", "web", "--for=state=Started", "--timeout=20s"]));
         server.wait_for(is_watch);
         server.put("resources", service("web", "Started"));
-        waiting.join().expect("it ran").prints(0, "resource/web state is Started\n");
+        waiting.join().expect("the command ran").prints(0, "resource/web state is Started\n");
         let deleting =
             scope.spawn(|| hactl(&server, &["wait", "resource/web", "--for=delete", "--timeout=20s"]));
         server.wait_for(|request| is_watch(request) && request.query.contains("resourceVersion=2"));
         server.remove("resources", "web");
-        deleting.join().expect("it ran").prints(0, "resource/web deleted\n");
+        deleting.join().expect("the command ran").prints(0, "resource/web deleted\n");
     });
     hactl(&server, &["wait", "resource/web", "--for=delete"]).prints(0, "resource/web deleted\n");
     hactl(&server, &["wait", "web", "--for=state=Started"]).fails(1, "not found");

@@ -8,6 +8,7 @@ mod protocol;
 mod service;
 mod watch;
 
+use super::problems::Problems;
 use super::program::{ProgramSettings, Programs};
 use super::watches::Watches;
 use super::{Driver, DriverEvent, DriverFailure, Sample};
@@ -17,9 +18,10 @@ use ha_api_types::driver::{DriverKind, ExternalDriver as ExternalSpec};
 use ha_api_types::record::Observed;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -51,8 +53,8 @@ struct Context {
     monitor_interval: Duration,
     events: UnboundedSender<DriverEvent>,
     watches: Watches<(String, ExternalSpec)>,
-    /// The drivers that this node cannot serve, with the reason, as last logged.
-    logged: Mutex<Vec<String>>,
+    /// The drivers that this node cannot serve, with the reason.
+    unable: Problems<String>,
 }
 
 impl ExternalDriver {
@@ -70,7 +72,7 @@ impl ExternalDriver {
             monitor_interval: settings.monitor_interval,
             events,
             watches: Watches::default(),
-            logged: Mutex::default(),
+            unable: Problems::default(),
         };
         Ok(ExternalDriver { context: Arc::new(context) })
     }
@@ -98,21 +100,19 @@ impl Driver for ExternalDriver {
                 return Err(format!("no external drivers in {}", self.context.folders.listed()));
             }
             let mut able = Vec::new();
-            let mut unable = Vec::new();
+            let mut unable = BTreeSet::new();
             for name in names {
                 match self.context.description(&name).await {
                     Ok(_) => able.push(format!("{}:{name}", DriverKind::External)),
-                    Err(why) => unable.push(format!("{name}: {why}")),
+                    Err(why) => drop(unable.insert(format!("{name}: {why}"))),
                 }
             }
             if able.is_empty() {
-                return Err(unable.join("; "));
+                return Err(unable.into_iter().collect::<Vec<_>>().join("; "));
             }
-            let mut logged = self.context.logged.lock().unwrap_or_else(PoisonError::into_inner);
-            for why in unable.iter().filter(|why| !logged.contains(why)) {
+            for why in self.context.unable.update(unable) {
                 tracing::info!(why, "cannot serve a driver");
             }
-            *logged = unable;
             Ok(able)
         })
     }

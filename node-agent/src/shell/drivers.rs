@@ -9,6 +9,7 @@ use crate::driver::external::{ExternalDriver, ExternalSettings};
 use crate::driver::libvirt::LibvirtDriver;
 use crate::driver::ocf::{OcfDriver, OcfSettings};
 use crate::driver::podman::{PodmanDriver, PodmanSettings};
+use crate::driver::problems::Problems;
 use crate::driver::program::ProgramSettings;
 use crate::driver::simulated::SimulatedDriver;
 use crate::driver::systemd::{SystemdDriver, SystemdSettings};
@@ -16,7 +17,7 @@ use anyhow::Context;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -30,8 +31,8 @@ pub(super) struct Drivers {
     pub(super) by_name: BTreeMap<&'static str, Arc<dyn Driver>>,
     pub(super) inputs: Inputs,
     cancels: Arc<Mutex<BTreeMap<CommandId, oneshot::Sender<()>>>>,
-    /// The drivers that this node cannot serve, with the reason, as last logged.
-    logged: Arc<Mutex<BTreeMap<&'static str, String>>>,
+    /// The drivers that this node cannot serve, with the reason.
+    unable: Arc<Problems<(&'static str, String)>>,
 }
 
 impl Drivers {
@@ -82,26 +83,24 @@ impl Drivers {
             }
         });
         let by_name = all.into_iter().map(|driver| (driver.name(), driver)).collect();
-        Ok(Drivers { by_name, inputs: inputs.clone(), cancels: Arc::default(), logged: Arc::default() })
+        Ok(Drivers { by_name, inputs: inputs.clone(), cancels: Arc::default(), unable: Arc::default() })
     }
 
     /// Returns the names of the drivers that this node can serve, sorted. Logs the others when they change.
     pub(super) async fn able(&self) -> Vec<String> {
         let mut names = Vec::new();
-        let mut unable = BTreeMap::new();
+        let mut unable = BTreeSet::new();
         for (name, driver) in &self.by_name {
             match driver.serves().await {
                 Ok(served) => names.extend(served),
                 Err(why) => {
-                    unable.insert(*name, why);
+                    unable.insert((*name, why));
                 }
             }
         }
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        for (driver, why) in unable.iter().filter(|(driver, why)| logged.get(*driver) != Some(*why)) {
+        for (driver, why) in self.unable.update(unable) {
             tracing::info!(driver, why, "cannot serve a driver");
         }
-        *logged = unable;
         names
     }
 

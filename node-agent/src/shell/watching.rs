@@ -5,7 +5,7 @@ use crate::core::Input;
 use futures::StreamExt;
 use ha_runtime::http::admin::Checks;
 use ha_store::etcd::EtcdStore;
-use ha_store::reflector::{Item, Options, reflector};
+use ha_store::reflector::{Item, Options, WatchLog, reflector};
 use ha_store::{Followed, Store, StoreError, Verdict};
 
 /// Watches these prefixes for as long as the loop runs. The core never sees data that this node must not follow
@@ -19,11 +19,9 @@ pub(super) fn spawn(
 ) {
     tokio::spawn(async move {
         let (_refresher, mut items) = reflector(store.clone(), prefixes.clone(), Options::default());
-        let mut is_watched = true;
+        let mut log = WatchLog::default();
         while let Some(item) = items.next().await {
-            if !matches!(item, Item::Unavailable(_)) && !std::mem::replace(&mut is_watched, true) {
-                tracing::info!("watching etcd again");
-            }
+            log.note(&item);
             let sent = match item {
                 Item::Synced(reading) => match follow(&store, &followed, &inputs).await {
                     Ok(()) => {
@@ -56,9 +54,6 @@ pub(super) fn spawn(
                     inputs.send(Input::Progress(revision)).is_ok()
                 }
                 Item::Unavailable(error) => {
-                    if std::mem::replace(&mut is_watched, false) {
-                        tracing::warn!(%error, "cannot watch etcd, retrying");
-                    }
                     ready.set("store", Err(error.to_string()));
                     // An operator may have ordered this node to follow the refused data.
                     if followed.refused().is_some() {

@@ -1,4 +1,4 @@
-//! The rules, and the words of the glossary.
+//! The rules, with the words that the guide replaces.
 
 use super::texts::{Kind, Text};
 
@@ -28,50 +28,50 @@ const PEOPLE: [&str; 16] = [
     "readers",
 ];
 
-/// The glossary (rule 5): phrases that are not used, with the word to use.
-const GLOSSARY: [(&str, &str); 33] = [
-    ("folder", "directory"),
-    ("folders", "directories"),
-    ("proven dead", "fencing confirmed"),
-    ("not heard", "unreachable"),
-    ("heard again", "reachable again"),
-    ("let in again", "reconnected"),
-    ("find a place", "be scheduled"),
-    ("finds a place", "is scheduled"),
-    ("found a place", "was scheduled"),
-    ("look for a place", "be scheduled"),
-    ("looks for a place", "is scheduled"),
-    ("looked for a place", "was scheduled"),
-    ("a place is looked for", "scheduling"),
-    ("anew", "again"),
-    ("afresh", "again"),
-    ("for ever", "indefinitely"),
-    ("by itself", "automatically"),
-    ("one after the other", "one at a time"),
-    ("what would help", "suggested actions"),
-    ("what speaks against", "blocking reason"),
-    ("moves live", "live-migrates"),
-    ("thought through", "simulated"),
-    ("called off", "canceled"),
-    ("out of order", "unclean"),
-    ("last words", "shutdown record"),
-    ("made sure", "confirmed"),
-    ("in force", "active"),
-    ("under way", "in progress"),
-    ("mend", "fix"),
-    ("mends", "fixes"),
-    ("mended", "fixed"),
-    ("look after", "manage"),
-    ("upon", "on"),
-];
+/// Heading of the table in the guide that holds the words.
+const HEADING: &str = "## Words";
+/// Mark of a phrase that is only replaced in texts for users; in comments it is a term of the code.
+const FOR_USERS: &str = " (for users)";
 
-/// Phrases that are not used in texts for users; in comments they are terms of the code (rule 5).
-const FOR_USERS: [(&str, &str); 4] = [
-    ("the store", "etcd"),
-    ("proven gone", "fencing confirmed"),
-    ("hand-over", "cutover"),
-    ("stand-in", "simulated watchdog"),
-];
+/// A phrase that is not used, and the words to use (rule 5).
+#[derive(Debug)]
+struct Replaced {
+    phrase: Vec<String>,
+    is_for_users: bool,
+    instead: String,
+}
+
+/// The words that the guide replaces.
+#[derive(Debug)]
+pub(super) struct Glossary(Vec<Replaced>);
+
+impl Glossary {
+    /// Reads the table of the guide: phrases separated by commas, and the words to use.
+    pub(super) fn read(guide: &str) -> Glossary {
+        let table = guide.split_once(HEADING).map_or("", |(_, table)| table);
+        let rows = table.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+        let cells = rows.filter_map(|row| row.trim_matches('|').split_once('|'));
+        let replaced = cells.flat_map(|(phrases, instead)| {
+            phrases.split(',').map(|phrase| Replaced {
+                phrase: words(phrase.replace(FOR_USERS, "").trim()),
+                is_for_users: phrase.trim().ends_with(FOR_USERS.trim()),
+                instead: instead.trim().to_owned(),
+            })
+        });
+        Glossary(replaced.collect())
+    }
+
+    fn broken(&self, words: &[String], is_for_users: bool) -> Vec<String> {
+        let has = |phrase: &[String]| words.windows(phrase.len()).any(|window| window == phrase);
+        let wrong = self.0.iter().filter(|replaced| is_for_users || !replaced.is_for_users);
+        wrong
+            .filter(|replaced| has(&replaced.phrase))
+            .map(|replaced| {
+                format!("\"{}\": the guide says \"{}\"", replaced.phrase.join(" "), replaced.instead)
+            })
+            .collect()
+    }
+}
 
 /// Most columns of a Markdown line (rule 14). Tables and lines with a link that alone is longer cannot be wrapped.
 const COLUMNS: usize = 120;
@@ -79,38 +79,21 @@ const COLUMNS: usize = 120;
 const SUMMARY: usize = 60;
 
 /// Returns a sentence for every rule that a text breaks.
-pub(super) fn broken(text: &Text) -> impl Iterator<Item = String> {
+pub(super) fn broken(text: &Text, glossary: &Glossary) -> Vec<String> {
+    let own = match text.kind {
+        Kind::Line => return too_long(&text.words).into_iter().collect(),
+        Kind::Fence => return without_language(&text.words).into_iter().collect(),
+        Kind::Prose | Kind::Comment | Kind::Message => None,
+        Kind::FunctionDoc => question(&text.words),
+        Kind::Log => log(&text.words),
+        Kind::AlertSummary => too_long_summary(&text.words),
+    };
     let words = words(&text.words);
-    let mut found = Vec::new();
-    match text.kind {
-        Kind::Line => found.extend(too_long(&text.words)),
-        Kind::Fence => {
-            found.extend((text.words.trim() == "```").then(|| "a code fence names its language".to_owned()));
-        }
-        Kind::Prose => found.extend([persons(&words), glossary(&words, true)].concat()),
-        Kind::Comment => found.extend([persons(&words), glossary(&words, false)].concat()),
-        Kind::FunctionDoc => {
-            found.extend([persons(&words), glossary(&words, false)].concat());
-            let is_question = words.first().is_some_and(|first| first == "whether");
-            found.extend(
-                is_question.then(|| "the doc of a function opens with \"Returns `true` if\"".to_owned()),
-            );
-        }
-        Kind::Message => found.extend([opening(&words), persons(&words), glossary(&words, true)].concat()),
-        Kind::Log => {
-            found.extend([opening(&words), persons(&words), glossary(&words, true)].concat());
-            found.extend(log(&text.words));
-        }
-        Kind::AlertSummary => {
-            let length = text.words.chars().count();
-            found.extend(
-                (length > SUMMARY)
-                    .then(|| format!("a summary of {length} characters, at most {SUMMARY} fit")),
-            );
-            found.extend([persons(&words), glossary(&words, true)].concat());
-        }
-    }
-    found.into_iter()
+    let opening = matches!(text.kind, Kind::Message | Kind::Log).then(|| opening(&words)).flatten();
+    let is_for_users = !matches!(text.kind, Kind::Comment | Kind::FunctionDoc);
+    let mut found: Vec<String> = [own, opening, persons(&words)].into_iter().flatten().collect();
+    found.extend(glossary.broken(&words, is_for_users));
+    found
 }
 
 /// Returns the words of a text in lower case, with hyphens kept inside of them.
@@ -123,29 +106,30 @@ fn words(text: &str) -> Vec<String> {
         .collect()
 }
 
-fn opening(words: &[String]) -> Vec<String> {
-    let first = words.first().filter(|first| OPENINGS.contains(&first.as_str()));
-    first.map(|first| format!("the message opens with \"{first}\": name the subject")).into_iter().collect()
+fn opening(words: &[String]) -> Option<String> {
+    let first = words.first().filter(|first| OPENINGS.contains(&first.as_str()))?;
+    Some(format!("the message opens with \"{first}\": name the subject"))
 }
 
-fn persons(words: &[String]) -> Vec<String> {
+fn persons(words: &[String]) -> Option<String> {
     let is_person = |at: usize| at > 0 && PEOPLE.contains(&words[at - 1].as_str());
-    let wrong =
-        words.iter().enumerate().find(|(at, word)| PERSONS.contains(&word.as_str()) && !is_person(*at));
-    wrong
-        .map(|(_, word)| format!("\"{word}\": services, nodes and programs are not persons"))
-        .into_iter()
-        .collect()
+    let (_, word) =
+        words.iter().enumerate().find(|(at, word)| PERSONS.contains(&word.as_str()) && !is_person(*at))?;
+    Some(format!("\"{word}\": services, nodes and programs are not persons"))
 }
 
-fn glossary(words: &[String], is_for_users: bool) -> Vec<String> {
-    let has = |phrase: &str| {
-        let phrase: Vec<&str> = phrase.split(' ').collect();
-        words.windows(phrase.len()).any(|window| window.iter().zip(&phrase).all(|(word, part)| word == part))
-    };
-    let for_users = FOR_USERS.iter().filter(|_| is_for_users);
-    let wrong = GLOSSARY.iter().chain(for_users).filter(|(phrase, _)| has(phrase));
-    wrong.map(|(phrase, instead)| format!("\"{phrase}\": the glossary says \"{instead}\"")).collect()
+fn question(doc: &str) -> Option<String> {
+    let is_question = words(doc).first().is_some_and(|first| first == "whether");
+    is_question.then(|| "the doc of a function opens with \"Returns `true` if\"".to_owned())
+}
+
+fn without_language(fence: &str) -> Option<String> {
+    (fence.trim() == "```").then(|| "a code fence names its language".to_owned())
+}
+
+fn too_long_summary(summary: &str) -> Option<String> {
+    let length = summary.chars().count();
+    (length > SUMMARY).then(|| format!("a summary of {length} characters, at most {SUMMARY} fit"))
 }
 
 fn too_long(line: &str) -> Option<String> {
@@ -171,7 +155,8 @@ mod tests {
     use super::*;
 
     fn check(kind: Kind, words: &str, expected: Option<&str>) {
-        let found: Vec<String> = broken(&Text { kind, line: 1, words: words.to_owned() }).collect();
+        let glossary = Glossary::read(include_str!("../../../docs/contributing/language.md"));
+        let found = broken(&Text { kind, line: 1, words: words.to_owned() }, &glossary);
         let holds = expected.map_or(found.is_empty(), |part| found.len() == 1 && found[0].contains(part));
         assert!(holds, "{words}: {found:?}");
     }
