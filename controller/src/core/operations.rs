@@ -256,7 +256,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
         _ if world.is_fence_unreadable(name) => {
             fencing::replacing_unreadable(situation, &subject, fence, &proof)
         }
-        FenceState::Open => fencing::closing(situation, &subject, fence, Some(&proof)).0,
+        FenceState::Open => fencing::closing(situation, &subject, fence, Some(&proof), false).0,
         FenceState::Fencing | FenceState::Fenced | FenceState::Closed => {
             let value = Fence {
                 state: FenceState::Fenced,
@@ -351,7 +351,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
         }
         FenceState::Open => {
             let subject = Subjected::of(situation, name, node);
-            let (transaction, message) = fencing::closing(situation, &subject, fence, None);
+            let (transaction, message) = fencing::closing(situation, &subject, fence, None, false);
             let told =
                 node_event(situation, name, EventType::Warning, Reason::OperatorRequest, message.clone());
             let running = verdict(OperationPhase::Running, Reason::InProgress, message);

@@ -14,7 +14,7 @@ use serde_json::json;
 /// Maximum duration of the device's work, in milliseconds.
 const DURATION_MS: Millis = 21_500;
 
-fn pdu() -> FenceDevice {
+pub(super) fn pdu() -> FenceDevice {
     FenceDevice {
         name: "pdu".to_owned(),
         timeout_seconds: 20,
