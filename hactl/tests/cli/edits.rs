@@ -27,7 +27,7 @@ fn running(name: &str) -> Value {
 fn apply(server: &Server, content: &str, arguments: &[&str]) -> Ran {
     let folder = tempfile::tempdir().expect("a folder");
     let path = file(folder.path(), "edit.yaml", content);
-    hactl(server, &[&["apply", "-f", path.as_str()], arguments].concat())
+    hactl(server, &[&["apply", "-f", path.as_str()][..], arguments].concat())
 }
 
 fn edited() -> String {
@@ -152,7 +152,7 @@ fn states(server: &Server) -> Vec<Option<String>> {
 #[test]
 fn an_edit_that_needs_a_stop_is_made_between_a_stop_and_the_requested_state() {
     for (arguments, wanted) in
-        [(&["--stop-first"][..], "Started"), (&["--stop-first", "--stop-timeout=20s"], "Disabled")]
+        [(&["--stop-first"][..], "Started"), (&["--stop-first", "--stop-timeout=20s"][..], "Disabled")]
     {
         let server = refusing(NEEDS_A_STOP);
         let mut stored = running("web");
