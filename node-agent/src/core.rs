@@ -135,6 +135,8 @@ pub struct AgentCore {
     hold: Hold,
     /// Time since which heartbeats do not commit; `None` while they commit.
     beat_failed_at: Option<Mono>,
+    /// Cause of the last failure of each kind of write, as logged; none once such a write was applied.
+    failed_writes: BTreeMap<String, String>,
     /// The highest etcd revision that this process has seen.
     highest: Revision,
     own_is_read: bool,
@@ -194,6 +196,7 @@ impl AgentCore {
             unseen_report: false,
             hold: Hold::default(),
             beat_failed_at: None,
+            failed_writes: BTreeMap::new(),
             own_is_read: false,
             read_retry_at: None,
             not_stopped: Vec::new(),

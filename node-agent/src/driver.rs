@@ -5,7 +5,6 @@ pub mod external;
 pub mod libvirt;
 pub mod ocf;
 pub mod podman;
-pub(crate) mod problems;
 pub mod program;
 pub mod simulated;
 pub mod systemd;

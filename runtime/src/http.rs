@@ -3,6 +3,7 @@
 pub mod admin;
 mod opening;
 
+use crate::problems::Problems;
 use crate::shutdown::Shutdown;
 use crate::tls::{ClientIdentity, ReloadingTls, TlsError, TlsFiles};
 use axum::Router;
@@ -117,13 +118,14 @@ impl Server {
     pub async fn serve(self, router: Router, shutdown: Shutdown) {
         let slots = Arc::new(Semaphore::new(self.options.connections));
         let graceful = GracefulShutdown::new();
+        let exhausted = Problems::default();
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = shutdown.requested() => break,
                 Some(_) = connections.join_next() => continue,
-                accepted = accept(&self.listener, &slots) => accepted,
+                accepted = accept(&self.listener, &slots, &exhausted) => accepted,
             };
             let Some((stream, peer, slot)) = accepted else { continue };
             let connection = Connection {
@@ -159,13 +161,24 @@ pub fn until_shutdown<S: Stream>(stream: S, shutdown: Shutdown) -> impl Stream<I
 type Slot = tokio::sync::OwnedSemaphorePermit;
 
 /// Accepts the next connection, once the number of connections permits it.
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, Slot)> {
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+    exhausted: &Problems<()>,
+) -> Option<(TcpStream, SocketAddr, Slot)> {
     // The semaphore is never closed.
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, peer)) => Some((stream, peer, slot)),
+        Ok((stream, peer)) => {
+            if exhausted.note(&(), None) {
+                tracing::info!("accepting connections again");
+            }
+            Some((stream, peer, slot))
+        }
         Err(error) => {
-            tracing::warn!(%error, "cannot accept a connection");
+            if exhausted.note(&(), Some(error.to_string())) {
+                tracing::warn!(%error, "cannot accept connections, retrying");
+            }
             // Descriptors or memory are exhausted. An immediate retry would only waste CPU time until other
             // connections end.
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -9,6 +9,7 @@ pub mod journal;
 pub mod logging;
 pub mod metrics;
 pub mod notify;
+pub mod problems;
 pub mod program;
 pub mod reconcile;
 pub mod shutdown;

@@ -26,6 +26,10 @@ pub struct Fence {
     /// Proof that the old incarnation is gone; set when `state` leaves Fencing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
+    /// `true` if the leader closed the epoch because of missed heartbeats while services were active. `maxFencing` limits
+    /// such closes, also those that a fence device then confirms.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub on_silence: bool,
     /// For an epoch closed on silence: W of the report under the close's guard, if the report contained armed and its
     /// watchdog counts. It is stored here because another registration may overwrite the report before W has passed.
     #[serde(skip_serializing_if = "Option::is_none")]

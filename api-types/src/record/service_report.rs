@@ -4,13 +4,14 @@ use super::ReplacementReport;
 use crate::driver::Identity;
 use crate::quantity::Amounts;
 use crate::reason::Reason;
+use crate::resource::ServiceDefinition;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// `report/<node>/resource/<name>`, written by the node's agent.
 ///
 /// The report with the `actionUid` of an action is the answer to that action. `Starting` and `Receiving` are start permits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceReport {
     /// Uid of the resource.
@@ -35,6 +36,10 @@ pub struct ServiceReport {
     /// Identity of the definition to which this report refers; `None` in reports of older agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
+    /// Definition of a running copy that a probe found and that is not the service in the spec, such as after a restore
+    /// (FENCING, R6.11); `None` otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Box<ServiceDefinition>>,
     /// Phase of the service.
     pub phase: Phase,
     /// Number of restarts in place under the current permit.

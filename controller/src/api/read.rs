@@ -6,9 +6,13 @@ use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::names::{self, TypedName};
 use ha_api_types::record::Revision;
 use ha_api_types::resource::ResourceSpec;
+use ha_runtime::problems::Problems;
 use ha_store::{Entry, Store};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+
+/// Revisions of values that are not JSON, by key. Every request reads them again.
+static UNREADABLE: Problems<String, Revision> = Problems::new();
 
 /// Value and revisions of one key.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +27,9 @@ impl Half {
     /// other.
     pub(crate) fn of(entry: &Entry) -> Half {
         let value = serde_json::from_slice(&entry.value).unwrap_or_else(|error| {
-            tracing::warn!(key = entry.key, %error, "cannot parse a value in etcd as JSON");
+            if UNREADABLE.note(&entry.key, Some(entry.mod_revision)) {
+                tracing::warn!(key = entry.key, %error, "cannot parse a value in etcd as JSON");
+            }
             Value::Null
         });
         let value = if value.is_object() { value } else { json!({}) };

@@ -232,7 +232,8 @@ fn close(
     note: Note,
     plan: &mut Plan,
 ) {
-    let (transaction, message) = closing(situation, subject, fence, proof);
+    let on_silence = matches!(note, Note::ClosesOnSilence(_));
+    let (transaction, message) = closing(situation, subject, fence, proof, on_silence);
     let reason = proof.map_or(Reason::DeclaredDead, Proof::reason);
     let event_type = if matches!(proof, Some(Proof::CleanLeave { .. } | Proof::NewBoot { .. })) {
         EventType::Normal
@@ -249,6 +250,7 @@ pub(super) fn closing(
     subject: &Subjected<'_>,
     fence: &Versioned<Fence>,
     proof: Option<&Proof>,
+    on_silence: bool,
 ) -> (Transaction, String) {
     let world = situation.world;
     let name = subject.name;
@@ -261,6 +263,7 @@ pub(super) fn closing(
         epoch,
         state: if proof.is_some() { FenceState::Fenced } else { FenceState::Fencing },
         proof: proof.cloned(),
+        on_silence,
         armed_wait_ms: subject.node.silence_proves.ok(),
         hold: subject.report.and_then(|report| report.value.hold_terms()),
         device: None,

@@ -256,7 +256,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
         _ if world.is_fence_unreadable(name) => {
             fencing::replacing_unreadable(situation, &subject, fence, &proof)
         }
-        FenceState::Open => fencing::closing(situation, &subject, fence, Some(&proof)).0,
+        FenceState::Open => fencing::closing(situation, &subject, fence, Some(&proof), false).0,
         FenceState::Fencing | FenceState::Fenced | FenceState::Closed => {
             let value = Fence {
                 state: FenceState::Fenced,
@@ -322,7 +322,7 @@ fn follow_store(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Pla
     }
 }
 
-/// Fences a node with its devices, even if its heartbeat is seen.
+/// Fences a node with its devices, even if its heartbeat is seen. Succeeds only if a device confirmed the node off.
 fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
     let world = situation.world;
     let spec = &request.operation.value.spec;
@@ -337,46 +337,50 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
         return;
     };
     let begun = request.is_begun();
-    match fence.value.state {
-        FenceState::Open if begun => {
-            let done = verdict(
-                OperationPhase::Succeeded,
-                Reason::Completed,
-                "Node was fenced and has registered again",
+    let failed = |message: String| verdict(OperationPhase::Failed, Reason::FenceDeviceFailed, message);
+    let outcome = match fence.value.state {
+        FenceState::Open | FenceState::Fencing if !begun && !node.has_device => {
+            let message = format!(
+                "Node {name} has no fence device: configure spec.fencing.devices with \"hactl edit node/{name}\", or \
+                 power the machine off and run \"hactl node confirm-fenced {name}\""
             );
-            write(situation, request, &done, plan);
+            verdict(refused, Reason::NoProofPossible, message)
+        }
+        FenceState::Open if begun => {
+            failed(format!("No fence device confirmed that {name} is off, and the node has registered again"))
         }
         FenceState::Open => {
-            if !node.has_device {
-                let message = format!("Node {name} has no fence device: set spec.fencing.devices");
-                write(situation, request, &verdict(refused, Reason::NoProofPossible, message), plan);
-                return;
-            }
             let subject = Subjected::of(situation, name, node);
-            let (transaction, message) = fencing::closing(situation, &subject, fence, None);
+            let (transaction, message) = fencing::closing(situation, &subject, fence, None, false);
             let told =
                 node_event(situation, name, EventType::Warning, Reason::OperatorRequest, message.clone());
             let running = verdict(OperationPhase::Running, Reason::InProgress, message);
             write_fence(situation, request, name, &running, transaction, told, plan);
+            return;
         }
         FenceState::Fencing => {
-            let message = "Fence device is in operation";
-            write(situation, request, &verdict(OperationPhase::Running, Reason::InProgress, message), plan);
+            match fencing::devices::failed_since(situation, name, request.operation.seen) {
+                None => verdict(OperationPhase::Running, Reason::InProgress, "Fence device is in operation"),
+                Some(errors) => failed(format!(
+                    "Fence devices failed: {errors}. Repair them, or power the machine off and run \"hactl node \
+                     confirm-fenced {name}\""
+                )),
+            }
         }
         FenceState::Fenced | FenceState::Closed => {
             let said = fence.value.proof.as_ref().map(Proof::sentence).unwrap_or_default();
-            let outcome = if begun {
-                verdict(OperationPhase::Succeeded, Reason::Completed, said)
-            } else {
-                verdict(
+            match (begun, matches!(fence.value.proof, Some(Proof::Device { .. }))) {
+                (true, true) => verdict(OperationPhase::Succeeded, Reason::Completed, said),
+                (true, false) => failed(format!("No fence device confirmed that {name} is off: {said}")),
+                (false, _) => verdict(
                     refused,
                     Reason::Outdated,
                     format!("Registration of node {name} is already revoked: {said}"),
-                )
-            };
-            write(situation, request, &outcome, plan);
+                ),
+            }
         }
-    }
+    };
+    write(situation, request, &outcome, plan);
 }
 
 /// Returns the refusal of an operation whose operator saw the node under another epoch or boot.

@@ -391,6 +391,7 @@ impl World {
                 let before = self.before(name);
                 let read = put_record(&mut self.resource_statuses, name, entry, now);
                 let read = self.doubt_status(name, read);
+                self.work_out_identity(name);
                 self.count_service(name, before, now);
                 self.observe_failed_moves(name, now);
                 read
@@ -444,6 +445,7 @@ impl World {
             Key::Status(kind, name) => match kind {
                 Kind::Resource => {
                     self.resource_statuses.remove(name);
+                    self.work_out_identity(name);
                     self.failed_moves.remove(name);
                     self.forget_counting(name);
                 }

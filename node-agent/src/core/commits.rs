@@ -104,12 +104,15 @@ impl AgentCore {
             return;
         }
         service.write = None;
-        if applied.is_none() {
+        let what = format!("report of {name}");
+        if applied.is_some() {
+            self.tell_outcome(&what, outcome);
+        } else {
             // After a conflict or an unknown outcome, the only permitted next step is to read again.
             service.reread = true;
             service.has_worker = false;
             service.write_not_before = Some(now.raw + rewrite_ms(outcome));
-            self.tell_outcome(&format!("report of {name}"), outcome);
+            self.tell_outcome(&what, outcome);
             self.tell_permit_refused(now, name, phase, outcome);
         }
         self.changed = true;
@@ -173,21 +176,33 @@ impl AgentCore {
         }
     }
 
+    /// Logs a write that was not applied: once, until such a write is applied or fails for another reason.
     pub(super) fn tell_outcome(&mut self, what: &str, outcome: &Outcome) {
-        let message = match outcome {
-            Outcome::Applied(_) => return,
+        let (cause, message) = match outcome {
+            Outcome::Applied(_) => {
+                if self.failed_writes.remove(what).is_some() {
+                    self.log(Level::Info, format!("{what} is committed again"));
+                }
+                return;
+            }
             Outcome::Conflict(revision) => {
                 return self.log(
                     Level::Debug,
                     format!("{what} conflicts with a change up to revision {revision}, reading again"),
                 );
             }
-            Outcome::LeaseNotFound => format!("{what} was not committed: the lease does not exist any more"),
-            Outcome::Refused(text) => format!("{what} was rejected by etcd: {text}"),
-            Outcome::Unknown(text) => format!("{what} may not have been committed: {text}"),
+            Outcome::LeaseNotFound => {
+                ("no lease", format!("{what} was not committed: the lease does not exist any more"))
+            }
+            Outcome::Refused(text) => (text.as_str(), format!("{what} was rejected by etcd: {text}")),
+            Outcome::Unknown(text) => ("unknown", format!("{what} may not have been committed: {text}")),
         };
         // While heartbeats fail, their own message is enough.
-        let level = if self.beat_failed_at.is_some() { Level::Debug } else { Level::Warning };
+        if self.beat_failed_at.is_some() {
+            return self.log(Level::Debug, message);
+        }
+        let known = self.failed_writes.insert(what.to_owned(), cause.to_owned());
+        let level = if known.as_deref() == Some(cause) { Level::Debug } else { Level::Warning };
         self.log(level, message);
     }
 }

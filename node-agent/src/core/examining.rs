@@ -130,10 +130,10 @@ impl AgentCore {
     /// Handles the outcome of writing the doctor's report. A report that was not applied is computed again later,
     /// against etcd's state at that time.
     pub(super) fn doctor_answer(&mut self, report: DoctorReport, outcome: &Outcome) {
-        match outcome.applied() {
-            Some(revision) => self.view.doctor_reports.wrote(&self.config.node.clone(), report, revision),
-            None => self.tell_outcome("report of the health checks", outcome),
+        if let Some(revision) = outcome.applied() {
+            self.view.doctor_reports.wrote(&self.config.node.clone(), report, revision);
         }
+        self.tell_outcome("report of the health checks", outcome);
     }
 
     /// Discards an earlier boot that left cleanly, when the node's report is read for the first time.

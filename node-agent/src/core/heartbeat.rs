@@ -14,6 +14,9 @@ use ha_api_types::time::{Millis, Mono, Now};
 use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
 use ha_store::{Guard, LeaseId, Outcome, Transaction};
 
+/// Name of a heartbeat in the log.
+const HEARTBEAT: &str = "heartbeat";
+
 /// The lease of `alive`. It serves presence and clean-up, and proves nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lease {
@@ -279,6 +282,7 @@ impl AgentCore {
                 // D is set, not raised: with a smaller Th it is earlier, and observers count by that value.
                 self.deadline = Some(beat.started.plus_ms(self.pace().heartbeat_valid_ms));
                 if self.beat_failed_at.take().is_some() {
+                    self.failed_writes.remove(HEARTBEAT);
                     self.log(Level::Info, "heartbeats are committed again".to_owned());
                 }
             }
@@ -300,7 +304,7 @@ impl AgentCore {
                 let Some(registered) = self.registered_mut() else { return };
                 registered.next_beat = registered.next_beat.min(now.raw + interval_ms / 4).max(now.raw);
                 if self.beat_failed_at.is_none() {
-                    self.tell_outcome("heartbeat", outcome);
+                    self.tell_outcome(HEARTBEAT, outcome);
                     self.beat_failed_at = Some(now.raw);
                 }
             }

@@ -149,8 +149,8 @@ impl AgentCore {
             self.view.usage_reports.wrote(&self.config.node.clone(), report, revision);
         } else {
             self.measuring.write_not_before = Some(now.raw + EVERY_MS);
-            self.tell_outcome("report of usage", outcome);
         }
+        self.tell_outcome("report of usage", outcome);
     }
 }
 

@@ -247,6 +247,7 @@ impl AgentCore {
                 self.journal.request = Some(*revision);
                 self.journal.epoch = 0;
                 self.journal_changed();
+                self.tell_outcome("registration", outcome);
             }
             Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
                 requesting.retry_at = Some(now.raw + RETRY_MS);

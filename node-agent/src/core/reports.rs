@@ -33,6 +33,7 @@ impl AgentCore {
             probed_fence: 0,
             exclusive: self.is_exclusive(service),
             identity: service.definition.identity(),
+            definition: None,
             phase,
             restarts: service.restarts,
             reason,

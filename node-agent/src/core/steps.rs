@@ -8,6 +8,7 @@ use super::{AgentCore, Now};
 use ha_api_types::cluster::Disarmed;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, Phase, ServiceReport};
+use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 
 /// Delay before a failed stop is tried again under the same action.
@@ -474,10 +475,16 @@ impl AgentCore {
             }
         };
         service.permit = None;
-        let uid = self.view.resources.value(service.name()).map(|resource| resource.metadata.uid.clone());
+        let wanted = self.view.resources.value(service.name()).map(ServiceDefinition::of);
         let report = self.report(now, service, None, phase, Reason::NotProbed, message);
+        let uid = wanted.as_ref().map_or(report.uid.clone(), |wanted| wanted.uid.clone());
+        // R6.11: the leader learns what runs here, to have it stopped as it was started.
+        let another = phase == Phase::ProbedRunning
+            && wanted.is_some_and(|wanted| !wanted.is_same_thing(&service.definition));
         let report = ServiceReport {
-            uid: uid.unwrap_or(report.uid.clone()),
+            definition: another
+                .then(|| Box::new(ServiceDefinition { uid: uid.clone(), ..service.definition.clone() })),
+            uid,
             probed_generation: asked.generation,
             probed_arming: asked.arming,
             probed_fence: asked.fence,

@@ -8,7 +8,6 @@ mod protocol;
 mod service;
 mod watch;
 
-use super::problems::Problems;
 use super::program::{ProgramSettings, Programs};
 use super::watches::Watches;
 use super::{Driver, DriverEvent, DriverFailure, Sample};
@@ -18,7 +17,8 @@ use ha_api_types::driver::{DriverKind, ExternalDriver as ExternalSpec};
 use ha_api_types::record::Observed;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
-use std::collections::BTreeSet;
+use ha_runtime::problems::Problems;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -100,18 +100,19 @@ impl Driver for ExternalDriver {
                 return Err(format!("no external drivers in {}", self.context.folders.listed()));
             }
             let mut able = Vec::new();
-            let mut unable = BTreeSet::new();
+            let mut unable = BTreeMap::new();
             for name in names {
                 match self.context.description(&name).await {
                     Ok(_) => able.push(format!("{}:{name}", DriverKind::External)),
-                    Err(why) => drop(unable.insert(format!("{name}: {why}"))),
+                    Err(why) => drop(unable.insert(name, why)),
                 }
             }
             if able.is_empty() {
-                return Err(unable.into_iter().collect::<Vec<_>>().join("; "));
+                let each = unable.iter().map(|(name, why)| format!("{name}: {why}"));
+                return Err(each.collect::<Vec<_>>().join("; "));
             }
-            for why in self.context.unable.update(unable) {
-                tracing::info!(why, "cannot serve a driver");
+            for (name, why) in self.context.unable.update(unable) {
+                tracing::info!(driver = name, why, "cannot serve a driver");
             }
             Ok(able)
         })

@@ -27,6 +27,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
+use ha_runtime::problems::Problems;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,8 @@ struct Context {
     last_groups: Mutex<BTreeMap<String, String>>,
     events: UnboundedSender<DriverEvent>,
     watches: Watches<()>,
+    /// Why a unit must not be run as a service because the boot starts it, by resource.
+    at_boot: Problems<String>,
 }
 
 impl SystemdDriver {
@@ -89,6 +92,7 @@ impl SystemdDriver {
             last_groups: Mutex::default(),
             events,
             watches: Watches::default(),
+            at_boot: Problems::default(),
         };
         Ok(SystemdDriver { context: Arc::new(context) })
     }
@@ -233,19 +237,14 @@ impl Context {
             let found = boot::starters(session, unit, state).await?;
             if spec.disable_at_boot { boot::disable(session, unit, found).await } else { Ok(found) }
         };
-        match starters.await {
-            Ok(left) => {
-                if let Some(failure) = boot::refusal(&left, spec.disable_at_boot) {
-                    tracing::warn!(
-                        resource = service.name,
-                        why = failure.message,
-                        "cannot run the unit as a service"
-                    );
-                }
-            }
-            Err(error) => {
-                tracing::warn!(resource = service.name, unit, %error, "cannot determine whether the unit is started at boot");
-            }
+        let problem = match starters.await {
+            Ok(left) => boot::refusal(&left, spec.disable_at_boot).map(|failure| failure.message),
+            Err(error) => Some(format!("cannot determine whether {unit} is started at boot: {error}")),
+        };
+        if self.at_boot.note(&service.name, problem.clone())
+            && let Some(why) = problem
+        {
+            tracing::warn!(resource = service.name, why, "cannot run the unit as a service");
         }
     }
 

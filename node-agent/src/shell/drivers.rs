@@ -9,7 +9,6 @@ use crate::driver::external::{ExternalDriver, ExternalSettings};
 use crate::driver::libvirt::LibvirtDriver;
 use crate::driver::ocf::{OcfDriver, OcfSettings};
 use crate::driver::podman::{PodmanDriver, PodmanSettings};
-use crate::driver::problems::Problems;
 use crate::driver::program::ProgramSettings;
 use crate::driver::simulated::SimulatedDriver;
 use crate::driver::systemd::{SystemdDriver, SystemdSettings};
@@ -17,7 +16,8 @@ use anyhow::Context;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
-use std::collections::{BTreeMap, BTreeSet};
+use ha_runtime::problems::Problems;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -32,7 +32,7 @@ pub(super) struct Drivers {
     pub(super) inputs: Inputs,
     cancels: Arc<Mutex<BTreeMap<CommandId, oneshot::Sender<()>>>>,
     /// The drivers that this node cannot serve, with the reason.
-    unable: Arc<Problems<(&'static str, String)>>,
+    unable: Arc<Problems<&'static str>>,
 }
 
 impl Drivers {
@@ -89,12 +89,12 @@ impl Drivers {
     /// Returns the names of the drivers that this node can serve, sorted. Logs the others when they change.
     pub(super) async fn able(&self) -> Vec<String> {
         let mut names = Vec::new();
-        let mut unable = BTreeSet::new();
+        let mut unable = BTreeMap::new();
         for (name, driver) in &self.by_name {
             match driver.serves().await {
                 Ok(served) => names.extend(served),
                 Err(why) => {
-                    unable.insert((*name, why));
+                    unable.insert(*name, why);
                 }
             }
         }

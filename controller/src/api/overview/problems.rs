@@ -9,6 +9,7 @@ use ha_api_types::cluster::OnStoreLoss;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
+use ha_api_types::record::FenceState;
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::view::{ControllerState, Overview, Problem, Severity};
 use ha_store::etcd::is_too_old;
@@ -85,7 +86,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
             ),
         ));
     }
-    nodes(overview, &mut found);
+    nodes(world, overview, &mut found);
     failing_checks(world, overview, &mut found);
     rules(world, &mut found);
     if world.settings().disarmed.is_some() {
@@ -134,14 +135,21 @@ fn services(world: &World, found: &mut Vec<Problem>) {
     }
 }
 
-fn nodes(overview: &Overview, found: &mut Vec<Problem>) {
+fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
     for node in &overview.nodes {
         let about = format!("node/{}", node.name);
         match node.state {
             NodeState::Unknown | NodeState::Fence => {
                 let message = format!("{} is {:?}: {}", node.name, node.state, node.message);
-                let help = "check the machine; if it is powered off, run \"hactl node confirm-fenced\"";
-                found.push(problem(Severity::Degraded, about, node.reason, message, help));
+                let help = if awaits_confirmation(world, &node.name) {
+                    format!(
+                        "check the machine; if it is powered off, run \"hactl node confirm-fenced {}\"",
+                        node.name
+                    )
+                } else {
+                    "check the machine and start it; its agent registers again".to_owned()
+                };
+                found.push(problem(Severity::Degraded, about, node.reason, message, &help));
             }
             NodeState::Online | NodeState::Maintenance => {
                 let kind = node.watchdog.as_ref().map_or("None", |watchdog| watchdog.kind.as_str());
@@ -158,6 +166,16 @@ fn nodes(overview: &Overview, found: &mut Vec<Problem>) {
             NodeState::Offline | NodeState::Gone => {}
         }
     }
+}
+
+/// Returns `true` if an operator's confirmation that the node is powered off may end a wait: nothing proves yet, or
+/// since a restore, that the node's services do not run.
+fn awaits_confirmation(world: &World, node: &str) -> bool {
+    world.is_unheard(node)
+        || world.fences.get(node).is_none_or(|fence| match fence.value.state {
+            FenceState::Open | FenceState::Fencing => true,
+            FenceState::Fenced | FenceState::Closed => false,
+        })
 }
 
 /// Adds failed checks of `hactl doctor`, of the cluster and of each node, unless a problem already covers them.
@@ -251,6 +269,43 @@ mod tests {
         check("3.5.29", true);
         check("3.6.12", false);
         check("", false);
+    }
+
+    #[test]
+    fn confirm_fenced_is_suggested_until_the_node_is_fenced() {
+        let check = |state: FenceState, is_restored: bool, expected: bool| {
+            let keys = Keys::new("test");
+            let entry = |key: String, value: serde_json::Value, revision| Entry {
+                key,
+                value: value.to_string().into_bytes().into(),
+                create_revision: revision,
+                mod_revision: revision,
+                lease: 0,
+            };
+            let fence = serde_json::json!({"epoch": 3, "state": state, "proof": {"kind": "silence", "waitedMs": 13_200}});
+            let mut entries = vec![entry(keys.fence("node1"), fence, 1)];
+            if is_restored {
+                entries.push(entry(keys.restored(), serde_json::json!({}), 2));
+            }
+            let mut world = World::new(keys);
+            world.replace(entries, 2, Mono(0));
+            let node = NodeOverview {
+                name: "node1".to_owned(),
+                state: NodeState::Unknown,
+                ..NodeOverview::default()
+            };
+            let overview = Overview { nodes: vec![node], ..Overview::default() };
+            let found = of(&world, &overview);
+            let problem = found.iter().find(|problem| problem.about == "node/node1").expect("a problem");
+            let suggested = problem.help.contains("hactl node confirm-fenced node1");
+            assert_eq!(suggested, expected, "{state:?}, restored {is_restored}: {}", problem.help);
+        };
+        check(FenceState::Open, false, true);
+        check(FenceState::Fencing, false, true);
+        check(FenceState::Fenced, false, false);
+        check(FenceState::Closed, false, false);
+        // What the backup contains about the node proves nothing.
+        check(FenceState::Fenced, true, true);
     }
 
     #[test]

@@ -24,6 +24,18 @@ pub(super) fn is_asked_for(situation: &Situation<'_>, node: &str) -> bool {
     under_way(situation, OperationAction::Fence, node).next().is_some()
 }
 
+/// Returns the errors of a node's devices, if each has failed to switch the node off since a time. `None` while a
+/// device may still confirm.
+pub(in crate::core) fn failed_since(situation: &Situation<'_>, node: &str, since: Mono) -> Option<String> {
+    let failed = &situation.devices.get(node)?.failed_off;
+    let errors = devices(situation, node).into_iter().map(|device| {
+        let (at, error) = failed.get(&device.name)?;
+        (*at >= since).then(|| format!("{}: {error}", device.name))
+    });
+    let errors: Vec<String> = errors.collect::<Option<_>>()?;
+    (!errors.is_empty()).then(|| errors.join("; "))
+}
+
 /// Returns `true` if an operator has requested to reconnect this node, and the fence is still as the operator saw it.
 fn is_unfenced(situation: &Situation<'_>, node: &str, fence: &Fence) -> bool {
     under_way(situation, OperationAction::Unfence, node).any(|operation| is_as_seen(&operation.spec, fence))

@@ -36,7 +36,19 @@ impl Budget {
             .values()
             .filter(|fence| match fence.value.state {
                 FenceState::Fencing => true,
-                FenceState::Fenced => matches!(fence.value.proof, Some(Proof::Silence { .. })),
+                FenceState::Fenced => match fence.value.proof {
+                    Some(Proof::Silence { .. }) => true,
+                    // A device confirms within seconds. Without this, devices would make the limit ineffective.
+                    Some(Proof::Device { .. }) => fence.value.on_silence,
+                    Some(
+                        Proof::NewBoot { .. }
+                        | Proof::CleanLeave { .. }
+                        | Proof::Operator { .. }
+                        | Proof::Reregistered
+                        | Proof::NothingActive,
+                    )
+                    | None => false,
+                },
                 FenceState::Open | FenceState::Closed => false,
             })
             .map(|fence| fence.seen + window_ms)

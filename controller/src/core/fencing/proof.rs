@@ -19,7 +19,10 @@ pub(super) fn plan(
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) {
-    if let Some(proof) = registered(subject, fence) {
+    let asked = devices::is_asked_for(situation, subject.name);
+    // An operator has requested a power cycle, and a node that runs registers again at once: its device comes first.
+    let awaits_device = |proof: &Proof| asked && subject.node.has_device && *proof == Proof::Reregistered;
+    if let Some(proof) = registered(subject, fence).filter(|proof| !awaits_device(proof)) {
         // Proofs (c) and (f): each service that the agent could not stop becomes an unconfirmed Error before any
         // release.
         if let Some(report) = subject.registration()
@@ -30,7 +33,6 @@ pub(super) fn plan(
         settle(situation, subject, fence, &proof, plan);
         return;
     }
-    let asked = devices::is_asked_for(situation, subject.name);
     let is_unheard = situation.world.is_unheard(subject.name);
     if subject.node.active.is_empty() && !asked && !is_unheard {
         settle(situation, subject, fence, &Proof::NothingActive, plan);

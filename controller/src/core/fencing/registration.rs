@@ -234,6 +234,7 @@ fn admit(
         request: Some(report.modified),
         state: FenceState::Open,
         proof: None,
+        on_silence: false,
         armed_wait_ms: None,
         hold: None,
         device: None,

@@ -77,7 +77,7 @@ pub(super) fn assign(
     {
         guards.insert(key, Guard::Unchanged(revision));
     }
-    let definition = definition(service, draft, node, fence.value.epoch, &action);
+    let definition = definition(&situation, service, draft, node, fence.value.epoch, &action);
     if definition.exclusive && begins(&action) {
         match copies::elsewhere(&situation, service, draft, node) {
             Ok(found) => guards.extend(found),
@@ -224,9 +224,10 @@ fn unproven_target(
 /// Returns the definition of an assignment. A running service is stopped, handed over and monitored under the
 /// definition it was started with, even if its spec has changed since. A start uses the present spec.
 ///
-/// A copy of another identity than the spec's, as after a restore, continues as it is until it is stopped (FENCING,
-/// R6.11).
+/// A copy of another identity than the spec's, as after a restore, continues as it is until it is stopped, and is
+/// stopped as it was started (FENCING, R6.11).
 fn definition(
+    situation: &Situation<'_>,
     service: &Service<'_>,
     draft: &Draft,
     node: &str,
@@ -234,21 +235,18 @@ fn definition(
     action: &Action,
 ) -> ServiceDefinition {
     let current = ServiceDefinition::of(&service.resource.value);
-    let here = draft.status.copies.iter().find(|copy| copy.node == node && copy.epoch == epoch);
-    if let Some(copy) = here
-        && *action == Action::Start
-        && !copy.definition.may_replace(&current)
-    {
-        return copy.definition.clone();
-    }
-    let known = service
-        .assignment
-        .map(|assignment| assignment.value.definition.clone())
-        .filter(|definition| definition.uid == current.uid);
-    match (action, known) {
-        (Action::Start | Action::Restart, _) | (_, None) => current,
-        (Action::Stop { .. } | Action::Migrate { .. } | Action::Leave, Some(known)) => known,
-    }
+    let differing = || copies::differing(situation, service, draft, node, epoch);
+    let assigned = service.assignment.map(|assignment| &assignment.value);
+    let assigned = assigned.filter(|assignment| assignment.definition.uid == current.uid);
+    let is_here = assigned.is_some_and(|assignment| places(assignment).contains(&(node, epoch)));
+    let assigned = assigned.map(|assignment| assignment.definition.clone());
+    let known = match action {
+        Action::Start => differing(),
+        Action::Restart => None,
+        Action::Stop { .. } | Action::Migrate { .. } | Action::Leave if is_here => assigned,
+        Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => differing().or(assigned),
+    };
+    known.unwrap_or(current)
 }
 
 fn begins(action: &Action) -> bool {

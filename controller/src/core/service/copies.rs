@@ -86,6 +86,31 @@ pub(super) fn elsewhere(
     Ok(guards)
 }
 
+/// Returns the definition of a copy on a node that the spec may not replace while the copy runs (FENCING, R6.11).
+/// `None` without such a copy.
+pub(super) fn differing(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    draft: &Draft,
+    node: &str,
+    epoch: u64,
+) -> Option<ServiceDefinition> {
+    let wanted = ServiceDefinition::of(&service.resource.value);
+    // A probe that found another service there rules out what a backup names.
+    let found = situation
+        .world
+        .service_report(service.name, node)
+        .map(|report| &report.value)
+        .filter(|report| report.phase == Phase::ProbedRunning && report.epoch == epoch)
+        .and_then(|report| report.identity.as_ref());
+    let known = draft.status.copies.iter().cloned().chain(derived(situation, service));
+    known
+        .filter(|copy| copy.node == node && copy.epoch == epoch)
+        .map(|copy| copy.definition)
+        .filter(|definition| found.is_none() || definition.identity().as_ref() == found)
+        .find(|definition| !definition.may_replace(&wanted))
+}
+
 fn is_of_one_place(one: &ServiceCopy, other: &ServiceCopy) -> bool {
     one.node == other.node && one.epoch == other.epoch && one.definition.is_same_thing(&other.definition)
 }
@@ -121,7 +146,7 @@ fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy>
     }
     for (node, report) in situation.world.service_reports.get(service.name).into_iter().flatten() {
         let report = &report.value;
-        let was_permitted = match report.phase {
+        let may_run = match report.phase {
             Phase::Starting
             | Phase::Running
             | Phase::Stopping
@@ -129,19 +154,21 @@ fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy>
             | Phase::Receiving
             | Phase::HandingOver
             | Phase::MoveFailed => true,
-            Phase::ProbedRunning
-            | Phase::ProbedStopped
+            // Not permitted since the restore: the node reports the definition under which it was (R6.11).
+            Phase::ProbedRunning => report.definition.is_some(),
+            Phase::ProbedStopped
             | Phase::ProbedUnknown
             | Phase::Stopped
             | Phase::Failed
             | Phase::HandedOver => false,
         };
-        if was_permitted && report.uid == service.uid() {
+        if may_run && report.uid == service.uid() {
+            let known = report.definition.as_deref().unwrap_or(&definition).clone();
             let copy = ServiceCopy {
                 node: node.clone(),
                 epoch: report.epoch,
                 boot_id: report.boot_id.clone(),
-                definition: ServiceDefinition { exclusive: report.exclusive, ..definition.clone() },
+                definition: ServiceDefinition { exclusive: report.exclusive, ..known },
                 let_go: false,
             };
             if !copies.iter().any(|known| is_of_one_place(known, &copy)) {

@@ -161,7 +161,8 @@ pub(super) fn may_run_anywhere(world: &World, status: Option<&ResourceStatus>) -
 
 /// Returns a report as an answer. After Ignored, or after a possible move by hand while the cluster was disarmed,
 /// only a newer probe counts: earlier reports say nothing about later changes. Reports about another identity, or
-/// from before the present identity was stored, do not count either (FENCING, R7.2).
+/// from before the present identity was stored, do not count either (FENCING, R7.2). The exception is a running copy
+/// of another identity, which its node reports with its definition: it is the one to adopt (R6.11).
 fn of_report(
     world: &World,
     service: &Service<'_>,
@@ -185,7 +186,8 @@ fn of_report(
     if older(status.probe_generation, report.probed_generation)
         || older(status.probe_arming, report.probed_arming)
         || older(Some(status.asked_generation).filter(|needed| *needed > 0), report.probed_generation)
-        || report.identity.as_ref().is_some_and(|asked| Some(asked) != world.identity(service.name))
+        || report.definition.is_none()
+            && report.identity.as_ref().is_some_and(|asked| Some(asked) != world.identity(service.name))
     {
         return Answer::Missing("has not answered yet");
     }

@@ -3,7 +3,7 @@
 use super::assign::{start_on, stop_on};
 use super::probe::{Answer, answers};
 use super::start::wants_stop;
-use super::{Assign, Draft, Planner, Service, Standing, error, identity, recover, report_guard};
+use super::{Assign, Draft, Planner, Service, Standing, copies, error, identity, recover, report_guard};
 use crate::core::restored;
 use crate::core::situation::Situation;
 use crate::core::world::guard_of;
@@ -47,7 +47,7 @@ pub(super) fn after_restore(draft: &mut Draft) {
     status.displaced_by = None;
     status.replacement = None;
     status.move_failures = 0;
-    super::copies::let_go(&mut status.copies);
+    copies::let_go(&mut status.copies);
     // No reports from before the restore exist, so the next answers are new.
     status.probe_arming = None;
     let message =
@@ -65,7 +65,7 @@ pub(super) fn look_anew(situation: &Situation<'_>, service: &Service<'_>, draft:
     if service.assignment.is_some() {
         draft.assign = Assign::Delete;
     }
-    super::copies::let_go(&mut draft.status.copies);
+    copies::let_go(&mut draft.status.copies);
     draft.status.epoch = None;
     draft.status.action_uid = None;
     let message = "Service may have been moved manually: asking every node whether it runs there".to_owned();
@@ -183,7 +183,15 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     draft.status.probe_arming = None;
     identity::end_tombstones(&situation, service, draft);
     count_as_empty(&situation, service, draft, counted);
-    match (running.first().map(|node| (*node).to_owned()), service.wanted()) {
+    let found = running.first().map(|node| (*node).to_owned());
+    if let Some(node) = &found
+        && let Some(epoch) = situation.world.living_epoch(node)
+        && let Some(copy) = copies::differing(&situation, service, draft, node, epoch)
+    {
+        // The node has answered for that copy only, so it is asked about the service in the spec once the copy is stopped.
+        draft.status.asked_identity = copy.identity();
+    }
+    match (found, service.wanted()) {
         (None, RequestedState::Started) => {
             draft.go(ServiceState::RequestStart, Reason::Placed, "Not running yet, scheduling".to_owned());
         }

@@ -2,8 +2,10 @@
 //! R6.6).
 
 use super::lab::Lab;
-use ha_api_types::record::{Action, FenceState, Tombstone};
-use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
+use ha_api_types::kind::Kind;
+use ha_api_types::record::{Action, FenceState, Phase, ServiceReport, Tombstone};
+use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ServiceDefinition, ServiceState};
+use ha_store::{Guard, Transaction};
 
 #[test]
 fn a_permitted_place_is_a_copy_until_its_node_says_that_it_stopped() {
@@ -103,4 +105,56 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
     lab.until(60_000, "started", |lab| lab.is("web", ServiceState::Started));
     let identity = lab.assignment("web").unwrap().definition.identity().unwrap().to_string();
     assert!(identity.contains("other"), "{identity}");
+}
+
+#[test]
+fn a_copy_of_another_identity_that_a_node_reports_is_adopted_or_stopped_as_it_was_started() {
+    let check = |wanted: RequestedState, action: &Action| {
+        let mut lab = Lab::new(1, &["node1", "node2"]);
+        lab.settle();
+        lab.agent("node2").faults.mute = true;
+        lab.resource("web");
+        lab.want("web", wanted);
+        lab.run(500);
+        let resource: Resource = lab.read(&lab.keys.spec(Kind::Resource, "web")).unwrap();
+        let mut definition = ServiceDefinition::of(&resource);
+        definition.driver.simulated.as_mut().unwrap().identity = "other".to_owned();
+        // As after a restore: the node runs a service that the spec does not name.
+        let mut report = ServiceReport {
+            uid: definition.uid.clone(),
+            epoch: 1,
+            probed_generation: resource.metadata.generation,
+            exclusive: true,
+            identity: definition.identity(),
+            phase: Phase::ProbedRunning,
+            ..ServiceReport::default()
+        };
+        let key = lab.keys.service_report("node2", "web");
+        let say = |lab: &mut Lab, report: &ServiceReport| {
+            let guard = lab
+                .state
+                .get(&key)
+                .entries
+                .first()
+                .map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
+            let value = serde_json::to_vec(report).unwrap();
+            lab.state.commit(&Transaction::new().put(key.clone(), guard, value));
+        };
+        say(&mut lab, &report);
+        lab.run(500);
+        assert!(lab.is("web", ServiceState::Queued), "an identity alone does not say what to stop");
+        report.definition = Some(Box::new(definition.clone()));
+        say(&mut lab, &report);
+        lab.until(500, "assigned", |lab| lab.assignment("web").is_some());
+        let assignment = lab.assignment("web").unwrap();
+        assert_eq!((assignment.node.as_str(), &assignment.action), ("node2", action));
+        assert_eq!(assignment.definition, definition);
+        let status = lab.status("web");
+        assert!(status.conditions.iter().any(|condition| condition.kind == "DefinitionDiffers"));
+        let copies: Vec<_> =
+            status.copies.iter().map(|copy| (copy.node.as_str(), &copy.definition)).collect();
+        assert_eq!(copies, [("node2", &definition)]);
+    };
+    check(RequestedState::Started, &Action::Start);
+    check(RequestedState::Stopped, &Action::Stop { timeout_ms: None });
 }

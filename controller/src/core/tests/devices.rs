@@ -14,7 +14,7 @@ use serde_json::json;
 /// Maximum duration of the device's work, in milliseconds.
 const DURATION_MS: Millis = 21_500;
 
-fn pdu() -> FenceDevice {
+pub(super) fn pdu() -> FenceDevice {
     FenceDevice {
         name: "pdu".to_owned(),
         timeout_seconds: 20,
@@ -46,6 +46,17 @@ fn guarded_by(device: FenceDevice) -> (Lab, String) {
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run(1_000);
     lab.fencer = None;
+    (lab, node)
+}
+
+/// Returns a node that was isolated, and that has registered again while its device still works.
+fn released_at_work(device: FenceDevice) -> (Lab, String) {
+    let (mut lab, node) = guarded_by(device);
+    lab.agent(&node).cut = true;
+    lab.until(TH + 1_000, "at work", |lab| told(lab, 0) == [FencerAction::Off]);
+    lab.agent(&node).cut = false;
+    lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert_eq!(lab.fence(&node).proof, Some(Proof::Reregistered));
     (lab, node)
 }
 
@@ -129,10 +140,7 @@ fn a_recorded_device_intent_keeps_the_epoch_closed_until_it_has_passed() {
 
 #[test]
 fn a_node_that_registers_anew_while_its_device_works_is_switched_on_again() {
-    let (mut lab, node) = guarded_by(pdu());
-    operate(&mut lab, OperationAction::Fence, &node);
-    lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
-    assert_eq!(lab.fence(&node).proof, Some(Proof::Reregistered));
+    let (mut lab, node) = released_at_work(pdu());
     assert_eq!(lab.fence(&node).device.unwrap().switch, Switch::Off, "still at work");
     lab.agent(&node).die();
     lab.fencer = Some(FencerOutcome::Confirmed);
@@ -147,10 +155,67 @@ fn a_node_that_registers_anew_while_its_device_works_is_switched_on_again() {
 }
 
 #[test]
-fn the_next_leader_switches_on_what_a_leader_before_may_have_switched_off() {
+fn an_operator_who_fences_a_living_node_has_its_device_act_also_if_it_is_idle() {
+    for is_idle in [false, true] {
+        let (mut lab, busy) = guarded_by(pdu());
+        let idle = if busy == "node1" { "node2" } else { "node1" };
+        lab.edit::<NodeSpec>(idle, |node| node.spec.fencing.devices = vec![pdu()]);
+        let node = if is_idle { idle.to_owned() } else { busy };
+        operate(&mut lab, OperationAction::Fence, &node);
+        lab.run(3_000);
+        assert_eq!(
+            lab.operation("fence").phase,
+            OperationPhase::Running,
+            "a registration is not what was asked for"
+        );
+        assert_eq!((lab.fence(&node).state, told(&lab, 0)), (FenceState::Fencing, vec![FencerAction::Off]));
+        lab.agent(&node).die();
+        lab.fencer = Some(FencerOutcome::Confirmed);
+        lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
+        let status = lab.operation("fence");
+        assert_eq!(status.phase, OperationPhase::Succeeded, "{}", status.message);
+        assert!(status.message.contains("pdu"), "{}", status.message);
+        lab.run(1_000);
+        assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
+        lab.agent(&node).boot();
+        lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    }
+}
+
+#[test]
+fn fencing_that_no_device_confirmed_has_failed_although_the_node_is_fenced() {
     let (mut lab, node) = guarded_by(pdu());
     operate(&mut lab, OperationAction::Fence, &node);
-    lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.until(2_000, "at work", |lab| told(lab, 0) == [FencerAction::Off]);
+    // The machine is reset by other means before the device answers.
+    lab.agent(&node).die();
+    lab.agent(&node).boot();
+    lab.until(5_000, "ended", |lab| lab.operation("fence").phase.is_final());
+    let status = lab.operation("fence");
+    assert_eq!((status.phase, status.reason), (OperationPhase::Failed, Reason::FenceDeviceFailed));
+    assert!(status.message.contains("rebooted"), "{}", status.message);
+}
+
+#[test]
+fn fencing_is_refused_without_a_device_and_after_the_fact() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    operate(&mut lab, OperationAction::Fence, &node);
+    lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
+    let status = lab.operation("fence");
+    assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::NoProofPossible));
+    assert!(status.message.contains("hactl node confirm-fenced"), "{}", status.message);
+    assert_eq!(lab.fence(&node).state, FenceState::Open);
+    lab.agent(&node).die();
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    let spec = OperationSpec { action: OperationAction::Fence, node: Some(node), ..OperationSpec::default() };
+    lab.operate("late", spec);
+    lab.until(2_000, "ended", |lab| lab.operation("late").phase.is_final());
+    assert_eq!(lab.operation("late").reason, Reason::Outdated);
+}
+
+#[test]
+fn the_next_leader_switches_on_what_a_leader_before_may_have_switched_off() {
+    let (mut lab, node) = released_at_work(pdu());
     let released = lab.now.raw;
     lab.members[0].running = false;
     lab.agent(&node).die();
@@ -199,6 +264,10 @@ fn a_device_that_does_nothing_it_is_told_keeps_no_living_node_out() {
     let (mut lab, node) = guarded_by(pdu());
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
     operate(&mut lab, OperationAction::Fence, &node);
+    lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
+    let status = lab.operation("fence");
+    assert_eq!((status.phase, status.reason), (OperationPhase::Failed, Reason::FenceDeviceFailed));
+    assert!(status.message.contains("pdu: no route"), "{}", status.message);
     lab.until(10_000, "back", |lab| {
         let fence = lab.fence(&node);
         fence.state == FenceState::Open && fence.epoch == 2
@@ -209,9 +278,7 @@ fn a_device_that_does_nothing_it_is_told_keeps_no_living_node_out() {
 
 #[test]
 fn who_asked_before_a_device_ended_is_not_let_in_for_that() {
-    let (mut lab, node) = guarded_by(pdu());
-    operate(&mut lab, OperationAction::Fence, &node);
-    lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
+    let (mut lab, node) = released_at_work(pdu());
     // The device switches the machine off, and reports a failure.
     lab.agent(&node).die();
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
@@ -225,9 +292,7 @@ fn who_asked_before_a_device_ended_is_not_let_in_for_that() {
 
 #[test]
 fn a_device_of_action_off_is_never_told_on() {
-    let (mut lab, node) = guarded_by(FenceDevice { action: FenceAction::Off, ..pdu() });
-    operate(&mut lab, OperationAction::Fence, &node);
-    lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
+    let (mut lab, node) = released_at_work(FenceDevice { action: FenceAction::Off, ..pdu() });
     lab.agent(&node).die();
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run(60_000);

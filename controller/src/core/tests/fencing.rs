@@ -258,6 +258,49 @@ fn max_fencing_delays_and_goes_on_as_the_window_slides() {
 }
 
 #[test]
+fn max_fencing_counts_what_a_fence_device_confirmed_but_not_what_an_operator_requested() {
+    let check = |requested: bool| {
+        let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
+        lab.settle();
+        for name in ["a", "b", "c"] {
+            lab.start(name);
+        }
+        lab.edit::<ClusterSpec>("default", |cluster| {
+            cluster.spec.fencing.max_fencing = CountOrPercent::Count(1);
+            cluster.spec.fencing.window_seconds = 60;
+        });
+        for node in ["node1", "node2"] {
+            lab.edit::<NodeSpec>(node, |node| node.spec.fencing.devices = vec![super::devices::pdu()]);
+        }
+        lab.fencer = Some(crate::core::FencerOutcome::Confirmed);
+        lab.run(1_000);
+        if requested {
+            let spec = OperationSpec {
+                action: OperationAction::Fence,
+                node: Some("node1".to_owned()),
+                ..OperationSpec::default()
+            };
+            lab.operate("fence", spec);
+        }
+        lab.agent("node1").die();
+        lab.run(500);
+        lab.agent("node2").die();
+        lab.run(20_000);
+        let fenced = |lab: &Lab| {
+            let is_fenced = |node: &&&str| {
+                let fence = lab.fence(node);
+                fence.state == FenceState::Fenced && matches!(fence.proof, Some(Proof::Device { .. }))
+            };
+            ["node1", "node2"].iter().filter(is_fenced).count()
+        };
+        assert_eq!(fenced(&lab), if requested { 2 } else { 1 }, "{}", lab.show());
+        lab.until(90_000, "both", |lab| fenced(lab) == 2);
+    };
+    check(false);
+    check(true);
+}
+
+#[test]
 fn an_unknown_declaration_counts_as_both() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
     lab.settle();

@@ -78,6 +78,23 @@ fn a_second_resource_of_one_identity_stays_queued_until_the_first_is_gone() {
 }
 
 #[test]
+fn the_identity_of_a_copy_that_the_spec_does_not_name_stays_taken() {
+    let mut lab = lab();
+    named(&mut lab, "web", "vm1");
+    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    // As after a restore, the copy that runs is another one than that of the spec.
+    lab.edit::<ResourceSpec>("web", |resource| {
+        resource.spec.driver.simulated.as_mut().unwrap().identity = "vm2".to_owned();
+    });
+    named(&mut lab, "other", "vm1");
+    lab.run(20_000);
+    assert!(lab.is("other", ServiceState::Queued) && says(&lab, "other", Reason::IdentityTaken));
+    lab.want("web", RequestedState::Stopped);
+    lab.until(30_000, "started", |lab| lab.is("other", ServiceState::Started));
+    assert!(lab.is("web", ServiceState::Stopped), "{}", lab.show());
+}
+
+#[test]
 fn a_service_that_is_renamed_while_its_node_is_cut_off_waits_and_is_adopted_where_it_runs() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");

@@ -69,7 +69,7 @@ fn samples() -> Vec<Sample> {
         sample::<ServiceReport>(
             keys.service_report("n1", "web"),
             json!({"uid": "u", "epoch": 2, "phase": "Failed", "failure": "RetryHere", "reason": "Running",
-                "replacement": {"uid": "r", "phase": "Begun", "reason": "Running"}}),
+                "definition": definition, "replacement": {"uid": "r", "phase": "Begun", "reason": "Running"}}),
         ),
         sample::<Event>(
             None,

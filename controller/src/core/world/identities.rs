@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Identities {
     of: BTreeMap<String, Identity>,
+    /// Identities of recorded copies that the spec does not name, such as after a restore (FENCING, R6.11).
+    of_copies: BTreeMap<String, BTreeSet<Identity>>,
     named: BTreeMap<Identity, BTreeSet<String>>,
 }
 
@@ -17,26 +19,38 @@ impl World {
         self.identities.of.get(resource)
     }
 
-    /// Returns the resources with an identity.
+    /// Returns the resources with an identity, by their definition or by that of a copy that may run.
     pub fn named_as(&self, identity: &Identity) -> impl Iterator<Item = &String> {
         self.identities.named.get(identity).into_iter().flatten()
     }
 
-    /// Updates the identity after a change of a resource.
+    /// Updates the identities after a change of a resource or of its status.
     pub(super) fn work_out_identity(&mut self, name: &str) {
         let identities = &mut self.identities;
-        if let Some(known) = identities.of.remove(name)
-            && let Some(names) = identities.named.get_mut(&known)
-        {
-            names.remove(name);
-            if names.is_empty() {
-                identities.named.remove(&known);
+        let of_copies = identities.of_copies.remove(name).into_iter().flatten();
+        for known in identities.of.remove(name).into_iter().chain(of_copies) {
+            if let Some(names) = identities.named.get_mut(&known) {
+                names.remove(name);
+                if names.is_empty() {
+                    identities.named.remove(&known);
+                }
             }
         }
-        let identity =
-            self.resources.get(name).and_then(|resource| resource.value.spec.driver.identity(name));
+        let Some(resource) = self.resources.get(name) else { return };
+        let identity = resource.value.spec.driver.identity(name);
+        let status = self.resource_statuses.get(name).map(|status| &status.value);
+        let copies = status.into_iter().flat_map(|status| &status.copies);
+        let of_copies: BTreeSet<Identity> = copies
+            .filter_map(|copy| copy.definition.identity())
+            .filter(|found| Some(found) != identity.as_ref())
+            .collect();
+        for known in identity.iter().chain(&of_copies) {
+            identities.named.entry(known.clone()).or_default().insert(name.to_owned());
+        }
+        if !of_copies.is_empty() {
+            identities.of_copies.insert(name.to_owned(), of_copies);
+        }
         if let Some(identity) = identity {
-            identities.named.entry(identity.clone()).or_default().insert(name.to_owned());
             identities.of.insert(name.to_owned(), identity);
         }
     }

@@ -69,6 +69,35 @@ fn without_its_journal_a_process_registers_anew() {
 }
 
 #[test]
+fn a_copy_of_another_identity_is_reported_with_the_definition_under_which_it_runs() {
+    for restarts in [false, true] {
+        let mut world = World::running();
+        let definition = world.definition("web");
+        // As after `hactl restore`: the spec is that of the backup, and assignments and reports are deleted.
+        world.resource_with("web", |spec| {
+            spec.driver.simulated.as_mut().expect("simulated").identity = "other".to_owned();
+        });
+        for key in [world.keys.assignment("web"), world.keys.service_report(NODE, "web")] {
+            world.delete(&key);
+        }
+        world.advance(3_000);
+        if restarts {
+            world.restart_agent("boot-1");
+            world.advance(3_000);
+        }
+        let report = world.service("web");
+        assert_eq!((report.phase, report.action_uid), (Phase::ProbedRunning, None));
+        assert_eq!(report.identity, definition.identity());
+        assert_eq!(report.definition.as_deref(), Some(&definition));
+        assert!(world.copies["web"].running);
+        world.assign("web", Action::Stop { timeout_ms: None });
+        world.advance(3_000);
+        assert!(!world.copies["web"].running);
+        assert_eq!((world.service("web").phase, world.service("web").definition), (Phase::Stopped, None));
+    }
+}
+
+#[test]
 fn an_agent_restarted_between_permit_and_begin_goes_on() {
     let mut world = World::active();
     world.resource("web");

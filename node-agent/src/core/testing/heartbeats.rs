@@ -283,3 +283,30 @@ fn refused_timings_are_told_and_those_in_force_stay() {
         "{told:?}"
     );
 }
+
+#[test]
+fn a_write_that_fails_again_and_again_is_logged_at_each_transition() {
+    let mut world = World::running();
+    let mut check = |outcome: &Outcome, logged: &[&str]| {
+        world.core.tell_outcome("report of web", outcome);
+        let mut logs = Vec::new();
+        for effect in world.core.effects.drain(..) {
+            if let Effect::Log { level: Level::Info | Level::Warning, message } = effect {
+                logs.push(message);
+            }
+        }
+        assert_eq!(logs.len(), logged.len(), "{logs:?}");
+        for (log, part) in logs.iter().zip(logged) {
+            assert!(log.contains(part), "{part:?} is not in {log:?}");
+        }
+    };
+    let refused = |text: &str| Outcome::Refused(text.to_owned());
+    check(&Outcome::Applied(1), &[]);
+    check(&refused("permission denied"), &["rejected by etcd: permission denied"]);
+    check(&refused("permission denied"), &[]);
+    check(&refused("too many requests"), &["too many requests"]);
+    check(&Outcome::Unknown("timed out after 1.0 s".to_owned()), &["may not have been committed"]);
+    check(&Outcome::Unknown("timed out after 1.1 s".to_owned()), &[]);
+    check(&Outcome::Applied(2), &["committed again"]);
+    check(&Outcome::Applied(3), &[]);
+}

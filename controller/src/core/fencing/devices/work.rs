@@ -6,6 +6,7 @@ use crate::core::world::Versioned;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{DeviceIntent, Fence, Revision};
 use ha_api_types::time::{Millis, Mono};
+use std::collections::BTreeMap;
 
 /// State of the device work on one node, in this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,10 @@ pub struct DeviceWork {
     pub outcome: Option<FencerOutcome>,
     /// Action of the last run.
     pub told: Option<FencerAction>,
+    /// Device of the last run.
+    pub device: String,
+    /// Time and error of the last failed Off of each device that has not confirmed Off since.
+    pub failed_off: BTreeMap<String, (Mono, String)>,
     /// Number of consecutive failed runs of that action. It selects the next device, and the pause before it.
     pub failures: u32,
     /// Time at which the last run ended.
@@ -48,8 +53,9 @@ impl DeviceWork {
     }
 
     /// Records the start of a run.
-    pub(in crate::core) fn start(&mut self, id: RunId, action: FencerAction) {
+    pub(in crate::core) fn start(&mut self, id: RunId, action: FencerAction, device: &str) {
         self.running = Some(id);
+        device.clone_into(&mut self.device);
         if self.told.replace(action) != Some(action) {
             self.failures = 0;
         }
@@ -62,9 +68,18 @@ impl DeviceWork {
         }
         self.running = None;
         self.ended = now;
+        let was_off = self.told == Some(FencerAction::Off);
         match &outcome {
-            FencerOutcome::Confirmed => self.failures = 0,
-            FencerOutcome::Failed(_) => self.failures = self.failures.saturating_add(1),
+            FencerOutcome::Confirmed => {
+                self.failures = 0;
+                self.failed_off.retain(|device, _| !was_off || *device != self.device);
+            }
+            FencerOutcome::Failed(error) => {
+                self.failures = self.failures.saturating_add(1);
+                if was_off {
+                    self.failed_off.insert(self.device.clone(), (now, error.clone()));
+                }
+            }
         }
         self.outcome = Some(outcome);
     }

@@ -1,0 +1,206 @@
+//! Tests of edits with a confirmation or a stop: `--in-place` and `--stop-first`.
+
+use super::hactl::{Ran, file, hactl, resource};
+use super::server::{Request, Scripted, Server};
+use serde_json::{Value, json};
+
+/// Returns a server with a running resource, whose leader answers operations in this way.
+fn leader(phase: &'static str, message: &'static str) -> Server {
+    let server = Server::with(
+        |_| None,
+        move |plural, object| {
+            object["status"] = json!({"phase": phase, "reason": "Refused", "message": message});
+            plural == "operations"
+        },
+    );
+    server.put("resources", running("web"));
+    server
+}
+
+fn running(name: &str) -> Value {
+    json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": name},
+        "spec": {"driver": {"exec": {"command": ["sleep", "1"]}}, "state": "Started"},
+        "status": {"state": "Started", "node": "node1", "running": true, "copies": [{"node": "node1"}]}})
+}
+
+/// Runs `hactl apply -f FILE ARGUMENTS`.
+fn apply(server: &Server, content: &str, arguments: &[&str]) -> Ran {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "edit.yaml", content);
+    hactl(server, &[&["apply", "-f", path.as_str()][..], arguments].concat())
+}
+
+fn edited() -> String {
+    resource("web").replace("[sleep, '1']", "[sleep, '2']")
+}
+
+fn command_of(server: &Server) -> Value {
+    server.object("resources", "web").expect("stored")["spec"]["driver"]["exec"]["command"].clone()
+}
+
+#[test]
+fn an_edit_in_place_is_stored_and_its_confirmation_recorded_for_that_generation() {
+    let server = leader("Succeeded", "Definition rewritten");
+    apply(&server, &edited(), &["--in-place", "--yes"]).prints(0, "resource/web configured\n");
+    assert_eq!(command_of(&server), json!(["sleep", "2"]));
+    let generation = server.object("resources", "web").expect("stored")["metadata"]["generation"].clone();
+    let confirm = json!({"action": "UpdateInPlace", "resource": "web", "generation": generation});
+    let recorded: Vec<Value> =
+        server.objects("operations").into_iter().map(|operation| operation["spec"].clone()).collect();
+    assert_eq!(recorded, [confirm]);
+    hactl(&server, &["set", "web", "timeouts.stopSeconds=90", "--in-place", "--yes"])
+        .prints(0, "resource/web configured\n");
+    assert_eq!(server.objects("operations").len(), 2);
+}
+
+#[test]
+fn a_new_resource_has_no_copy_to_confirm_for() {
+    let server = leader("Succeeded", "");
+    let both = format!("{}---\n{}", edited(), resource("new"));
+    apply(&server, &both, &["--in-place", "--yes"]).shows(0, &["resource/new created"]);
+    let about: Vec<Value> = server
+        .objects("operations")
+        .into_iter()
+        .map(|operation| operation["spec"]["resource"].clone())
+        .collect();
+    assert_eq!(about, ["web"]);
+}
+
+#[test]
+fn an_edit_in_place_that_the_leader_refuses_is_stored_and_does_not_concern_the_copy() {
+    for phase in ["Refused", "Failed"] {
+        let server = leader(phase, "definition runs another service");
+        let ran = apply(&server, &edited(), &["--in-place", "--yes"]).fails(
+            1,
+            &format!("resource/web in place: {}: definition runs another service", phase.to_lowercase()),
+        );
+        assert!(ran.stderr.contains("the edit is stored; the running copy keeps"), "{}", ran.stderr);
+        assert_eq!(command_of(&server), json!(["sleep", "2"]));
+    }
+}
+
+#[test]
+fn an_edit_in_place_needs_a_confirmation_and_a_resource() {
+    let server = leader("Succeeded", "");
+    let group = "apiVersion: hactl.io/v1\nkind: Group\nmetadata: {name: g}\nspec: {nodes: [node1]}\n";
+    apply(&server, &edited(), &["--in-place"]).fails(2, "--yes");
+    apply(&server, group, &["--in-place", "--yes"]).fails(2, "--in-place requires an edited resource");
+    apply(&server, &edited(), &["--in-place", "--yes", "--dry-run"]).fails(2, "cannot be used with");
+    apply(&server, &edited(), &["--in-place", "--yes", "--stop-first"]).fails(2, "cannot be used with");
+    apply(&server, &edited(), &["--yes"]).fails(2, "--in-place");
+    assert_eq!(server.writes(), Vec::<String>::new(), "nothing was changed");
+}
+
+#[test]
+fn an_edit_that_the_server_refuses_is_not_confirmed() {
+    let server =
+        refusing("identity of the service cannot change while a copy may run: state Started on node1");
+    apply(&server, &edited(), &["--in-place", "--yes"]).fails(1, "cannot change while a copy may run");
+    assert_eq!(server.objects("operations"), Vec::<Value>::new());
+}
+
+/// Returns a server that refuses edits of the driver until it was asked to stop the resource.
+fn refusing(message: &'static str) -> Server {
+    let is_stopped = std::sync::atomic::AtomicBool::new(false);
+    let script = move |request: &Request| {
+        if request.method != "PATCH" {
+            return None;
+        }
+        let state = request.body.pointer("/spec/state").and_then(Value::as_str);
+        let is_edit = request.body.pointer("/spec/driver").is_some();
+        if !is_edit {
+            is_stopped
+                .store(matches!(state, Some("Stopped" | "Disabled")), std::sync::atomic::Ordering::SeqCst);
+            return None;
+        }
+        let refused = !is_stopped.load(std::sync::atomic::Ordering::SeqCst);
+        refused.then(|| {
+            Scripted::Answer(
+                422,
+                json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": message}),
+            )
+        })
+    };
+    let react = |plural: &str, object: &mut Value| {
+        let wanted = object["spec"]["state"].as_str().unwrap_or("Started").to_owned();
+        if plural != "resources" || wanted == "Started" {
+            return false;
+        }
+        object["status"]["state"] = json!(wanted);
+        // A copy on an unreachable node stays.
+        if object["metadata"]["labels"]["copy"] != "stays" {
+            object["status"]["copies"] = json!([]);
+        }
+        true
+    };
+    let server = Server::with(script, react);
+    server.put("resources", running("web"));
+    server
+}
+
+const NEEDS_A_STOP: &str =
+    "spec.driver: identity of the service cannot change while a copy may run: state Started on node1";
+
+/// Returns the requested states of all patches; `None` for a patch that leaves it.
+fn states(server: &Server) -> Vec<Option<String>> {
+    let patches = server.requests().into_iter().filter(|request| request.method == "PATCH");
+    patches
+        .map(|patch| patch.body.pointer("/spec/state").and_then(Value::as_str).map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn an_edit_that_needs_a_stop_is_made_between_a_stop_and_the_requested_state() {
+    for (arguments, wanted) in
+        [(&["--stop-first"][..], "Started"), (&["--stop-first", "--stop-timeout=20s"][..], "Disabled")]
+    {
+        let server = refusing(NEEDS_A_STOP);
+        let mut stored = running("web");
+        stored["spec"]["state"] = json!(wanted);
+        server.put("resources", stored);
+        apply(&server, &edited(), arguments).prints(0, "resource/web configured\n");
+        let expected = [None, Some("Stopped".to_owned()), Some(wanted.to_owned())];
+        assert_eq!(states(&server), expected);
+        assert_eq!(command_of(&server), json!(["sleep", "2"]));
+        assert_eq!(server.object("resources", "web").expect("stored")["spec"]["state"], wanted);
+    }
+}
+
+#[test]
+fn a_resource_in_error_is_disabled_before_the_edit() {
+    let server = refusing(NEEDS_A_STOP);
+    let mut stored = running("web");
+    stored["status"]["state"] = json!("Error");
+    server.put("resources", stored);
+    hactl(&server, &["set", "web", "driver.exec.command=[\"sleep\",\"2\"]", "--stop-first"])
+        .prints(0, "resource/web configured\n");
+    assert_eq!(states(&server), [None, Some("Disabled".to_owned()), Some("Started".to_owned())]);
+}
+
+#[test]
+fn a_stop_before_an_edit_that_takes_too_long_says_how_to_go_back() {
+    let server = refusing(NEEDS_A_STOP);
+    let mut stored = running("web");
+    stored["metadata"]["labels"] = json!({"copy": "stays"});
+    server.put("resources", stored);
+    let ran = apply(&server, &edited(), &["--stop-first", "--stop-timeout=300ms"])
+        .fails(124, "stopping resource/web before the edit");
+    assert!(ran.stderr.contains("run \"hactl set web state=Started\""), "{}", ran.stderr);
+    assert_eq!(command_of(&server), json!(["sleep", "1"]), "unchanged");
+}
+
+#[test]
+fn an_edit_is_stopped_for_only_if_that_helps_and_was_asked_for() {
+    let server = refusing(NEEDS_A_STOP);
+    apply(&server, &edited(), &[]).fails(1, "cannot change while a copy may run");
+    assert_eq!(states(&server), [None]);
+    let server = refusing("spec.driver: resource db already manages unit a.service");
+    apply(&server, &edited(), &["--stop-first"]).fails(1, "resource db already manages");
+    assert_eq!(states(&server), [None], "a stop would not help");
+    // An edit that needs no stop stops nothing.
+    let server = leader("Succeeded", "");
+    apply(&server, &edited(), &["--stop-first"]).prints(0, "resource/web configured\n");
+    assert_eq!(states(&server), [None]);
+    apply(&server, &edited(), &["--stop-first", "--dry-run"]).fails(2, "cannot be used with");
+    apply(&server, &edited(), &["--stop-timeout=5s"]).fails(2, "--stop-first");
+}

@@ -1,0 +1,71 @@
+//! Problems that are logged once, when they appear or change, although they are checked again and again.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// The problem of each subject, as the last check found it.
+#[derive(Debug)]
+pub struct Problems<K, V = String>(Mutex<BTreeMap<K, V>>);
+
+impl<K, V> Default for Problems<K, V> {
+    fn default() -> Problems<K, V> {
+        Problems::new()
+    }
+}
+
+impl<K, V> Problems<K, V> {
+    /// Creates an empty list.
+    pub const fn new() -> Problems<K, V> {
+        Problems(Mutex::new(BTreeMap::new()))
+    }
+}
+
+impl<K: Ord + Clone, V: PartialEq + Clone> Problems<K, V> {
+    /// Replaces the problems of all subjects by those of a new check. Returns the ones that the last check did not find.
+    pub fn update(&self, found: BTreeMap<K, V>) -> Vec<(K, V)> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |(subject, problem): &(&K, &V)| known.get(*subject) != Some(*problem);
+        let new = found.iter().filter(is_new).map(|(subject, problem)| (subject.clone(), problem.clone()));
+        let new = new.collect();
+        *known = found;
+        new
+    }
+
+    /// Replaces the problem of one subject by that of a new check. Returns `true` if the last check found another one,
+    /// or none.
+    pub fn note(&self, subject: &K, found: Option<V>) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.get(subject) == found.as_ref() {
+            return false;
+        }
+        match found {
+            Some(problem) => known.insert(subject.clone(), problem),
+            None => known.remove(subject),
+        };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_new_until_it_is_known_and_again_after_it_was_gone() {
+        let problems = Problems::default();
+        let update = |found: &[(&'static str, u8)]| problems.update(found.iter().copied().collect());
+        assert_eq!(update(&[("a", 1), ("b", 1)]), [("a", 1), ("b", 1)]);
+        assert_eq!(update(&[("b", 1), ("c", 1)]), [("c", 1)]);
+        assert!(update(&[("b", 1), ("c", 1)]).is_empty());
+        assert_eq!(update(&[("a", 1), ("c", 2)]), [("a", 1), ("c", 2)]);
+    }
+
+    #[test]
+    fn each_change_of_a_problem_is_noted_once() {
+        static PROBLEMS: Problems<&str, u8> = Problems::new();
+        let note = |found| PROBLEMS.note(&"a", found);
+        assert!(!note(None), "nothing was wrong before");
+        assert_eq!([note(Some(1)), note(Some(1)), note(Some(2))], [true, false, true]);
+        assert_eq!([note(None), note(None), note(Some(2))], [true, false, true]);
+    }
+}
