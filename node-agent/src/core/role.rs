@@ -28,7 +28,7 @@ pub(super) enum Role {
     },
     /// The assignment was written by a newer version and cannot be read. This node does nothing.
     Illegible,
-    /// There is no assignment.
+    /// No assignment exists.
     Unassigned,
 }
 

@@ -43,7 +43,7 @@ pub enum ClientError {
     /// The daemon refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// There was no answer in time. Whether the request was or will be executed is unknown.
+    /// No answer arrived in time. Whether the request was or will be executed is unknown.
     #[error("ha-watchdogd did not answer within {} s", ANSWER_WITHIN.as_secs())]
     Unanswered,
     /// The connection is lost.

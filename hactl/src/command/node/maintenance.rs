@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Longest wait for an explanation.
 const HELP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What to do about maintenance.
+/// The commands about maintenance.
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
     /// Drain a node and block new placements
