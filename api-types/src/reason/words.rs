@@ -27,11 +27,11 @@ reasons! {
         Running => "Service is running", "",
         /// The service is being stopped.
         Stopping => "Service is stopping", "",
-        /// The service is stopped because the spec says so.
+        /// The service is stopped, as the spec requests.
         StoppedAsWanted => "Service is stopped as requested", "",
-        /// The service is disabled because the spec says so.
+        /// The service is disabled, as the spec requests.
         DisabledAsWanted => "Service is disabled as requested", "",
-        /// The service is not managed because the spec says so.
+        /// The service is not managed, as the spec requests.
         IgnoredAsWanted => "Service is not managed, as requested", "",
         /// The service was found running on an eligible node and is now managed.
         Adopted => "Service was already running and is now managed", "",
@@ -135,7 +135,7 @@ reasons! {
             "install the program on the node, or exclude the node with a group or rule",
         /// The configuration of the resource is invalid.
         BadConfiguration => "Configuration of the resource is invalid",
-            "correct the spec as the message says",
+            "correct the spec as the message suggests",
         /// The driver is not available on the node.
         DriverMissing => "Driver is not available on the node",
             "install what the driver requires (hactl get nodes -o wide shows the drivers), or restrict the service to \

@@ -182,7 +182,7 @@ impl AgentCore {
                     format!("{what} conflicts with a change up to revision {revision}, reading again"),
                 );
             }
-            Outcome::LeaseNotFound => format!("{what} was not committed: the lease does not exist any more"),
+            Outcome::LeaseNotFound => format!("{what} was not committed: the lease no longer exists"),
             Outcome::Refused(text) => format!("{what} was rejected by etcd: {text}"),
             Outcome::Unknown(text) => format!("{what} may not have been committed: {text}"),
         };

@@ -5,7 +5,7 @@
 //! - The loss of the daemon is an event of its own, after which every request fails with [`ClientError::Lost`].
 //!
 //! # After the loss of the daemon
-//! Nothing is acknowledged any more, so nothing may be started. An armed device continues by its last deadline. After
+//! No request is acknowledged, so nothing may be started. An armed device continues by its last deadline. After
 //! reconnecting, the agent arms with the deadline proven last (or, on an empty node, without one, and releases). That
 //! is necessary because the new daemon may know nothing of the device that the old one left running.
 
