@@ -316,7 +316,7 @@ reasons! {
         /// Valid and active.
         Accepted => "Object is valid and active", "",
         /// The object could not be read.
-        Invalid => "Object is not valid", "correct what the message names",
+        Invalid => "Object is not valid", "correct the fields that the message names",
         /// The rule conflicts with others and is not applied.
         RuleConflict => "Rule conflicts with other rules and is not applied",
             "change or delete one of the rules that the message names",
