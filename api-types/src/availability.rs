@@ -208,7 +208,7 @@ mod tests {
         check(&[(0, 0, Up), (4, 0, Down), (5, 0, Up)], 30, (10, 0), Some(0.9));
         // Desired on five of ten days, and down for half a day of these.
         check(&[(0, 0, NotWanted), (5, 0, Down), (5, 12 * HOUR, Up)], 30, (10, 0), Some(0.9));
-        // Not desired any more while down: the time after that does not count.
+        // No longer desired while down: the time after that does not count.
         check(&[(0, 0, Up), (8, 0, Down), (9, 0, NotWanted)], 30, (10, 0), Some(8.0 / 9.0));
     }
 

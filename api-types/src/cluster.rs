@@ -317,7 +317,7 @@ pub struct ClusterStatus {
     pub active: Option<ClusterSpec>,
     /// Whether the cluster is armed. One of `Armed`, `Disarming`, `Disarmed`, `Arming`.
     pub arming: String,
-    /// Mode in which agents may disarm now, because nothing is being fenced, recovered or moved any more.
+    /// Mode in which agents may disarm now, because nothing is being fenced, recovered or moved.
     /// Absent: agents must not disarm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disarm: Option<Disarmed>,

@@ -39,7 +39,7 @@ macro_rules! error_reasons {
 }
 
 error_reasons! {
-    BadRequest = 400, "The request or its body cannot be read.", "correct what the message and the causes name";
+    BadRequest = 400, "The request or its body cannot be read.", "correct the fields that the message and the causes name";
     Forbidden = 403, "The client's certificate does not permit the request.", "use a client certificate with the \
      required permissions";
     NotFound = 404, "Object or path not found.", "check the kind and the name: `hactl get`";

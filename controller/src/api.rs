@@ -237,7 +237,7 @@ fn panicked(cause: Box<dyn std::any::Any + Send>) -> axum::response::Response {
         cause.downcast_ref::<&str>().copied().or_else(|| cause.downcast_ref::<String>().map(String::as_str));
     tracing::error!(cause = text.unwrap_or("no text"), "request handler panicked");
     axum::response::IntoResponse::into_response(ApiError::internal(
-        "the request met a bug; the controller's log says more",
+        "internal error: see the log of the controller",
     ))
 }
 

@@ -81,7 +81,7 @@ impl Fencer {
         for (part, (acted, reached)) in device.parts.iter().zip(acted.into_iter().zip(reached)) {
             if let Err(message) = reached {
                 let before =
-                    acted.err().map_or_else(String::new, |error| format!(" (the action said: {error})"));
+                    acted.err().map_or_else(String::new, |error| format!(" (the action failed: {error})"));
                 return Err(format!("{}: {message}{before}", part.agent));
             }
         }

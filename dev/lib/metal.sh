@@ -155,7 +155,7 @@ Description=Commands from outside
 ExecStart=/bin/sh -c 'exec /usr/sbin/qemu-ga --method=virtio-serial --path=$(echo /dev/vport*p1)'
 Restart=always
 RestartSec=1
-# It speaks also when the node's own daemons are starved.
+# The guest agent must answer even when the node's own daemons are starved.
 OOMScoreAdjust=-1000
 [Install]
 WantedBy=multi-user.target

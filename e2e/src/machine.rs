@@ -164,7 +164,7 @@ impl Machine {
         self.end_outside()
     }
 
-    /// Shuts the machine down in order: process 1 stops the programs in reverse order.
+    /// Shuts the machine down cleanly: process 1 stops the programs in reverse order.
     ///
     /// # Errors
     /// Fails if process 1 still runs after 90 s.

@@ -98,7 +98,7 @@ fn a_killed_watchdog_daemon_is_replaced_or_the_node_is_reset() -> Result<()> {
     let home = scenario.home(WITNESS)?;
     let before = monotonic_ns();
     scenario.cluster.machine(&home)?.hold("ha-watchdogd")?;
-    // No process pets the simulated watchdog any more. Like a real device, it outlives the daemon and resets the node.
+    // No process still pets the simulated watchdog. Like a real device, it outlives the daemon and resets the node.
     wait_until("the watchdog to reset the node", CEILING, || {
         scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
     })?;

@@ -31,13 +31,13 @@ pub(crate) struct Arguments {
 /// Flags that every command takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GlobalFlags {
-    /// Which cluster, and how to reach it.
+    /// The cluster and its connection.
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,
     /// Output format
     #[arg(long, short = 'o', global = true, value_name = "FORMAT", help_heading = "Output")]
     pub(crate) output: Option<Format>,
-    /// When to use colors; auto: on terminals, unless NO_COLOR is set
+    /// Use of colors; auto: on terminals, unless NO_COLOR is set
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Output")]
     pub(crate) color: ColorChoice,
     /// Suppress confirmations and progress; print only results and errors

@@ -44,7 +44,7 @@ use crate::session::Session;
 use clap::Subcommand;
 use ha_api_types::kind::Kind;
 
-/// What to do.
+/// The commands of hactl.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Show the cluster: etcd, leader, agents, services and problems

@@ -17,11 +17,11 @@ pub(crate) const SYSTEM_FILE: &str = "/etc/hactl/config.yaml";
 /// Default server: the controller on this machine, at its default address.
 pub(crate) const LOCAL_SERVER: &str = "http://127.0.0.1:7443";
 
-/// Flags that say which cluster is meant.
+/// Flags that select the cluster.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionFlags {
-    /// URLs of the controllers, tried in this order; default http://127.0.0.1:7443
+    /// URLs of the controllers, in order; default: http://127.0.0.1:7443
     #[arg(long, short = 's', global = true, env = "HACTL_SERVER", value_delimiter = ',', value_name = "URL")]
     pub(crate) server: Vec<String>,
     /// Context to use instead of the current one

@@ -10,10 +10,10 @@ use ha_api_types::yaml::Lines;
 use ha_api_types::{names, schema, validation};
 use serde_json::Value;
 
-/// Where objects come from.
+/// Sources of objects.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FileFlags {
-    /// File or directory with objects in YAML or JSON, or - for standard input; repeatable
+    /// File or directory with objects, or - for standard input; repeatable
     #[arg(long = "filename", short = 'f', value_name = "FILE|DIR|-", value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<String>,
     /// Process directories recursively

@@ -478,7 +478,7 @@ impl AgentCore {
             },
         };
         if newest.uid != service.definition.uid {
-            // Another resource has taken the name: nothing is known of it.
+            // Another resource has the name now, and its state is unknown.
             service.definition = newest;
             service.presence = Presence::Unprobed;
             service.permit = None;
@@ -488,7 +488,7 @@ impl AgentCore {
             self.changed = true;
         } else if service.presence == Presence::Stopped {
             if !newest.is_same_thing(&service.definition) {
-                // The definition now identifies another service: nothing is known of it.
+                // The definition now identifies another service, whose state is unknown.
                 service.presence = Presence::Unprobed;
                 self.changed = true;
             }

@@ -17,14 +17,14 @@ use tracing_subscriber::{EnvFilter, Layer};
 /// Format and destination of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// Journald if standard error is connected to the systemd journal, such as in a unit; otherwise text
+    /// Journald if standard error is the systemd journal; otherwise text
     #[default]
     Auto,
     /// One line of text, on standard error
     Text,
     /// One JSON object per line, on standard error
     Json,
-    /// Entries of the systemd journal with one field `HACTL_…` per log field (`journalctl HACTL_RESOURCE=web`)
+    /// Entries of the systemd journal, with fields such as `HACTL_RESOURCE`
     Journald,
 }
 

@@ -30,7 +30,7 @@ pub enum Item {
         /// Revision up to which the changes are complete.
         revision: Revision,
     },
-    /// There are no further changes under the selectors up to this revision.
+    /// No further changes exist under the selectors up to this revision.
     Progress(Revision),
     /// The store cannot be read or watched at present. The view stays as it was, and the reflector retries.
     Unavailable(StoreError),

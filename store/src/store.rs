@@ -57,7 +57,7 @@ pub enum WatchItem {
         /// Revision up to which the changes are complete.
         revision: Revision,
     },
-    /// There are no further changes up to this revision (a progress notification).
+    /// No further changes exist up to this revision (a progress notification).
     Progress(Revision),
 }
 

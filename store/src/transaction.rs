@@ -215,8 +215,8 @@ pub enum Outcome {
     /// The store refused the transaction (no permission, too large), or had no space for it and a reading has shown
     /// that it was not applied. Nothing was applied, and nothing will be.
     Refused(String),
-    /// There was no answer: the transaction may have been applied, or may still be. The only legal next step is
-    /// another reading.
+    /// No answer arrived: the transaction may have been applied, or may still be applied. The only legal next step
+    /// is another read.
     Unknown(String),
 }
 

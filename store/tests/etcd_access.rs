@@ -180,7 +180,7 @@ async fn an_agent_writes_only_what_is_its_own() {
     }
     assert!(agent.keep_alive(lease).await.is_ok());
 
-    // It must not write keys of other nodes, not even of a node whose name has its own name as a prefix.
+    // An agent must not write keys of other nodes, not even of a node whose name has its own name as a prefix.
     for foreign in [
         keys.alive("node10"),
         keys.alive("node2"),

@@ -105,21 +105,21 @@ mod tests {
         let (rules, tests) =
             (read("manifests/prometheus/rules.yaml"), read("manifests/prometheus/rules-test.yaml"));
         let pages = read("docs/runbooks.md");
-        let alerts: Vec<&str> =
-            rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-        assert!(!alerts.is_empty());
-        for alert in &alerts {
-            assert!(
-                pages.lines().any(|line| line == format!("## {alert}")),
-                "docs/runbooks.md has no {alert}"
+        let headings: BTreeSet<&str> = pages.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        let mut alerts = BTreeSet::new();
+        for rule in rules.split("- alert: ").skip(1) {
+            let alert = rule.lines().next().unwrap_or_default();
+            assert!(headings.contains(alert), "docs/runbooks.md has no {alert}");
+            let url = format!(
+                "runbook_url: {}/blob/main/docs/runbooks.md#{}",
+                env!("CARGO_PKG_REPOSITORY"),
+                alert.to_lowercase()
             );
-            let link = format!("docs/runbooks.md#{}", alert.to_lowercase());
-            assert!(rules.contains(&link), "rules.yaml: {alert} has no runbook {link}");
+            assert!(rule.lines().any(|line| line.trim() == url), "rules.yaml: {alert} has no {url}");
             let tested = tests.lines().any(|line| line.trim() == format!("alertname: {alert}"));
             assert!(tested, "rules-test.yaml does not test {alert}");
+            alerts.insert(alert);
         }
-        for page in pages.lines().filter_map(|line| line.strip_prefix("## ")) {
-            assert!(alerts.contains(&page), "docs/runbooks.md: there is no alert {page}");
-        }
+        assert_eq!(headings, alerts, "docs/runbooks.md has a section for each alert, and no other");
     }
 }

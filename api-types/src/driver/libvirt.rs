@@ -38,7 +38,7 @@ pub struct LibvirtDriver {
     pub uri: Option<String>,
     /// Settings for live migration.
     pub migration: LibvirtMigration,
-    /// What `xml` asks for, worked out once.
+    /// Amounts that `xml` requests, computed once.
     #[serde(skip)]
     #[schemars(skip)]
     asked: Memo<Amounts>,

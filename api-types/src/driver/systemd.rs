@@ -39,7 +39,7 @@ pub struct SystemdDriver {
 pub(crate) const UNIT_TYPES: [&str; 7] =
     [".service", ".socket", ".mount", ".swap", ".target", ".timer", ".path"];
 
-/// Units that a node needs to work, whatever their type.
+/// Units of every type that a node needs to work.
 const ESSENTIAL: [&str; 26] = [
     "ha-node-agent.service",
     "ha-watchdogd.service",

@@ -27,11 +27,11 @@ reasons! {
         Running => "Service is running", "",
         /// The service is being stopped.
         Stopping => "Service is stopping", "",
-        /// The service is stopped because the spec says so.
+        /// The service is stopped, as the spec requests.
         StoppedAsWanted => "Service is stopped as requested", "",
-        /// The service is disabled because the spec says so.
+        /// The service is disabled, as the spec requests.
         DisabledAsWanted => "Service is disabled as requested", "",
-        /// The service is not managed because the spec says so.
+        /// The service is not managed, as the spec requests.
         IgnoredAsWanted => "Service is not managed, as requested", "",
         /// The service was found running on an eligible node and is now managed.
         Adopted => "Service was already running and is now managed", "",
@@ -135,7 +135,7 @@ reasons! {
             "install the program on the node, or exclude the node with a group or rule",
         /// The configuration of the resource is invalid.
         BadConfiguration => "Configuration of the resource is invalid",
-            "correct the spec as the message says",
+            "correct the spec as the message suggests",
         /// The driver is not available on the node.
         DriverMissing => "Driver is not available on the node",
             "install what the driver requires (hactl get nodes -o wide shows the drivers), or restrict the service to \
@@ -316,7 +316,7 @@ reasons! {
         /// Valid and active.
         Accepted => "Object is valid and active", "",
         /// The object could not be read.
-        Invalid => "Object is not valid", "correct what the message names",
+        Invalid => "Object is not valid", "correct the fields that the message names",
         /// The rule conflicts with others and is not applied.
         RuleConflict => "Rule conflicts with other rules and is not applied",
             "change or delete one of the rules that the message names",

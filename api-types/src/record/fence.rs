@@ -91,7 +91,7 @@ impl FenceState {
     }
 }
 
-/// The proof that nothing of an old incarnation runs any more (FENCING, section 5, (a) to (g)).
+/// The proof that nothing of an old incarnation still runs (FENCING, section 5, (a) to (g)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
 pub enum Proof {

@@ -11,7 +11,7 @@ pub struct HoldRequest {
     /// Id of the addressed controller, as in its candidate key. Several controllers may share an address, and one must not
     /// grant for all.
     pub candidate: String,
-    /// Sequence of the newest heartbeat that was sent, whatever its outcome.
+    /// Sequence of the newest heartbeat that was sent, regardless of its outcome.
     pub sent_sequence: u64,
     /// Boot that holds the epoch.
     pub boot_id: String,

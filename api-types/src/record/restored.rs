@@ -35,7 +35,7 @@ pub struct Restored {
     pub longest_wait_ms: Option<Millis>,
 }
 
-/// Returns the keys and prefixes that a restore deletes. No permit that was committed against them is valid any more, and
+/// Returns the keys and prefixes that a restore deletes. Permits that were committed against them are no longer valid, and
 /// agents report again what runs on their nodes.
 pub fn forgotten(keys: &Keys) -> [String; 5] {
     [keys.assignments(), keys.heartbeats(), keys.refreshes(), keys.reports(), keys.leader()]

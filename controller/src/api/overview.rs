@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// slowest profile.
 const LOST_AFTER_MS: Millis = 15_000;
 
-/// Handles GET. If etcd is unreachable, the response says so.
+/// Handles GET. If etcd is unreachable, the response reports that.
 pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Response {
     let mut overview = Overview {
         cluster: state.options().cluster.clone(),

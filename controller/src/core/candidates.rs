@@ -104,7 +104,7 @@ pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut P
         )
     } else if known.is_empty() {
         format!(
-            "None of the controllers that node {name} has reported exists any more, and this leader joined later. \
+            "All controllers that node {name} has reported are gone, and this leader joined later. \
              Power {name} off, then run hactl node confirm-fenced {name}"
         )
     } else {

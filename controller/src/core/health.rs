@@ -281,7 +281,7 @@ fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
         }
     }
     // R8.17: the node was ordered to stop a copy that may have arrived there in a live migration. Until the node
-    // answers, the service may run there, whatever its earlier reports say.
+    // answers, the service may run there, regardless of its earlier reports.
     for (name, assignment) in &world.assignments {
         let Assignment { node, epoch, action_uid, action, definition, .. } = &assignment.value;
         let is_asked = matches!(action, Action::Stop { .. })

@@ -20,7 +20,7 @@ pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
     plan.act(Subject::Incarnation, transaction, Vec::new(), Note::None);
 }
 
-/// Returns the transaction that lets a node follow this data whatever it remembers. `None` if the node is already
+/// Returns the transaction that allows a node to follow this data, regardless of the data that it followed before. `None` if the node is already
 /// allowed to, or if there is no incarnation yet.
 pub(super) fn let_follow(situation: &Situation<'_>, node: &str) -> Option<Transaction> {
     let known = situation.world.incarnation.as_ref()?;

@@ -96,7 +96,7 @@ fn tell(
         next.told = told;
         return (Vec::new(), Vec::new());
     }
-    // Set until etcd shows that the changes were notified, whatever the outcome of the write.
+    // Set until etcd shows that the changes were notified, regardless of the outcome of the write.
     plan.unsaid = true;
     let gathered_at = situation.deliveries.unsaid_since().unwrap_or(situation.now.raw) + GATHER_MS;
     if situation.now.raw < gathered_at {

@@ -15,7 +15,7 @@ pub(super) struct StoreLink {
     metrics: ControllerMetrics,
 }
 
-/// Maximum wait for an answer, whatever the client's own deadlines are.
+/// Maximum wait for an answer, regardless of the client's own deadlines.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl StoreLink {

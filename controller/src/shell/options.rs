@@ -20,16 +20,16 @@ pub struct Options {
     /// Id of this controller, which must not change; the host name by default
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
-    /// Directory with the lock of this controller; must not be shared by controllers
+    /// Directory with the lock of this controller; not shared by controllers
     #[arg(long, default_value = "/var/lib/hactl/controller", value_name = "DIR")]
     pub state_dir: PathBuf,
-    /// Name of the machine with the state directory; the content of /etc/machine-id by default
+    /// Id of the machine with the state directory; default: /etc/machine-id
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
-    /// Address that serves the HTTP API; other than loopback requires TLS and client certificates
+    /// Address of the HTTP API; other than loopback requires --tls-cert
     #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS", help_heading = "HTTP")]
     pub listen: SocketAddr,
-    /// URL at which clients and agents reach this API; derived from --listen by default
+    /// URL at which clients and agents reach this API; default: --listen
     #[arg(long, value_name = "URL", help_heading = "HTTP")]
     pub advertise_url: Option<String>,
     /// Server certificate (PEM)

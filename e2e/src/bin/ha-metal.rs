@@ -17,22 +17,26 @@ use ha_e2e::wait::monotonic_ns;
 /// Inject failures into virtual machines and check the results
 #[derive(Parser)]
 struct Arguments {
-    /// Timing profile: Fast, Default or Conservative; without KVM, times are checked only with Conservative
+    /// Timing profile: Fast, Default or Conservative
+    ///
+    /// Without KVM, times are checked only with Conservative.
     #[arg(long)]
     profile: Option<String>,
     /// Names of the cases to run
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
-    /// Run each case once, as ./dev/test does; times that the host distorted are not checked
+    /// Run each case once, as ./dev/test does
+    ///
+    /// Times that the host distorted are not checked.
     #[arg(long, conflicts_with = "cases")]
     short: bool,
-    /// With --short, also run one case chosen by this text, such as a commit hash
+    /// Also run one case, chosen by this text, such as a commit hash
     #[arg(long, value_name = "TEXT", requires = "short")]
     drawn: Option<String>,
     /// Maximum number of attempts for a case whose times the host distorted
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3))]
     attempts: u32,
-    /// Measure the reset time of each kind of watchdog this many times, instead of running cases
+    /// Only measure the reset time of each kind of watchdog, this many times
     #[arg(long, value_name = "TIMES", conflicts_with_all = ["cases", "short", "list"], value_parser = clap::value_parser!(u32).range(1..))]
     measure: Option<u32>,
     /// List the cases

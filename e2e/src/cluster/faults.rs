@@ -97,7 +97,7 @@ impl Cluster {
         self.save()
     }
 
-    /// Shuts a machine down in order.
+    /// Shuts a machine down cleanly.
     ///
     /// # Errors
     /// Fails if a process of the machine survives.

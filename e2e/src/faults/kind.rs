@@ -32,7 +32,7 @@ pub enum Kind {
     AgentKilled,
     /// A node's agent is stopped (SIGSTOP) and continued later.
     AgentStopped,
-    /// A node's agent is restarted in order (SIGTERM), as during an upgrade.
+    /// A node's agent is restarted cleanly (SIGTERM), as during an upgrade.
     AgentRestarted,
     /// A node's agent is killed and not restarted for a while.
     AgentMissing,
@@ -54,7 +54,7 @@ pub enum Kind {
     ControllerCut,
     /// A controller cannot reach etcd, but reaches all other machines.
     ControllerWithoutStore,
-    /// All controllers are restarted in order, one at a time, as during an upgrade.
+    /// All controllers are restarted cleanly, one at a time, as during an upgrade.
     ControllersRolled,
     /// All controllers are killed at once, and again after their restart.
     ControllerStorm,

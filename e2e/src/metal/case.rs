@@ -85,7 +85,7 @@ pub enum Others {
 pub enum Reset {
     /// By its watchdog, before the service starts elsewhere.
     Must,
-    /// By its watchdog, because no process pets it any more. The agent must have stopped the services before.
+    /// By its watchdog, because no process still pets it. The agent must have stopped the services before.
     MustEmpty,
     /// By its watchdog daemon, before the service starts elsewhere. The device does not fire.
     MustByDaemon,
@@ -116,7 +116,7 @@ pub enum Service {
     Recovers,
     /// Starts on another machine as soon as the fence device has confirmed.
     Fenced,
-    /// Moves to another machine in order: it first stops on the old one, however long that takes.
+    /// Moves to another machine cleanly: it first stops on the old one, however long that takes.
     Moves,
     /// Does the same as [`Service::Moves`], and returns once its machine accepts services again.
     Visits,

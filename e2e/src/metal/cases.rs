@@ -147,7 +147,7 @@ const RESET: Case = Case { reset: Reset::Must, service: Service::Recovers, ..USU
 
 const AGENT_LOST: Case = Case { prepare: deeds::keep_agent_down, act: deeds::kill_agent, ..RESET };
 
-/// No process pets the watchdog any more, but the agent commits heartbeats until the end.
+/// No process still pets the watchdog, but the agent commits heartbeats until the end.
 const DAEMON_LOST: Case = Case {
     reset: Reset::MustEmpty,
     service: Service::Elsewhere,

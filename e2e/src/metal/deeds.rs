@@ -124,17 +124,17 @@ fn heal_store(rig: &Rig) -> Result<()> {
     rig.cluster.names(Role::Etcd).iter().try_for_each(|member| rig.cluster.heal(member))
 }
 
-/// Reboots the machine in order.
+/// Reboots the machine cleanly.
 pub fn reboot(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.spawn("systemctl reboot").map(|_| ())
 }
 
-/// Shuts the machine down in order, from inside.
+/// Shuts the machine down cleanly, from inside.
 pub fn switch_off(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.spawn("systemctl poweroff").map(|_| ())
 }
 
-/// Shuts the machine down in order and switches it on again.
+/// Shuts the machine down cleanly and switches it on again.
 pub fn switch_off_and_on(rig: &mut Rig, node: &str) -> Result<()> {
     switch_off(rig, node)?;
     switch_on(rig, node)

@@ -1,4 +1,4 @@
-//! Suspending machines: in order, which is refused, or past the protection.
+//! Suspending machines: by systemd, which refuses it, or past the protection.
 
 use anyhow::{Result, ensure};
 use ha_api_types::record::SleepProtection;

@@ -182,7 +182,7 @@ fn a_power_cut_loses_nothing(scenario: &mut Scenario, writer: &Writer, first: &s
     Ok(second)
 }
 
-/// Moves the group in order. It must leave nothing on the old node, and the client must be able to commit on the new one.
+/// Moves the group cleanly. The move must leave nothing on the old node, and the client must be able to commit on the new one.
 fn a_move_stops_and_starts_in_order(
     scenario: &Scenario,
     writer: &Writer,

@@ -14,7 +14,7 @@ use crate::session::Session;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-/// Whether and where a run only pretends.
+/// Place where a dry run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DryRun {
     /// All admission runs on the server, nothing is written.

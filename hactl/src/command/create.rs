@@ -33,10 +33,10 @@ enum What {
     Rule(RuleFlags),
 }
 
-/// What every `create` takes.
+/// Flags of every `create`.
 #[derive(Args, Debug)]
 struct Common {
-    /// Change nothing; create the object on the client, or validate on the server
+    /// Change nothing; create on the client, or validate on the server
     #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     dry_run: Option<DryRun>,
     /// Label, such as team=web; repeatable
@@ -59,7 +59,7 @@ enum StateFlag {
     Ignored,
 }
 
-/// Where the data is.
+/// Storage of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StorageFlag {
     Shared,
@@ -74,7 +74,7 @@ enum StorageFlag {
     hactl create resource unit:db --unit postgresql@15-main.service --state stopped"
 )]
 struct ResourceFlags {
-    /// NAME or TYPE:NAME; for vm, ct and unit, NAME is also the default name in the driver
+    /// NAME or TYPE:NAME; for vm, ct and unit also the name in the driver
     name: String,
     /// Requested state
     #[arg(long, ignore_case = true)]

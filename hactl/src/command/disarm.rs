@@ -15,12 +15,12 @@ use std::time::Duration;
 /// Interval of the checks while hactl waits for the cluster.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How services are treated meanwhile.
+/// Treatment of services while the cluster is disarmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum How {
     /// Services keep running and are not changed
     Freeze,
-    /// Services may also be moved manually; the leader locates them again on arm
+    /// Services may be moved manually; arm locates them again
     Ignore,
 }
 

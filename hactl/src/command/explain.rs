@@ -18,7 +18,7 @@ use std::path::PathBuf;
     after_help = "Examples:\n  hactl explain resource\n  hactl explain resource.spec.driver.exec\n  hactl explain cluster.spec --recursive\n  hactl explain ocf\n  hactl explain ocf:heartbeat:IPaddr2"
 )]
 pub(crate) struct Explain {
-    /// KIND or KIND.FIELD.FIELD…, or ocf:PROVIDER:AGENT on this host (ocf lists agents)
+    /// KIND, KIND.FIELD…, ocf (agents of this host) or ocf:PROVIDER:AGENT
     #[arg(value_name = "KIND.PATH")]
     path: String,
     /// Print fields recursively

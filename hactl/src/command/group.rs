@@ -19,7 +19,7 @@ pub(crate) struct Group {
     what: What,
 }
 
-/// What about groups.
+/// The commands about node groups.
 #[derive(Subcommand, Debug)]
 enum What {
     /// Check the health and balance of node groups

@@ -13,7 +13,7 @@ pub(crate) struct Import {
     from: From,
 }
 
-/// Where the configuration comes from.
+/// Source of the configuration.
 #[derive(Subcommand, Debug)]
 enum From {
     /// Convert the configuration of the ha-manager of Proxmox VE to objects

@@ -21,7 +21,7 @@ pub(crate) struct InPlaceFlags {
     /// WARNING: services may fail to stop. Apply the edit to running copies without a stop; asks for confirmation
     #[arg(long, conflicts_with_all = ["dry_run", "stop_first"])]
     in_place: bool,
-    /// Confirm that running copies can be stopped and monitored under the edited definition; do not ask
+    /// Confirm that the edited definition fits running copies; do not ask
     #[arg(long, requires = "in_place")]
     yes: bool,
 }

@@ -48,13 +48,13 @@ pub(crate) struct Init {
     /// Name of this node; default: host name in lower case
     #[arg(long, value_name = "NAME", help_heading = "Node")]
     node: Option<String>,
-    /// Watchdog kernel module, loaded if no watchdog device exists; empty: none [default: softdog]
+    /// Kernel module to load without a device; empty: none [default: softdog]
     #[arg(long, value_name = "MODULE", help_heading = "Node")]
     watchdog: Option<String>,
-    /// Listen address of the API; default: all addresses with certificates, else 127.0.0.1:7443
+    /// Address of the API; default: all with certificates, else 127.0.0.1:7443
     #[arg(long, value_name = "ADDRESS", help_heading = "Controller")]
     listen: Option<String>,
-    /// URL at which other hosts reach the API; default: from --listen, or the host name
+    /// URL at which other hosts reach the API; default: --listen or host name
     #[arg(long, value_name = "URL", help_heading = "Controller")]
     advertise_url: Option<String>,
     /// Certificate file of the API (PEM); default: --etcd-cert
@@ -80,7 +80,7 @@ pub(crate) struct Init {
     dry_run: bool,
 }
 
-/// What a machine is.
+/// Role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Role {
     /// Decides where services run, and serves the API.

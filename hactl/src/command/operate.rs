@@ -23,7 +23,7 @@ pub(crate) struct Patience {
     /// Wait for the result (default)
     #[arg(long, overrides_with = "no_wait")]
     wait: bool,
-    /// Maximum time to wait; the exit status is then 124, and the operation continues
+    /// Maximum time to wait; at expiry, exit with 124 (the operation continues)
     #[arg(long, visible_alias = "timeout", value_name = "DURATION", default_value = "15m", value_parser = crate::duration::parse)]
     wait_timeout: Duration,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Stop {
     /// Wait for the result (default)
     #[arg(long, overrides_with = "no_wait")]
     wait: bool,
-    /// Maximum time to wait; the exit status is then 124, and the operation continues
+    /// Maximum time to wait; at expiry, exit with 124 (the operation continues)
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = crate::duration::parse)]
     wait_timeout: Duration,
 }
@@ -114,7 +114,7 @@ pub(crate) struct ReplaceSecondary {
     /// Wait for the result (default)
     #[arg(long, overrides_with = "no_wait")]
     wait: bool,
-    /// Maximum time to wait; the exit status is then 124, and the operation continues
+    /// Maximum time to wait; at expiry, exit with 124 (the operation continues)
     #[arg(long, visible_alias = "timeout", value_name = "DURATION", default_value = "70m", value_parser = crate::duration::parse)]
     wait_timeout: Duration,
 }

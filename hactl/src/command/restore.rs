@@ -34,7 +34,7 @@ pub(crate) struct Restore {
     /// Backup file written by `etcdctl snapshot save`
     #[arg(long, value_name = "BACKUP", value_hint = ValueHint::FilePath, required_unless_present = "empty")]
     from: Option<PathBuf>,
-    /// Prepare an empty etcd for this cluster, without a backup; objects must be applied again
+    /// Prepare an empty etcd for this cluster; apply all objects again
     #[arg(long, value_name = "CLUSTER", conflicts_with_all = ["from", "skip_hash_check"])]
     empty: Option<String>,
     /// Directory of etcd, etcdctl and etcdutl; default: search PATH

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 pub(crate) struct Set {
     /// NAME of a resource, or KIND/NAME
     what: String,
-    /// FIELD=VALUE…; nested fields are written with dots, such as requests.memory=2Gi
+    /// Fields and values, nested with dots, such as requests.memory=2Gi
     #[arg(required = true, value_name = "FIELD=VALUE")]
     fields: Vec<String>,
     /// Validate on the server, change nothing

@@ -24,7 +24,7 @@ pub(crate) struct Simulate {
     /// Scenario file, or directory of scenario files
     #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath, required_unless_present = "random", conflicts_with = "random")]
     path: Option<PathBuf>,
-    /// Simulate random clusters and faults, and check the invariants after every event
+    /// Simulate random clusters and faults, and check the invariants
     #[arg(long)]
     random: bool,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Whether to stop resources before edits that need it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StopFirstFlags {
-    /// If the edit requires a stopped resource: stop it, apply the edit, and restore the requested state
+    /// Stop the resource if the edit needs it, then restore its state
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) stop_first: bool,
     /// Timeout for the stop; the exit status is then 124

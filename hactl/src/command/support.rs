@@ -19,7 +19,7 @@ pub(crate) struct Support {
     action: Action,
 }
 
-/// What to do.
+/// The commands for support.
 #[derive(Subcommand, Debug)]
 enum Action {
     /// Write all objects, events and the views of the leader to a directory

@@ -38,7 +38,7 @@ pub(crate) struct Timing {
     /// Assumed delay of etcd in ending an expired lease
     #[arg(long, value_name = "DURATION", default_value = EXPIRY, value_parser = crate::duration::parse)]
     expiry: Duration,
-    /// Assumed number of etcd requests lost during the failover, with all retries
+    /// Assumed number of lost etcd requests, with all retries
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     lost: u32,
 }

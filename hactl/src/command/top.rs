@@ -30,7 +30,7 @@ pub(crate) struct Top {
     sort_by: Option<SortBy>,
 }
 
-/// What the largest is the first of.
+/// Column by which rows are sorted, largest first.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SortBy {
     /// CPU cores

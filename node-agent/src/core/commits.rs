@@ -192,7 +192,7 @@ impl AgentCore {
                 );
             }
             Outcome::LeaseNotFound => {
-                ("no lease", format!("{what} was not committed: the lease does not exist any more"))
+                ("no lease", format!("{what} was not committed: the lease no longer exists"))
             }
             Outcome::Refused(text) => (text.as_str(), format!("{what} was rejected by etcd: {text}")),
             Outcome::Unknown(text) => ("unknown", format!("{what} may not have been committed: {text}")),

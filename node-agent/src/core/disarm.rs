@@ -36,7 +36,7 @@ impl AgentCore {
         self.disarmed().is_some()
     }
 
-    /// Returns `true` if the node's report should say *Disarmed, armed: false*: no worker is running any more.
+    /// Returns `true` if the node's report should contain *Disarmed, armed: false*: no worker is running.
     pub(super) fn lays_down_arms(&self) -> bool {
         let quiet =
             || self.services.values().all(|service| service.task.is_none() && service.cancelling.is_empty());

@@ -198,7 +198,7 @@ impl AgentCore {
         self.journal_changed();
     }
 
-    /// Removes the shutdown record, because no reset is imminent any more.
+    /// Removes the shutdown record, because a reset is no longer imminent.
     pub(super) fn take_back_last_words(&mut self) {
         if self.journal.last_words.take().is_some() {
             self.journal_changed();

@@ -127,7 +127,7 @@ pub enum LeaseKept {
     Kept,
     /// The lease is gone, and its keys with it.
     Gone,
-    /// There was no answer; the text says why.
+    /// No answer arrived. The text states the cause.
     Unknown(String),
 }
 
@@ -157,7 +157,7 @@ pub enum WatchdogNews {
         /// The daemon's status after the notice.
         status: protocol::Status,
     },
-    /// There is no connection, and the shell keeps retrying. An armed device stays armed.
+    /// The connection is lost, and the shell keeps retrying. An armed device stays armed.
     Disconnected {
         /// The cause and the suggested action.
         message: String,

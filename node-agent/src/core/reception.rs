@@ -14,7 +14,7 @@ const AGAIN_MS: Millis = 200;
 const CLOSING_TRIES: u32 = 5;
 
 impl AgentCore {
-    /// Ends a reception once nothing can arrive any more, because its source has ended or will never begin (R4.40).
+    /// Ends a reception once nothing more can arrive, because its source has ended or will never begin (R4.40).
     pub(super) fn note_end_of_reception(&mut self, name: &str) {
         let Some(reception) = self.journal.receptions.get(name) else { return };
         let Some(assignment) = self.view.assignments.value(name) else { return };

@@ -74,7 +74,7 @@ impl AgentCore {
             return;
         }
         if desired.epoch != epoch {
-            // The report belongs to a closed epoch, so no process needs it any more.
+            // The report belongs to a closed epoch, so no process still needs it.
             service.desired = None;
             return;
         }

@@ -28,7 +28,7 @@ pub(super) enum Role {
     },
     /// The assignment was written by a newer version and cannot be read. This node does nothing.
     Illegible,
-    /// There is no assignment.
+    /// No assignment exists.
     Unassigned,
 }
 
@@ -76,7 +76,7 @@ impl AgentCore {
             && match receives {
                 None => false,
                 Some(false) => report.phase == Phase::HandingOver,
-                // A copy that the target cannot clear away may still be here, so the hand-over has not ended.
+                // A copy that the target cannot clear away may still be here, so the cutover has not ended.
                 Some(true) => {
                     matches!(report.phase, Phase::Receiving | Phase::Starting | Phase::StopFailed)
                 }

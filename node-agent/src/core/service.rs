@@ -273,7 +273,7 @@ impl Service {
         if let Step::Kill { tries, .. } | Step::KillVerify { tries, .. } = &self.step { *tries } else { 0 }
     }
 
-    /// Changes to another step. Nothing of the previous step is in progress any more.
+    /// Changes to another step. Nothing of the previous step is still in progress.
     pub(super) fn go(&mut self, step: Step) {
         self.has_worker &= match &step {
             Step::Permit { phase, .. } => *phase == Phase::HandingOver,

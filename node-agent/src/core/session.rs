@@ -291,7 +291,7 @@ impl AgentCore {
         self.session = Session::Clearing;
         self.changed = true;
         self.all_stale = true;
-        // Commits in progress guard the fence that has changed, so they cannot be applied any more. Their answers
+        // Commits in progress guard the fence that has changed, so they can no longer be applied. Their answers
         // belong to the closed epoch.
         self.commits.clear();
         self.seed_services();

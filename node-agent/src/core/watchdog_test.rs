@@ -102,7 +102,7 @@ impl AgentCore {
             Some(Stage::Journaling(write)) => match self.journal_result(write) {
                 None => {}
                 Some(Ok(())) if self.may_be_tested() => self.watchdog_test.stage = Some(Stage::Arming),
-                Some(Ok(())) => self.end_test("the node is not idle in maintenance any more"),
+                Some(Ok(())) => self.end_test("the node is no longer idle in maintenance"),
                 Some(Err(message)) => self.end_test(&format!("cannot write the journal: {message}")),
             },
             Some(Stage::Arming) => match self.watchdog.daemon_status().state {

@@ -22,17 +22,18 @@ pub struct Options {
     /// Directory of the journal, the lock and the logs of services
     #[arg(long, default_value = "/var/lib/hactl/agent", value_name = "DIR")]
     pub state_dir: PathBuf,
-    /// Directory shared by all nodes for services of driver `simulated`; by default a directory in --state-dir, which
-    /// does not allow live migration
+    /// Directory shared by all nodes for services of driver `simulated`
+    ///
+    /// By default a directory in --state-dir, which does not allow live migration.
     #[arg(long, value_name = "DIR")]
     pub simulated_dir: Option<PathBuf>,
     /// Directory of OCF resource agents
     #[arg(long, default_value = ha_api_types::ocf::DEFAULT_ROOT, value_name = "DIR")]
     pub ocf_root: PathBuf,
-    /// Directory for runtime data of OCF resource agents; must not be shared by agents on one machine
+    /// Directory for runtime data of OCF agents; not shared by agents
     #[arg(long, default_value = "/run", value_name = "DIR")]
     pub ocf_run_dir: PathBuf,
-    /// Directories of external drivers; the first directory that contains a driver is used
+    /// Directories of external drivers; the first that has a driver is used
     #[arg(long, default_value = crate::driver::external::DEFAULT_FOLDERS, value_name = "DIR:DIR…")]
     pub driver_path: String,
     /// File with the id of this boot
@@ -41,7 +42,9 @@ pub struct Options {
     /// File with the id of this machine
     #[arg(long, default_value = "/etc/machine-id", value_name = "FILE")]
     pub machine_id_file: PathBuf,
-    /// File with the product id of the hardware, which distinguishes machines with copies of one disk
+    /// File with the product id of the hardware
+    ///
+    /// The id distinguishes machines with copies of one disk.
     #[arg(long, default_value = "/sys/class/dmi/id/product_uuid", value_name = "FILE")]
     pub product_id_file: PathBuf,
     /// Socket of ha-watchdogd
@@ -53,7 +56,9 @@ pub struct Options {
     /// Address that serves /metrics, /livez and /readyz; loopback only
     #[arg(long, default_value = "127.0.0.1:7444", value_name = "ADDRESS")]
     pub admin_listen: SocketAddr,
-    /// Whether this machine is virtual: a hypervisor can pause it together with its clock
+    /// Whether this machine is virtual
+    ///
+    /// A hypervisor can pause a virtual machine together with its clock.
     #[arg(long = "virtual", value_enum, default_value_t = Virtual::Auto, value_name = "WHETHER")]
     pub virtual_machine: Virtual,
     /// Whether this machine can sleep: the agent then prevents sleep

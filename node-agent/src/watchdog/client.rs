@@ -5,7 +5,7 @@
 //! - The loss of the daemon is an event of its own, after which every request fails with [`ClientError::Lost`].
 //!
 //! # After the loss of the daemon
-//! Nothing is acknowledged any more, so nothing may be started. An armed device continues by its last deadline. After
+//! No request is acknowledged, so nothing may be started. An armed device continues by its last deadline. After
 //! reconnecting, the agent arms with the deadline proven last (or, on an empty node, without one, and releases). That
 //! is necessary because the new daemon may know nothing of the device that the old one left running.
 
@@ -43,7 +43,7 @@ pub enum ClientError {
     /// The daemon refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// There was no answer in time. Whether the request was or will be executed is unknown.
+    /// No answer arrived in time. Whether the request was or will be executed is unknown.
     #[error("ha-watchdogd did not answer within {} s", ANSWER_WITHIN.as_secs())]
     Unanswered,
     /// The connection is lost.

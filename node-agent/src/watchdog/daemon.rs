@@ -45,22 +45,26 @@ const STORED_RECORD: &str = "record";
 #[derive(Debug, Parser)]
 #[command(name = "ha-watchdogd", version)]
 pub struct Options {
-    /// Watchdog device: its path, or its identity from /sys/class/watchdog/*/identity
+    /// Path of the watchdog device, or its identity in /sys/class/watchdog
     #[arg(long, env = "WATCHDOG_DEVICE", value_name = "DEVICE", default_value = "/dev/watchdog")]
     pub device: PathBuf,
-    /// Kernel module to load if the device does not exist, with softdog as fallback; empty: none
+    /// Kernel module to load if the device does not exist; empty: none
+    ///
+    /// If the module fails to load, softdog is loaded.
     #[arg(long, env = "WATCHDOG_MODULE", value_name = "MODULE", default_value = "softdog")]
     pub module: String,
     /// Socket for the agent
     #[arg(long, env = "WATCHDOG_SOCKET", value_name = "SOCKET", default_value = DEFAULT_SOCKET)]
     pub socket: PathBuf,
-    /// Socket of a simulated watchdog to use instead of a device; for the sandbox and tests only
+    /// Socket of a simulated watchdog; for the sandbox and tests only
     #[arg(long, env = "WATCHDOG_STAND_IN", value_name = "SOCKET")]
     pub stand_in: Option<PathBuf>,
     /// User id that may use the daemon in addition to root
     #[arg(long, env = "WATCHDOG_ALLOWED_UID", value_name = "UID")]
     pub allowed_uid: Option<u32>,
-    /// Number of descriptors that systemd stores (FileDescriptorStoreMax of the unit); newer systemd reports it
+    /// Number of descriptors that systemd stores, if systemd does not report it
+    ///
+    /// FileDescriptorStoreMax of the unit.
     #[arg(long, env = "WATCHDOG_DESCRIPTOR_STORE_MAX", value_name = "NUMBER", default_value_t = 0)]
     pub descriptor_store_max: u32,
     /// Logging

@@ -180,7 +180,7 @@ pub struct Privileges {
 /// The state of the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is guarded. The device is closed or, if it cannot be stopped any more (`nowayout`), petted without a
+    /// Nothing is guarded. The device is closed or, if it can no longer be stopped (`nowayout`), petted without a
     /// deadline.
     #[default]
     Released,

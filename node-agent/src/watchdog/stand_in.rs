@@ -40,8 +40,10 @@ pub struct Options {
     /// Socket for ha-watchdogd (its option --stand-in)
     #[arg(long, value_name = "SOCKET")]
     pub socket: PathBuf,
-    /// Process to kill at expiry, usually process 1 of a node's process namespace; may be repeated.
-    /// This program exits when all of them have exited and nothing else is to be done at expiry
+    /// Process to kill at expiry; may be repeated
+    ///
+    /// Usually process 1 of a node's process namespace. This program exits when all of them have exited and nothing else
+    /// is to be done at expiry.
     #[arg(long, value_name = "PID")]
     pub kill_pid: Vec<u32>,
     /// Control group to kill at expiry (its `cgroup.kill`); may be repeated
@@ -50,7 +52,7 @@ pub struct Options {
     /// Shell command to run at expiry, after the kills; may be repeated
     #[arg(long, value_name = "COMMAND")]
     pub exec_on_expiry: Vec<String>,
-    /// File to which a line is appended at start and expiry, in addition to standard output
+    /// File for a line at start and at expiry, in addition to standard output
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 }

@@ -133,7 +133,7 @@ async fn a_failing_service_counts_as_running_and_is_told_of() {
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
     let DriverEvent::Exited { message, .. } = node.event().await else { panic!("it failed") };
     assert_eq!(message, "resource agent action monitor failed: exit status 1: it hangs");
-    // After a reboot nothing is known of the service, so the probe is inconclusive.
+    // After a reboot the state of the service is unknown, so the probe is inconclusive.
     let node = node.restart_agent("boot2");
     assert!(matches!(node.driver.probe(&service).await, Observed::Unknown(_)));
     // A failed service is stopped before it is started again, and that stop must succeed.

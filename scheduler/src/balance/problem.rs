@@ -308,7 +308,7 @@ impl Problem {
     /// Adds the use of an instance back to the bases of its hosts. A file contains free amounts with all instances
     /// subtracted.
     fn add_to_bases(&mut self, instance: &Instance, guest: &Guest, spot: Spot) {
-        // In a file, the memory of stopped instances counts as free, whatever the settings.
+        // In a file, the memory of stopped instances counts as free, regardless of the settings.
         if instance.status.is_running() && !instance.forthcoming {
             self.hosts[spot.primary].memory_base += instance.memory;
             self.hosts[spot.primary].memory_base_forthcoming += instance.memory;

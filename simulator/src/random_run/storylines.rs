@@ -324,7 +324,7 @@ impl Script<'_> {
         later.max(back)
     }
 
-    /// Shuts down or reboots a machine in order, perhaps out of maintenance, perhaps with a power loss meanwhile.
+    /// Shuts down or reboots a machine cleanly, perhaps out of maintenance, perhaps with a power loss meanwhile.
     /// Another machine may then take its name.
     fn shuts_down(&mut self, at: Millis) -> Millis {
         let node = self.node();

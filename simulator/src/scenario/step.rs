@@ -30,7 +30,7 @@ pub enum Moment {
     At(Duration),
     /// This long after the previous step.
     After(Duration),
-    /// When the condition becomes true.
+    /// At the moment when the condition becomes true.
     When {
         /// Condition as written in the file.
         text: String,

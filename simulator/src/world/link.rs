@@ -133,7 +133,7 @@ impl World {
         if let Request::Keep(_) = &request
             && let Some(at) = self.deposed_keeps(&sender.who)
         {
-            // The deposed etcd leader answers without its peers, so the lease expires nevertheless.
+            // The deposed etcd leader answers without its peers, so the lease still expires.
             let answer = Answer::Kept(Ok(1));
             let delay_ms = self.random.between_ms(1, 3);
             let Sender { who, generation, .. } = sender;

@@ -261,7 +261,7 @@ impl World {
                 }
                 Effect::Close => {
                     if let Some(machine) = self.machines.get_mut(node) {
-                        // A device that is gone cannot be closed in order.
+                        // A device that is gone cannot be closed cleanly.
                         let closed = match machine.watchdog.pets {
                             Pets::Work | Pets::FailCounting => Ok(()),
                             Pets::Fail | Pets::Reopen => Err(NO_DEVICE),

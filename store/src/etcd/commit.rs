@@ -80,7 +80,7 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
 
 /// Determines the outcome of a transaction whose last answer was that etcd has no space left.
 ///
-/// etcd may also give this answer after it has applied the transaction. No copy is in progress any more, so one
+/// etcd may also give this answer after it has applied the transaction. No copy is still in progress, so one
 /// linearizable reading settles the outcome. Without the reading, or if it is inconclusive, the outcome stays unknown.
 async fn settle_full(inner: &Arc<Inner>, transaction: &Transaction, reason: String) -> Outcome {
     let gets: Vec<TxnOp> =

@@ -29,7 +29,7 @@ use serde_json::Value;
 /// Maximum number of attempts of a patch when other writes come first.
 const MAX_ATTEMPTS: usize = 8;
 
-/// How an existing object is changed.
+/// Rules for a change of an existing object.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     /// The client sent the resourceVersion that it has read, so no other change is allowed since, not even of the

@@ -256,7 +256,7 @@ impl<'p, 'a> Desk<'p, 'a> {
     ///
     /// Power returns as soon as all services are released, with two exceptions. A machine that requests an epoch is
     /// on already. A machine that an operator has confirmed off is in that operator's hands. A disconnected machine
-    /// keeps running: its old services are gone only after another boot, or if an operator says so.
+    /// keeps running: its old services are gone only after another boot, or if an operator confirms it.
     fn to_switch_on(&self, fence: &Fence) -> Option<&'a FenceDevice> {
         let names = switched_off(fence);
         let registration = self.subject.registration();

@@ -1,4 +1,4 @@
-//! Proofs that no service of a closed epoch runs any more (FENCING, section 5, (a) to (g)).
+//! Proofs that no service of a closed epoch still runs (FENCING, section 5, (a) to (g)).
 
 use super::{Subjected, devices, registration, rewrite};
 use crate::core::candidates;

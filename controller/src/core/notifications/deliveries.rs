@@ -58,11 +58,11 @@ pub(in crate::core) struct Ended {
 pub enum NotificationResult {
     /// The target accepted it.
     Sent,
-    /// It failed and is tried again.
+    /// The delivery failed and is retried.
     Failed,
-    /// It is not tried again.
+    /// The delivery failed and is not retried.
     GivenUp,
-    /// It was dropped because too many were queued.
+    /// The notification was dropped because too many were queued.
     Dropped,
 }
 

@@ -26,11 +26,11 @@ enum Side {
     Gone,
     /// The service may be here; its state is unknown.
     Doubtful,
-    /// The epoch is closed with a proof that says nothing about later arrivals (R8.17).
+    /// The epoch is closed with a proof that does not cover later arrivals (R8.17).
     Unproven,
 }
 
-/// End of a migration's source: after it, nothing arrives at the target any more (R8.13).
+/// End of a migration's source: nothing arrives at the target afterwards (R8.13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceEnd {
     /// The driver may be running.

@@ -82,7 +82,7 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
     lab.settle();
     lab.start("web");
     let before = lab.assignment("web").unwrap();
-    // The API refuses this edit. A spec from before an upgrade may nevertheless contain it.
+    // The API refuses this edit. A spec from before an upgrade may still contain it.
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.driver.simulated.as_mut().unwrap().identity = "other".to_owned();
     });

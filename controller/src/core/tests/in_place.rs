@@ -71,7 +71,7 @@ fn only_the_confirmed_generation_of_the_same_service_is_written() {
     lab.operate("none", operation(OperationAction::UpdateInPlace, None));
     lab.run(1_000);
     assert_eq!(lab.operation("none").reason, Reason::Invalid);
-    // The API refuses these edits. A restored spec may nevertheless contain them.
+    // The API refuses these edits. A restored spec may still contain them.
     let simulated = |resource: &mut Resource, name: &str| {
         resource.spec.driver.simulated.as_mut().unwrap().identity = name.to_owned();
     };

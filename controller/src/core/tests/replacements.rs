@@ -24,12 +24,12 @@ use ha_store::{Guard, Transaction, Write};
 /// Outcome of replacements that a scripted agent is ordered to make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Replaces {
-    /// They succeed.
+    /// Replacements succeed.
     #[default]
     Well,
-    /// They fail.
+    /// Replacements fail.
     Fails,
-    /// They do not end.
+    /// Replacements do not end.
     Hangs,
 }
 

@@ -93,7 +93,7 @@ fn a_copy_that_was_not_guarded_is_not_released_for_an_exclusive_start() {
     let node = lab.start_what_may_run_twice("web");
     lab.agent(&node).armed = false;
     lab.run(2_000);
-    // The API refuses this edit. After a restore or an upgrade, the spec may nevertheless contain it (R6.11).
+    // The API refuses this edit. After a restore or an upgrade, the spec may still contain it (R6.11).
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = true);
     lab.run(2_000);
     assert_eq!(lab.places("web"), std::slice::from_ref(&node), "it continues");

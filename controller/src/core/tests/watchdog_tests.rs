@@ -103,7 +103,7 @@ fn what_was_never_tested_does_not_count_where_a_test_is_required() {
         conditions.into_iter().find(|one| one.kind == "Watchdog").map(|one| one.reason)
     };
     assert_eq!(message(&lab), Some(Reason::WatchdogUntested));
-    // The watchdog can nevertheless be tested, and counts afterwards.
+    // The watchdog can still be tested, and counts afterwards.
     let spec = test_of(&lab, &idle);
     check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "Waiting for the watchdog of");
     lab.agent(&idle).die();

@@ -21,7 +21,7 @@ use std::time::Instant;
 struct Arguments {
     #[command(flatten)]
     options: Options,
-    /// Print one line: score before, number of steps, score after, and their ratio
+    /// Print one line: score before, steps, score after, and their ratio
     #[arg(long, short = 'o')]
     oneline: bool,
     /// Increase verbosity; repeatable

@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// Apply the plan, one job set at a time; not with -t
     #[arg(long, short = 'X', visible_alias = "exec", conflicts_with = "text_data")]
     pub(crate) apply: bool,
-    /// Maximum time of one job set; the exit status is then 124, and its operations continue
+    /// Maximum time of one job set; at expiry, exit with status 124
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = crate::duration::parse)]
     pub(crate) timeout: Duration,
     /// Treat a node as offline; repeatable
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// Maximum number of steps
     #[arg(long, short = 'l', value_name = "N")]
     pub(crate) max_length: Option<usize>,
-    /// Maximum virtual CPUs per physical CPU; default: policy of the file or scheduler.maxCpuRatio, else 4
+    /// Maximum virtual CPUs per physical CPU; default: policy, else 4
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     pub(crate) max_cpu: Option<f64>,
     /// Share of the disk of each node that stays free
@@ -61,7 +61,7 @@ pub(crate) struct Options {
     /// Ignore measured load
     #[arg(long)]
     pub(crate) ignore_dynu: bool,
-    /// Only move instances from offline nodes (live cluster: also from nodes in maintenance or unschedulable)
+    /// Only move instances from offline (live cluster: also drained) nodes
     #[arg(long, short = 'E')]
     pub(crate) evac_mode: bool,
     /// Instances to move; all others stay
@@ -73,10 +73,10 @@ pub(crate) struct Options {
     /// Tag prefixes; instances with the same tag stay on different nodes
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     pub(crate) exclusion_tags: Vec<String>,
-    /// Read measured load from this file; line format: instance, cpu, memory, disk, net
+    /// Read measured load from lines of: instance, cpu, memory, disk, net
     #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) dynu_file: Option<PathBuf>,
-    /// Save the cluster to FILE.original, the result to FILE.balanced, and the live load to FILE.usage (for -U)
+    /// Save FILE.original, FILE.balanced and, for -U, FILE.usage
     #[arg(long, short = 'S', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
     /// Node group to balance, by name or UUID
@@ -97,7 +97,7 @@ pub(crate) struct Options {
     /// Maximum search time
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     pub(crate) budget: f64,
-    /// Random seed; the same seed gives the same plan, unless the search time ends first
+    /// Random seed; the same seed gives the same plan within the search time
     #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
     pub(crate) seed: u64,
 }

@@ -13,7 +13,7 @@ use ha_scheduler::view::View;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Where the cluster comes from, and limits; as for `hactl balance`.
+/// Source of the cluster, and limits; the same as for `hactl balance`.
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Input {
@@ -23,7 +23,7 @@ pub(crate) struct Input {
     /// Treat a node as offline; repeatable
     #[arg(long, short = 'O', value_name = "NODE")]
     offline: Vec<String>,
-    /// Maximum virtual CPUs per physical CPU; default: policy of the file, else 4
+    /// Maximum virtual CPUs per physical CPU; default: policy, else 4
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     max_cpu: Option<f64>,
     /// Share of the disk of each node that stays free
@@ -38,13 +38,13 @@ pub(crate) struct Input {
     /// Tag prefixes; instances with the same tag stay on different nodes
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     exclusion_tags: Vec<String>,
-    /// Read measured load from this file; line format: instance, cpu, memory, disk, net
+    /// Read measured load from lines of: instance, cpu, memory, disk, net
     #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
     dynu_file: Option<PathBuf>,
     /// Count the memory of stopped instances
     #[arg(long)]
     count_down_memory: bool,
-    /// Do not move instances between groups, as with scheduler.interGroupMoves: false
+    /// Do not move instances between groups
     #[arg(long)]
     no_inter_group_moves: bool,
 }

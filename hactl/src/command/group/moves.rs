@@ -16,22 +16,22 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is done with a plan.
+/// Use of a plan.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Output {
     /// Print the commands, or write them to a script
     #[arg(long, short = 'C', value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     print_commands: Option<String>,
-    /// Save the cluster to FILE.original, and the result of the plan to FILE.balanced
+    /// Save the cluster to FILE.original, and the result to FILE.balanced
     #[arg(long, short = 'S', value_name = "FILE", value_hint = ValueHint::FilePath)]
     save: Option<PathBuf>,
-    /// Apply the plan to the live cluster, one job set at a time, until the first failure
+    /// Apply the plan, one job set at a time, until the first failure
     #[arg(long, short = 'X', conflicts_with = "text_data")]
     apply: bool,
     /// Apply without a confirmation; implied without a terminal
     #[arg(long, short = 'y', requires = "apply")]
     yes: bool,
-    /// Maximum time of one job set; the exit status is then 124, and its operations continue
+    /// Maximum time of one job set; at expiry, exit with status 124
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = crate::duration::parse)]
     timeout: Duration,
 }

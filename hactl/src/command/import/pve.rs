@@ -34,7 +34,7 @@ pub(crate) struct Pve {
     /// Directory with the configuration
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "/etc/pve")]
     folder: PathBuf,
-    /// Use the driver `simulated` for all guests, to test the rules with `hactl simulate`
+    /// Use the driver "simulated" for all guests, for "hactl simulate"
     #[arg(long)]
     simulated: bool,
 }

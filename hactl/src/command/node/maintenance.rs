@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Longest wait for an explanation.
 const HELP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What to do about maintenance.
+/// The commands about maintenance.
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
     /// Drain a node and block new placements
@@ -46,7 +46,7 @@ struct Left {
 impl Left {
     fn of(resource: &Value) -> Left {
         let mut why = where_it_is(Kind::Resource, resource);
-        // A running service is ready, and may have a reason to stay nevertheless.
+        // A running service is ready, but may have a reason to stay.
         let ready = condition(resource, "Ready").filter(|ready| ready["reason"] != "Running");
         let said = ready.and_then(|ready| ready["message"].as_str()).unwrap_or_default();
         if !why.contains(said) {

@@ -14,7 +14,7 @@ const MOST_SHRUNK: usize = 3;
 /// Largest number of nodes or resources of a random run.
 const MOST: u32 = 1_000;
 
-/// What random runs take.
+/// Flags of random runs.
 #[derive(Args, Debug)]
 pub(crate) struct Random {
     /// Seeds to run: a number, or a range that excludes its end

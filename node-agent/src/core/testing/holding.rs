@@ -61,7 +61,7 @@ fn while_every_controller_grants_nothing_stops() {
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= interval_ms), "no sooner than Ki: {times:?}");
     assert!(times.len() > 50, "again every Ki: {times:?}");
 
-    // etcd returns: heartbeats commit, nothing was stopped, and no controller is asked any more.
+    // etcd returns: heartbeats commit, nothing was stopped, and no controller is asked again.
     world.net = Net::Up;
     world.advance(3_000);
     let asked = world.questions.len();

@@ -191,7 +191,7 @@ pub(super) async fn stop(
             Ok(Standing::Running(record)) => {
                 ask_to_end(context, service, stop_command, &record, until, graceful_ms).await;
             }
-            // There is no process, or no supervisor, to ask. The kill below searches for all processes.
+            // No process or supervisor can be asked. The kill below searches for all processes.
             Ok(Standing::Empty(_) | Standing::Changing | Standing::Remains(_)) | Err(_) => {}
         }
     }

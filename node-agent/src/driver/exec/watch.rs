@@ -64,7 +64,7 @@ async fn main_ended(driver: &Driver, service: &ServiceDefinition, record: &Recor
         io::Result::Ok(())
     };
     if let Err(error) = waited.await {
-        return format!("cannot watch the service any more: {error}");
+        return format!("cannot watch the service: {error}");
     }
     let ending = driver.upgrade().and_then(|context| {
         let folder = context.programs.folder_of(&service.name);

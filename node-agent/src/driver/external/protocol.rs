@@ -126,7 +126,7 @@ pub(super) struct Answer {
     result: Said,
     #[serde(default)]
     message: String,
-    /// Where to retry after a failure.
+    /// Nodes on which a retry makes sense after a failure.
     #[serde(default)]
     class: Option<Class>,
     #[serde(flatten)]
@@ -147,7 +147,7 @@ struct More {
     network_bytes: Option<u64>,
 }
 
-/// Where to retry after a failure, as spelled in the protocol.
+/// Nodes on which a retry makes sense after a failure, as spelled in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Class {
@@ -181,7 +181,7 @@ pub(super) enum Event {
     /// The service ended without a request from the agent.
     #[serde(rename_all = "camelCase")]
     Exited {
-        /// How the service ended.
+        /// Description of the end of the service.
         #[serde(default)]
         message: String,
         /// `true` if an operator ended the service with the service's own tool; `false` after a crash.

@@ -20,7 +20,7 @@ pub(super) enum Change {
     },
     /// The domain ended.
     Ended {
-        /// How the domain ended, as a clause.
+        /// Clause that describes the end of the domain.
         message: &'static str,
         /// `true` if libvirt's own tools ended the domain.
         by_hand: bool,

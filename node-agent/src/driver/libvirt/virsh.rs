@@ -179,7 +179,7 @@ fn plain(said: &str) -> String {
     if text.is_empty() { "virsh failed without a message".to_owned() } else { text }
 }
 
-/// Kills each virsh of an earlier agent, so that no old command takes effect any more.
+/// Kills each virsh of an earlier agent, so that no old command can still take effect.
 pub(super) fn end_left_behind(folder: &Path) -> io::Result<()> {
     let mark = format!("{MARK}={}", folder.display());
     for process in ProcessStatus::all()? {

@@ -180,7 +180,7 @@ impl Shared {
             if is_listed(domain) {
                 self.appeared(service);
             } else {
-                self.exited(service, "domain is not in libvirt's list of running domains any more", false);
+                self.exited(service, "domain is no longer in libvirt's list of running domains", false);
             }
         }
     }
@@ -259,7 +259,7 @@ mod tests {
         .await;
         check(true, &["Stopped Destroyed", "-"], &["domain was destroyed with libvirt tools, true"]).await;
         check(true, &["Crashed Panicked", "Stopped Crashed"], &["kernel panic in the guest, false"]).await;
-        check(true, &["-", "-"], &["domain is not in libvirt's list of running domains any more, false"])
+        check(true, &["-", "-"], &["domain is no longer in libvirt's list of running domains, false"])
             .await;
         check(true, &["old", "+", "Suspended Paused"], &[]).await;
         check(false, &["Started Booted", "+"], &["appeared"]).await;

@@ -84,7 +84,7 @@ pub(super) struct Run {
     started_at: String,
 }
 
-/// How a container ended.
+/// Outcome of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Exit {
     /// Exit status; 128 plus the number of the signal that ended the process.

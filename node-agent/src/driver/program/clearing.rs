@@ -71,7 +71,7 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), 
             };
             return Err(failed(Reason::StopFailed, &format!("the kernel did not kill {left}")));
         }
-        // Not in another thread: once this future is dropped, nothing may be killed any more.
+        // Not in another thread: once this future is dropped, nothing more may be killed.
         search.kill(&remains).map_err(|error| {
             failed(Reason::StopFailed, &format!("cannot kill the processes of the service: {error}"))
         })?;

@@ -66,7 +66,7 @@ pub(in crate::driver) struct Record {
     pub(in crate::driver) cgroup: Option<PathBuf>,
 }
 
-/// How the main process ended, stored in the service's directory.
+/// Outcome of the main process, stored in the service's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::driver) struct Ending {

@@ -43,7 +43,7 @@ impl ProcessIdentity {
     /// reaped.
     pub(in crate::driver) fn of(pid: i32) -> io::Result<ProcessIdentity> {
         ProcessStatus::read(pid)?.map(|status| status.identity).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, format!("process {pid} does not exist any more"))
+            io::Error::new(io::ErrorKind::NotFound, format!("process {pid} no longer exists"))
         })
     }
 

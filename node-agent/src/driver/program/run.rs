@@ -48,7 +48,7 @@ pub(in crate::driver) enum Output {
     Captured,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug)]
 pub(in crate::driver) enum End {
     /// The program ended.

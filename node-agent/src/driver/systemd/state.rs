@@ -30,7 +30,7 @@ pub(super) enum ActiveState {
     Unknown,
 }
 
-/// How a main process ended.
+/// Outcome of a main process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MainEnd {
     /// No main process has ended.
@@ -50,7 +50,7 @@ pub(super) struct ServiceState {
     pub(super) kind: String,
     /// `RemainAfterExit=`.
     pub(super) remains: bool,
-    /// How the last main process ended.
+    /// Outcome of the last main process.
     pub(super) main_end: MainEnd,
     /// Time of that end, in microseconds of the monotonic clock; 0 means never.
     pub(super) main_ended_us: u64,

@@ -289,7 +289,7 @@ fn an_earlier_deadline_counts_at_once() {
     let earlier = world.in_ms(2500);
     assert_eq!(world.ask(Request::Deadline(earlier)), Outcome::Done);
     assert!(world.fires_at.is_some_and(|at| !earlier.is_earlier_on_a_clock(at)));
-    // The deadline is too near for any pet: it is refused for that reason, and takes effect nevertheless.
+    // The deadline is too near for any pet: it is refused for that reason, but still takes effect.
     let near = world.in_ms(500);
     assert_eq!(world.ask(Request::Deadline(near)), Outcome::Refused(Refusal::DeadlinePassed));
     assert_eq!(world.core.status().state, State::Armed { deadline: near });

@@ -12,7 +12,7 @@ const FALLBACK: &str = "softdog";
 pub(super) trait Modules {
     /// Returns `true` if the device exists: its path, or a listed device with that identity.
     fn is_there(&self, place: &Place) -> bool;
-    /// Loads a module; an error says why it failed.
+    /// Loads a module; the error is the reason for a failure.
     fn load(&mut self, module: &str) -> Result<(), String>;
 }
 

@@ -19,7 +19,7 @@ pub enum Obstacle {
     Unhealthy,
     /// The most frequent shortage of the group's nodes.
     Lack(Lack),
-    /// There is room, but no sequence of operations leads there within the limits.
+    /// The group has capacity, but no sequence of operations leads there within the limits.
     NoWay,
     /// The group has fewer nodes than the instance needs copies.
     TooFewNodes,

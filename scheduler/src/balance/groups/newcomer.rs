@@ -28,7 +28,7 @@ pub struct Newcomer {
     pub nodes: Option<BTreeSet<usize>>,
 }
 
-/// The reason why a group cannot accept a new service, whatever room it has.
+/// The reason why a group cannot accept a new service, regardless of its free capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The group accepts nothing, or does not reach the storage.

@@ -85,7 +85,7 @@ proptest! {
         let lost = |facts: &crate::ServiceFacts| facts.uses.len() == 1 && facts.uses.contains("node1");
         let looking: BTreeSet<String> =
             after.services.iter().filter(|(_, facts)| facts.wanted && lost(facts)).map(|(name, _)| name.clone()).collect();
-        // No service uses node1 any more: a stopping service uses no node, and a moving one uses only its target.
+        // No service still uses node1: a stopping service uses no node, and a moving one uses only its target.
         after.services.change_all(|_, facts| {
             facts.uses.remove("node1");
             facts.movable &= !facts.uses.is_empty();
