@@ -1,5 +1,7 @@
-//! The language check: the rules of docs/contributing/language.md that a machine can check, over every text of the repository.
+//! The language check: the rules of docs/contributing/language.md that a machine can check, over every text of the repository
+//! and the commit messages.
 
+mod commits;
 mod rules;
 mod texts;
 
@@ -20,7 +22,7 @@ const LEFT_OUT: [&str; 6] = [
     GUIDE,
 ];
 
-/// Checks every tracked file and reports all violations.
+/// Checks every tracked file and the commit messages, and reports all violations.
 ///
 /// # Errors
 /// A text breaks a rule, or git or a file cannot be read.
@@ -42,6 +44,9 @@ pub(crate) fn check() -> Result<()> {
             let broken = rules::broken(&text, &glossary);
             found.extend(broken.iter().map(|said| format!("{path}:{}: {said}", text.line)));
         }
+    }
+    for (hash, subject) in commits::read(&root)? {
+        found.extend(rules::broken(&subject, &glossary).iter().map(|said| format!("commit {hash}: {said}")));
     }
     for violation in &found {
         crate::report(violation);

@@ -77,22 +77,44 @@ impl Glossary {
 const COLUMNS: usize = 120;
 /// Most characters of an alert's summary.
 const SUMMARY: usize = 60;
+/// Most characters of a short help and of a commit's subject.
+const SHORT: usize = 72;
+/// Most characters of a short help that warns: the consequence comes before the action.
+const WARNING: usize = 110;
+/// Most words of a sentence in a page, inline code aside. The guide asks for 25; a count of words is no measure for single
+/// sentences, so the check leaves a margin.
+const WORDS: usize = 30;
+
+/// Words that open no comment, because their noun is elsewhere.
+const PRONOUNS: [&str; 6] = ["it", "its", "they", "their", "them", "there"];
+/// Words that open no doc comment, because a clause without a head follows (rule 3).
+const HEADLESS: [&str; 6] = ["what", "who", "how", "when", "where", "which"];
+
+/// Verbs with an ending that otherwise marks another form than the imperative.
+const IMPERATIVES: [&str; 11] =
+    ["need", "feed", "seed", "embed", "proceed", "speed", "exceed", "bring", "string", "focus", "alias"];
 
 /// Returns a sentence for every rule that a text breaks.
 pub(super) fn broken(text: &Text, glossary: &Glossary) -> Vec<String> {
     let own = match text.kind {
         Kind::Line => return too_long(&text.words).into_iter().collect(),
         Kind::Fence => return without_language(&text.words).into_iter().collect(),
+        Kind::Sentence => return too_many_words(&text.words).into_iter().collect(),
+        Kind::Help => return help(&text.words).into_iter().collect(),
+        Kind::Commit => return commit(&text.words).into_iter().collect(),
         Kind::Prose | Kind::Comment | Kind::Message => None,
-        Kind::FunctionDoc => question(&text.words),
+        Kind::FirstComment => pronoun(&text.words),
+        Kind::FunctionDoc => question(&text.words).or_else(|| headless(&text.words)),
+        Kind::ItemDoc => headless(&text.words),
         Kind::Log => log(&text.words),
         Kind::AlertSummary => too_long_summary(&text.words),
     };
     let words = words(&text.words);
     let opening = matches!(text.kind, Kind::Message | Kind::Log).then(|| opening(&words)).flatten();
-    let is_for_users = !matches!(text.kind, Kind::Comment | Kind::FunctionDoc);
+    let is_comment =
+        matches!(text.kind, Kind::Comment | Kind::FirstComment | Kind::FunctionDoc | Kind::ItemDoc);
     let mut found: Vec<String> = [own, opening, persons(&words)].into_iter().flatten().collect();
-    found.extend(glossary.broken(&words, is_for_users));
+    found.extend(glossary.broken(&words, !is_comment));
     found
 }
 
@@ -121,6 +143,50 @@ fn persons(words: &[String]) -> Option<String> {
 fn question(doc: &str) -> Option<String> {
     let is_question = words(doc).first().is_some_and(|first| first == "whether");
     is_question.then(|| "the doc of a function opens with \"Returns `true` if\"".to_owned())
+}
+
+fn pronoun(comment: &str) -> Option<String> {
+    let first = words(comment).into_iter().next().filter(|first| PRONOUNS.contains(&first.as_str()))?;
+    Some(format!("the comment opens with \"{first}\": name the noun"))
+}
+
+fn headless(doc: &str) -> Option<String> {
+    let first = words(doc).into_iter().next()?;
+    let is_headless = HEADLESS.contains(&first.as_str());
+    let said = || format!("the doc comment opens with \"{first}\": begin with a noun or a verb");
+    is_headless.then(said).or_else(|| pronoun(doc))
+}
+
+fn too_many_words(sentence: &str) -> Option<String> {
+    let is_word = |word: &&str| word.contains(char::is_alphabetic);
+    let count = sentence.split_whitespace().filter(is_word).count();
+    let begin: String = sentence.chars().take(40).collect();
+    (count > WORDS).then(|| format!("a sentence of {count} words, at most {WORDS} fit: \"{begin}…\""))
+}
+
+fn help(text: &str) -> Option<String> {
+    let length = text.chars().count();
+    let most = if text.starts_with("WARNING: ") { WARNING } else { SHORT };
+    (length > most).then(|| format!("a short help of {length} characters, at most {most} fit"))
+}
+
+fn commit(subject: &str) -> Option<String> {
+    if subject.starts_with("Revert \"") {
+        return None;
+    }
+    let length = subject.chars().count();
+    if length > SHORT {
+        return Some(format!("a subject of {length} characters, at most {SHORT} fit"));
+    }
+    let verb = subject.split_once(": ").and_then(|(_, action)| words(action).into_iter().next());
+    let is_imperative = |verb: &str| {
+        IMPERATIVES.contains(&verb)
+            || !(verb.ends_with("ed")
+                || verb.ends_with("ing")
+                || verb.ends_with('s') && !verb.ends_with("ss"))
+    };
+    let is_wrong = verb.is_none_or(|verb| !is_imperative(&verb)) || subject.ends_with('.');
+    is_wrong.then(|| format!("\"{subject}\": a subject is \"area: imperative\", without a full stop"))
 }
 
 fn without_language(fence: &str) -> Option<String> {
@@ -186,5 +252,27 @@ mod tests {
         check(Kind::Fence, "```console", None);
         check(Kind::AlertSummary, &"word ".repeat(13), Some("65 characters"));
         check(Kind::AlertSummary, "No controller is leader", None);
+        check(Kind::Sentence, &"word ".repeat(31), Some("31 words"));
+        check(Kind::Sentence, &"word ".repeat(30), None);
+        check(Kind::Sentence, &"1.2 ".repeat(31), None);
+        check(Kind::FirstComment, "It never ends.", Some("name the noun"));
+        check(Kind::FirstComment, "When the node returns, the lease is gone.", None);
+        check(Kind::Comment, "it was, and ends here.", None);
+        check(Kind::ItemDoc, "They fail.", Some("name the noun"));
+        check(Kind::ItemDoc, "How a process ended.", Some("a noun or a verb"));
+        check(Kind::ItemDoc, "Whether the node is armed.", None);
+        check(Kind::FunctionDoc, "What the service needs.", Some("a noun or a verb"));
+        check(Kind::Help, &"x".repeat(73), Some("73 characters"));
+        check(Kind::Help, &format!("WARNING: {}", "x".repeat(100)), None);
+        check(Kind::Help, &format!("WARNING: {}", "x".repeat(110)), Some("119 characters"));
+        check(Kind::Help, "Show events", None);
+        check(Kind::Commit, "agent: stop logging missing drivers", None);
+        check(Kind::Commit, "docs, agent: embed the picture", None);
+        check(Kind::Commit, "Revert \"agent: add a key\"", None);
+        check(Kind::Commit, &format!("agent: add {}", "x".repeat(62)), Some("73 characters"));
+        check(Kind::Commit, "Keep one watch log", Some("area: imperative"));
+        check(Kind::Commit, "agent: stopped logging", Some("area: imperative"));
+        check(Kind::Commit, "agent: stops logging", Some("area: imperative"));
+        check(Kind::Commit, "agent: stop logging.", Some("full stop"));
     }
 }

@@ -1,5 +1,8 @@
 //! The texts of a file: prose of Markdown pages, comments, and the messages in string literals of programs.
 
+mod help;
+mod sentences;
+
 use std::iter::Peekable;
 use std::str::CharIndices;
 
@@ -12,16 +15,26 @@ pub(super) enum Kind {
     Line,
     /// The opening line of a code fence, from the three backticks on.
     Fence,
-    /// A line of a comment.
+    /// A sentence of a Markdown page outside code fences, tables and headings, without inline code and link targets.
+    Sentence,
+    /// A line of a comment after its first one.
     Comment,
+    /// The first line of a comment that is not a doc comment.
+    FirstComment,
     /// The first line of a function's doc comment.
     FunctionDoc,
+    /// The first line of another item's doc comment.
+    ItemDoc,
+    /// The short help of a command, option or value.
+    Help,
     /// A string literal of at least three words in code that is not a test.
     Message,
     /// The message of a log macro.
     Log,
     /// The summary of an alert.
     AlertSummary,
+    /// The first line of a commit message.
+    Commit,
 }
 
 /// One text.
@@ -37,8 +50,8 @@ pub(super) struct Text {
 pub(super) fn of(path: &str, source: &str) -> Vec<Text> {
     let extension = path.rsplit('.').next().unwrap_or_default();
     match extension {
-        "md" => of_markdown(source),
-        "rs" => of_rust(source, is_test(path)),
+        "md" => [of_markdown(source), sentences::of(source)].concat(),
+        "rs" => [of_rust(source, is_test(path)), help::of(source)].concat(),
         "yaml" | "yml" if path.starts_with("manifests/prometheus/") => {
             [of_hashes(source), of_alerts(source)].concat()
         }
@@ -60,7 +73,7 @@ fn of_markdown(source: &str) -> Vec<Text> {
     let mut is_code = false;
     for (line, words) in (1..).zip(source.lines()) {
         let trimmed = words.trim_start();
-        if trimmed.starts_with("```") {
+        if is_fence(trimmed) {
             is_code = !is_code;
             if is_code {
                 texts.push(Text { kind: Kind::Fence, line, words: trimmed.to_owned() });
@@ -71,6 +84,11 @@ fn of_markdown(source: &str) -> Vec<Text> {
         }
     }
     texts
+}
+
+/// Returns `true` if a line opens or closes a code fence.
+fn is_fence(trimmed: &str) -> bool {
+    trimmed.starts_with("```") || trimmed.starts_with("~~~")
 }
 
 /// Returns a line without inline code.
@@ -90,10 +108,13 @@ fn without_targets(line: &str) -> String {
 }
 
 fn of_hashes(source: &str) -> Vec<Text> {
+    let of = |line: &str| line.trim_start().strip_prefix("# ").map(|words| without_code(words.trim()));
+    let mut is_first = true;
     let comment = |(line, words): (usize, &str)| {
-        let words = words.trim_start().strip_prefix('#')?;
-        let is_prose = words.starts_with(' ');
-        is_prose.then(|| Text { kind: Kind::Comment, line, words: without_code(words.trim()) })
+        let words = of(words);
+        let kind = if is_first { Kind::FirstComment } else { Kind::Comment };
+        is_first = words.is_none();
+        words.map(|words| Text { kind, line, words })
     };
     (1..).zip(source.lines()).filter_map(comment).collect()
 }
@@ -119,7 +140,7 @@ fn of_rust(source: &str, is_test: bool) -> Vec<Text> {
             line += source[counted..at].matches('\n').count();
             counted = at;
             let words = rest[..end].trim_start_matches(['/', '!']).trim();
-            let kind = if is_function_doc(source, at) { Kind::FunctionDoc } else { Kind::Comment };
+            let kind = comment_kind(source, at);
             texts.push(Text { kind, line, words: without_code(words) });
             skip_to(&mut characters, at + end);
         } else if character == '\'' {
@@ -136,6 +157,9 @@ fn of_rust(source: &str, is_test: bool) -> Vec<Text> {
             counted = at;
             if !is_test && at < tests_begin && !source[..at].ends_with("reason = ") {
                 let kind = if is_logged(&source[..at]) { Kind::Log } else { Kind::Message };
+                if help::is_value(&source[..at]) {
+                    texts.push(Text { kind: Kind::Help, line, words: words.clone() });
+                }
                 if kind == Kind::Log || words.split_whitespace().count() > 2 {
                     texts.push(Text { kind, line, words });
                 }
@@ -150,13 +174,21 @@ fn of_rust(source: &str, is_test: bool) -> Vec<Text> {
     texts
 }
 
-/// Returns `true` if the comment at this offset is the first line of a doc comment, and the item after it is a function.
-fn is_function_doc(source: &str, at: usize) -> bool {
-    let is_doc = |line: &str| line.trim_start().starts_with("///");
+/// Returns the kind of the comment line at this offset. A line continues the line above if both have the same marker.
+fn comment_kind(source: &str, at: usize) -> Kind {
+    let marker =
+        |line: &str| ["///", "//!", "//"].into_iter().find(|marker| line.trim_start().starts_with(marker));
+    let own = marker(&source[at..]);
     let before = source[..at].trim_end_matches([' ', '\t']);
-    let is_first = !before.lines().next_back().is_some_and(is_doc);
-    let item = source[at..].lines().find(|line| !is_doc(line) && !line.trim_start().starts_with("#["));
-    is_doc(&source[at..]) && is_first && item.is_some_and(|item| item.contains("fn "))
+    let above = before.strip_suffix('\n').and_then(|before| before.lines().next_back()).and_then(marker);
+    let is_of_item = |line: &&str| marker(line) != Some("///") && !line.trim_start().starts_with("#[");
+    let item = source[at..].lines().find(is_of_item);
+    match own {
+        _ if above == own => Kind::Comment,
+        Some("///") if item.is_some_and(|item| item.contains("fn ")) => Kind::FunctionDoc,
+        Some("///" | "//!") => Kind::ItemDoc,
+        _ => Kind::FirstComment,
+    }
 }
 
 fn skip_to(characters: &mut Peekable<CharIndices<'_>>, end: usize) {
@@ -214,7 +246,8 @@ mod tests {
         let page = "See `the code` and [a page](folder/page.md).\n```sh\nwho\n```\n";
         let line = "See `the code` and [a page](folder/page.md).";
         let prose = (Kind::Prose, 1, "See  and [a page].");
-        check("a.md", page, &[(Kind::Line, 1, line), prose, (Kind::Fence, 2, "```sh")]);
+        let sentence = (Kind::Sentence, 1, "See and [a page].");
+        check("a.md", page, &[(Kind::Line, 1, line), prose, (Kind::Fence, 2, "```sh"), sentence]);
     }
 
     #[test]
@@ -223,21 +256,25 @@ mod tests {
                       tracing::warn!(error = %e, \"etcd failed\");\n    h(r#\"three \"or\" four\"#, \"joined \\\n  \
                       line here\");\n}\n#[cfg(test)]\nfn t() { g(\"a text of tests\"); }\n";
         let expected = [
-            (Kind::Comment, 1, "Opens."),
+            (Kind::ItemDoc, 1, "Opens."),
             (Kind::FunctionDoc, 2, "Whether."),
             (Kind::Comment, 3, "More."),
-            (Kind::Comment, 6, "why"),
+            (Kind::FirstComment, 6, "why"),
             (Kind::Log, 7, "etcd failed"),
             (Kind::Message, 8, "three \"or\" four"),
             (Kind::Message, 8, "joined line here"),
         ];
         check("hactl/src/a.rs", source, &expected);
-        check("e2e/src/a.rs", "// why\nfn f() { g(\"a text of tests\") }", &[(Kind::Comment, 1, "why")]);
+        check("e2e/src/a.rs", "// why\nfn f() { g(\"a text of tests\") }", &[(Kind::FirstComment, 1, "why")]);
     }
 
     #[test]
     fn scripts_have_comments_and_rules_have_summaries() {
-        check("dev/a", "#!/bin/sh\n# Why\nx=1 # not this\n#no\n", &[(Kind::Comment, 2, "Why")]);
+        check(
+            "dev/a",
+            "#!/bin/sh\n# Why\n# More\nx=1 # not this\n#no\n",
+            &[(Kind::FirstComment, 2, "Why"), (Kind::Comment, 3, "More")],
+        );
         let rule = "    summary: No leader\n";
         check("manifests/prometheus/rules.yaml", rule, &[(Kind::AlertSummary, 1, "No leader")]);
     }

@@ -1,4 +1,4 @@
-//! `maxFencing`: how many nodes may be declared dead on silence within a window.
+//! `maxFencing`: the number of nodes that may be declared dead on silence within a window.
 //!
 //! If many nodes become silent at once, a fault of this controller or of the network is more likely than a fault of
 //! the nodes. The limit delays and alerts. Declarations continue as the window slides, or when an operator confirms a

@@ -259,8 +259,7 @@ mod tests {
         .await;
         check(true, &["Stopped Destroyed", "-"], &["domain was destroyed with libvirt tools, true"]).await;
         check(true, &["Crashed Panicked", "Stopped Crashed"], &["kernel panic in the guest, false"]).await;
-        check(true, &["-", "-"], &["domain is no longer in libvirt's list of running domains, false"])
-            .await;
+        check(true, &["-", "-"], &["domain is no longer in libvirt's list of running domains, false"]).await;
         check(true, &["old", "+", "Suspended Paused"], &[]).await;
         check(false, &["Started Booted", "+"], &["appeared"]).await;
         check(false, &["-", "Stopped Failed"], &[]).await;

@@ -42,9 +42,9 @@ impl ProcessIdentity {
     /// Returns the identity of a process whose pid cannot be reused at present: this process or a child that was not
     /// reaped.
     pub(in crate::driver) fn of(pid: i32) -> io::Result<ProcessIdentity> {
-        ProcessStatus::read(pid)?.map(|status| status.identity).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, format!("process {pid} no longer exists"))
-        })
+        ProcessStatus::read(pid)?
+            .map(|status| status.identity)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} no longer exists")))
     }
 
     /// Opens a handle to the process; `None` once the process has ended.
