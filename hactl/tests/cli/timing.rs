@@ -39,7 +39,7 @@ fn a_profile_is_computed_without_a_cluster() {
         }
     }
     run(&mut command(&["timing", "--profile", "fast"]))
-        .shows(0, &["fixed timeout\ndetect  4.1 s ", "total    7.5 s ", "total    9.5 s "]);
+        .shows(0, &["fixed timeout\ndetect  4.1 s ", "total   7.5 s ", "total   9.5 s "]);
     run(&mut command(&["timing", "--profile", "fast", "--explain"]))
         .shows(0, &["fixed timeout", "fencing delay  ", "7.1 s", "9.1 s"]);
 }
