@@ -4,7 +4,7 @@ use crate::command::Command;
 use crate::config::ConnectionFlags;
 use crate::render::Format;
 use crate::terminal::ColorChoice;
-use clap::{ArgAction, Args, Parser};
+use clap::{ArgAction, Args, FromArgMatches, Parser};
 
 /// High availability for services on bare-metal nodes.
 #[derive(Parser, Debug)]
@@ -46,6 +46,18 @@ pub(crate) struct GlobalFlags {
     /// Print every HTTP request on standard error
     #[arg(long, short = 'v', global = true, action = ArgAction::Count, help_heading = "Output")]
     pub(crate) verbose: u8,
+}
+
+impl Arguments {
+    /// Parses the command line of this process.
+    ///
+    /// # Errors
+    /// Fails on wrong usage, and if help or the version is requested; the error prints either.
+    pub(crate) fn read() -> Result<Arguments, clap::Error> {
+        let mut command = crate::help::command();
+        let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    }
 }
 
 #[cfg(test)]

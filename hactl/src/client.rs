@@ -259,7 +259,7 @@ impl Client {
 
     /// Returns the error that an object does not exist, with the most similar existing name.
     async fn missing(&self, target: &Target) -> Failure {
-        let failure = Failure::refused(format!("{} not found", target.shown()));
+        let failure = Failure::refused(format!("{} not found", target.shown())).of_server("NotFound");
         let names =
             self.list(Collection::Kind(target.kind), &[]).await.map(|list| list.items).unwrap_or_default();
         match crate::names::nearest(&target.name.name, names.iter().map(name_of)) {

@@ -13,6 +13,7 @@ mod describe;
 mod diff;
 mod disarm;
 mod doctor;
+mod dry_run;
 mod edit;
 mod evacuate;
 mod events;
@@ -38,7 +39,7 @@ mod version;
 mod wait;
 mod why;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::names::Target;
 use crate::session::Session;
 use clap::Subcommand;
@@ -90,18 +91,21 @@ pub(crate) enum Command {
     /// Stop a service and start it on the same node
     Restart(operate::Restart),
     /// Migrate a service to a node, live if its driver supports it
+    #[command(visible_alias = "move")]
     Migrate(operate::Migrate),
     /// Relocate a service to a node by a stop and a start
     Relocate(operate::Relocate),
     /// Replace the secondary node of a running replicated service
     ReplaceSecondary(operate::ReplaceSecondary),
     /// Clear the Error state of a resource
+    #[command(visible_alias = "cleanup")]
     ClearError(operate::ClearError),
     /// Manage nodes: maintenance, watchdog tests, fencing
     Node(node::Node),
     /// Test notification targets
     Notify(notify::Notify),
     /// Suspend watchdogs and fencing for work on etcd or the network
+    #[command(visible_alias = "maintenance-mode")]
     Disarm(disarm::Disarm),
     /// Resume watchdogs and fencing after a disarm
     Arm(disarm::Arm),
@@ -127,6 +131,8 @@ pub(crate) enum Command {
     Support(support::Support),
     /// Manage contexts, the connection settings of clusters
     Config(config::Config),
+    /// List the global options
+    Options,
     /// Show the versions of hactl and the controller
     Version(version::Version),
     /// Print the completion script of a shell
@@ -178,6 +184,10 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Restore(restore) => restore.run(session).await,
         Command::Support(support) => support.run(session).await,
         Command::Config(config) => config.run(session),
+        Command::Options => {
+            session.terminal().out(&crate::help::options());
+            Ok(Exit::Done)
+        }
         Command::Version(version) => version.run(session).await,
         Command::Completion(completion) => Ok(completion.run(session)),
         Command::Generate(generate) => generate.run(),

@@ -1,14 +1,16 @@
-//! Durations as users write them: `37s`, `10m`, `2h`, `500ms`. A plain number means seconds.
+//! Durations as users write them: `37s`, `10m`, `2h`, `500ms`. A number needs a unit, except 0.
 
 use std::time::Duration;
 
 /// Parses a duration of one or several units (`1h30m`).
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("{text:?} is not a valid duration; write 500ms, 37s, 10m, 1h30m or a number of seconds");
+    let wrong = || format!("{text:?} is not a valid duration; write 500ms, 37s, 10m or 1h30m");
     let mut rest = text.trim();
-    if let Ok(seconds) = rest.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).map_err(|_| wrong());
+    if rest == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if rest.parse::<f64>().is_ok_and(|number| number.is_finite() && number >= 0.0) {
+        return Err(format!("{rest:?} has no unit; write {rest}s for seconds, or 500ms, 10m, 1h30m"));
     }
     if rest.is_empty() {
         return Err(wrong());
@@ -72,12 +74,17 @@ mod tests {
         check("37s", Some(37_000));
         check("10m", Some(600_000));
         check("1h30m", Some(5_400_000));
-        check("0.5", Some(500));
+        check("0.5s", Some(500));
         check("500ms", Some(500));
         check("0", Some(0));
-        for text in ["", "x", "-1", "1x", "s", "1e400", "1.2.3s", "inf", "99999999999999999999d"] {
+        for text in ["", "x", "5", "0.5", "-1", "1x", "s", "1e400", "1.2.3s", "inf", "99999999999999999999d"]
+        {
             check(text, None);
         }
+        assert_eq!(
+            parse("5"),
+            Err("\"5\" has no unit; write 5s for seconds, or 500ms, 10m, 1h30m".to_owned())
+        );
         let shown = [0, 119, 125, 600, 10_800, 12_000, 86_400, 180_000, 8 * 86_400].map(short);
         assert_eq!(shown, ["0s", "119s", "2m5s", "10m", "3h", "3h20m", "24h", "2d2h", "8d"]);
     }

@@ -39,11 +39,22 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// The origin of a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// hactl, or the connection to the controllers.
+    Client,
+    /// A controller answered with an error, for this reason, such as `NotFound`. The reason may be empty.
+    Server(String),
+}
+
 /// The failure of a command, as shown to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// Exit status of the command.
     pub(crate) exit: Exit,
+    /// Origin of the failure, which the first word of the output shows.
+    pub(crate) origin: Origin,
     /// Cause and place of the failure, in one or several lines. Lower case, no full stop.
     pub(crate) message: String,
     /// Suggested action; empty if the message needs none.
@@ -56,7 +67,7 @@ pub(crate) type Outcome = Result<Exit, Failure>;
 impl Failure {
     /// Creates a failure without a hint.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure { exit, message: message.into(), help: String::new() }
+        Failure { exit, origin: Origin::Client, message: message.into(), help: String::new() }
     }
 
     /// Creates a failure of a refused or failed request.
@@ -72,6 +83,21 @@ impl Failure {
     /// Creates a failure of a timeout.
     pub(crate) fn timed_out(message: impl Into<String>) -> Failure {
         Failure::new(Exit::TimedOut, message)
+    }
+
+    /// Marks the failure as an answer of a controller.
+    pub(crate) fn of_server(mut self, reason: &str) -> Failure {
+        self.origin = Origin::Server(reason.to_owned());
+        self
+    }
+
+    /// Returns the words before the message: `error`, or `Error from server (NotFound)` as in kubectl.
+    pub(crate) fn title(&self) -> String {
+        match &self.origin {
+            Origin::Client => "error".to_owned(),
+            Origin::Server(reason) if reason.is_empty() => "Error from server".to_owned(),
+            Origin::Server(reason) => format!("Error from server ({reason})"),
+        }
     }
 
     /// Adds the place of the failure in front of the message.

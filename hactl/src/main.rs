@@ -12,6 +12,7 @@ mod command;
 mod config;
 mod duration;
 mod failure;
+mod help;
 mod manifest;
 mod merge;
 mod names;
@@ -20,7 +21,6 @@ mod session;
 mod terminal;
 
 use arguments::Arguments;
-use clap::Parser;
 use clap::error::ErrorKind;
 use failure::{Exit, Failure};
 use session::Session;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     if std::path::Path::new(&program).file_name().is_some_and(|name| name == "hbal") {
         return command::balance::hbal::main(words);
     }
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => {
             // The help cannot be printed, and there is no other way to report that.

@@ -103,11 +103,6 @@ impl Terminal {
         }
     }
 
-    /// Returns `true` if `-v` was given.
-    pub(crate) fn is_verbose(&self) -> bool {
-        self.verbose > 0
-    }
-
     /// Returns `true` if the reader of standard output is gone, which ends a watch.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
@@ -174,7 +169,8 @@ impl Terminal {
     pub(crate) fn failure(&self, failure: &Failure) {
         if !failure.message.is_empty() {
             let message = failure.message.replace('\n', "\n  ");
-            self.error_line(&format!("{}error:{} {message}", self.code_err(Style::Bad), self.reset_err()));
+            let title = failure.title();
+            self.error_line(&format!("{}{title}:{} {message}", self.code_err(Style::Bad), self.reset_err()));
         }
         if !failure.help.is_empty() {
             self.error_line(&format!("hint: {}", failure.help.replace('\n', "\n  ")));

@@ -355,7 +355,7 @@ reasons! {
         ControllerDeleted => "Key of a removed controller was deleted", "",
         /// The failover capacity (N+1) check failed.
         ReservationFailed => "Some services could not be restarted after a node failure",
-            "run hactl check n+1 -v for the services and their unmet requirements; add capacity or lower requests",
+            "run hactl check n+1 --show-placement for the services and their unmet requirements; add capacity or lower requests",
         /// The failover capacity (N+1) check passed.
         ReservationHolds => "Every service can be restarted after the failure of any one node", "",
         /// A notification was discarded.
@@ -363,6 +363,6 @@ reasons! {
             "check the server that the message names, or correct Cluster.spec.notifications",
         /// The failover capacity (N+1) check is inconclusive.
         ReservationUndecided => "Failover capacity check is inconclusive for some node failures",
-            "run hactl check n+1 -v for the known results; more capacity makes the check conclusive",
+            "run hactl check n+1 --show-placement for the known results; more capacity makes the check conclusive",
     }
 }

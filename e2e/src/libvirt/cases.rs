@@ -80,7 +80,7 @@ fn name() -> String {
 /// running resource leaves the service running.
 fn fresh(rig: &Rig, spec: &serde_json::Value) -> Result<String> {
     if rig.cluster.object("resources", guest::NAME).is_some() {
-        rig.hactl(&["stop", &name(), "--timeout", "1s"], 0)?;
+        rig.hactl(&["stop", &name(), "--grace-period", "1s"], 0)?;
     }
     rig.cluster.delete("resources", guest::NAME)?;
     wait_until("the guest to be deleted", CEILING, || {

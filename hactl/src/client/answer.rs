@@ -113,7 +113,7 @@ impl ApiError {
                         });
                     }
                 }
-                let failure = Failure::new(exit_of(status.code), message);
+                let failure = Failure::new(exit_of(status.code), message).of_server(&status.reason);
                 match status.code {
                     401 => {
                         failure.help("add --client-certificate and --client-key, or use another --context")
@@ -173,5 +173,17 @@ mod tests {
         let cause = json!({"reason": "ReservationFailed", "field": "spec", "message": "it would fail"});
         check(&json!({"reason": "Conflict", "message": "refused", "details": {"causes": [cause]}}), "");
         check(&json!({"reason": "AlreadyExists", "message": "it is there"}), "");
+    }
+
+    #[test]
+    fn the_title_names_the_origin() {
+        let check = |error: ApiError, expected: &str| assert_eq!(error.into_failure().title(), expected);
+        let status =
+            |reason: &str| StatusError { code: 404, reason: reason.to_owned(), ..StatusError::default() };
+        check(ApiError::Status(status("NotFound")), "Error from server (NotFound)");
+        check(ApiError::Status(status("")), "Error from server");
+        check(ApiError::Unreachable { tried: Vec::new() }, "error");
+        let (server, message) = (String::new(), String::new());
+        check(ApiError::Malformed { server, message }, "error");
     }
 }

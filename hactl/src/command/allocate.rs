@@ -28,9 +28,12 @@ pub(crate) struct Allocate {
     spec: String,
     #[command(flatten)]
     input: Input,
+    /// Show the placement on all nodes of a group, not only on the first 10
+    #[arg(long)]
+    show_placement: bool,
 }
 
-/// Number of nodes of a group that are printed without -v.
+/// Number of nodes of a group that are printed without --show-placement.
 const SHOWN: usize = 10;
 
 impl Allocate {
@@ -42,14 +45,15 @@ impl Allocate {
         if format.is_some() {
             session.print_value(format, &document(&read, &newcomer, &offers))?;
         } else {
-            session.terminal().out(&text(session, &read, &newcomer, &offers));
+            let most = if self.show_placement { usize::MAX } else { SHOWN };
+            session.terminal().out(&text(session, &read, &newcomer, &offers, most));
         }
         let found = offers.iter().any(|offer| offer.best().is_some());
         Ok(if found { Exit::Done } else { Exit::Refused })
     }
 }
 
-fn text(session: &Session, read: &Read, newcomer: &Newcomer, offers: &[GroupOffer]) -> String {
+fn text(session: &Session, read: &Read, newcomer: &Newcomer, offers: &[GroupOffer], most: usize) -> String {
     let mut text = format!("New service: {}\n", shown(newcomer));
     let mut table = Table::new(&["RANK", "GROUP", "POLICY", "PLACE", "SCORE", "BECAUSE"]);
     let mut rank = 0;
@@ -63,8 +67,7 @@ fn text(session: &Session, read: &Read, newcomer: &Newcomer, offers: &[GroupOffe
             );
             continue;
         }
-        let shown = if session.terminal().is_verbose() { offer.nodes.len() } else { SHOWN };
-        for node in offer.nodes.iter().take(shown) {
+        for node in offer.nodes.iter().take(most) {
             let name = &read.cluster.nodes[node.node].name;
             let cells = match &node.place {
                 Ok(place) => {
@@ -86,9 +89,9 @@ fn text(session: &Session, read: &Read, newcomer: &Newcomer, offers: &[GroupOffe
             ]);
         }
         // The omitted nodes keep their ranks.
-        rank += offer.nodes.iter().skip(shown).filter(|node| node.place.is_ok()).count();
-        if offer.nodes.len() > shown {
-            let more = format!("{} more nodes; show them with -v", offer.nodes.len() - shown);
+        rank += offer.nodes.iter().skip(most).filter(|node| node.place.is_ok()).count();
+        if offer.nodes.len() > most {
+            let more = format!("{} more nodes; show them with --show-placement", offer.nodes.len() - most);
             table.row(["", group, "", &more, "", ""].into_iter().map(Cell::plain).collect());
         }
     }

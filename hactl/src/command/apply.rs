@@ -2,6 +2,7 @@
 
 mod inventory;
 
+use super::dry_run::{DryRun, DryRunFlag};
 use super::in_place::InPlaceFlags;
 use super::stop_first::{StopFirstFlags, with_state};
 use super::wait::{WaitFlags, until_ready};
@@ -11,17 +12,8 @@ use crate::manifest::{self, Entry, FileFlags, Need};
 use crate::merge;
 use crate::render::{self, Format};
 use crate::session::Session;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
-
-/// Place where a dry run ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DryRun {
-    /// All admission runs on the server, nothing is written.
-    Server,
-    /// Nothing is sent but readings.
-    Client,
-}
 
 /// Create or update objects from files
 #[derive(Args, Debug)]
@@ -32,9 +24,8 @@ pub(crate) enum DryRun {
 pub(crate) struct Apply {
     #[command(flatten)]
     files: FileFlags,
-    /// Change nothing; validate on the server, or compare on the client
-    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "server")]
-    dry_run: Option<DryRun>,
+    #[command(flatten)]
+    dry_run: DryRunFlag,
     /// Label the objects as members of this inventory
     #[arg(long, value_name = "NAME")]
     inventory: Option<String>,
@@ -106,7 +97,8 @@ impl Apply {
             let (change, object) =
                 made.map_err(|failure| failure.at(&format!("{}: {}", entry.place, entry.shown())))?;
             if is_for_people(format) {
-                session.terminal().say(&format!("{} {}{}", entry.shown(), change.word(), self.suffix()));
+                let suffix = self.dry_run.mode.suffix();
+                session.terminal().say(&format!("{} {}{suffix}", entry.shown(), change.word()));
             }
             if change != Change::Created {
                 self.in_place.carry_out(session, entry.kind, &object).await?;
@@ -117,8 +109,8 @@ impl Apply {
             && let Some(name) = &self.inventory
         {
             for gone in inventory::leftovers(client, name, &entries, session.terminal()).await? {
-                if self.dry_run != Some(DryRun::Client) {
-                    client.delete(gone.kind, &gone.name, Some(&gone.uid), self.commitment()).await.map_err(
+                if let Some(commitment) = self.dry_run.mode.commitment() {
+                    client.delete(gone.kind, &gone.name, Some(&gone.uid), commitment).await.map_err(
                         |error| {
                             Failure::from(error).at(&format!(
                                 "pruning {}/{}",
@@ -129,29 +121,17 @@ impl Apply {
                     )?;
                 }
                 if is_for_people(format) {
-                    let line = format!("{}/{} pruned{}", gone.kind.singular(), gone.name, self.suffix());
-                    session.terminal().say(&line);
+                    let suffix = self.dry_run.mode.suffix();
+                    session.terminal().say(&format!("{}/{} pruned{suffix}", gone.kind.singular(), gone.name));
                 }
             }
         }
         print(session, format, &entries, &applied)?;
-        if self.wait.wait && self.dry_run.is_none() {
+        if self.wait.wait && self.dry_run.mode == DryRun::None {
             let targets: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.name.clone())).collect();
             return until_ready(session, &targets, &self.wait).await;
         }
         Ok(Exit::Done)
-    }
-
-    fn commitment(&self) -> Commitment {
-        if self.dry_run.is_some() { Commitment::DryRun } else { Commitment::Real }
-    }
-
-    fn suffix(&self) -> &'static str {
-        match self.dry_run {
-            None => "",
-            Some(DryRun::Server) => " (server dry run)",
-            Some(DryRun::Client) => " (dry run)",
-        }
     }
 
     /// Applies an edit that requires the resource to be stopped first.
@@ -169,7 +149,7 @@ impl Apply {
             .await?
             .ok_or_else(|| Failure::refused(format!("{} was deleted", entry.shown())))?;
         let patch = with_state(patch(&wanted, &stopped), wanted.pointer("/spec/state"), &before);
-        let after = client.patch(entry.kind, &entry.name, &patch, self.commitment()).await?;
+        let after = client.patch(entry.kind, &entry.name, &patch, Commitment::Real).await?;
         Ok((Change::Configured, after))
     }
 
@@ -181,21 +161,23 @@ impl Apply {
     ) -> Result<(Change, Value), ApiError> {
         let wanted = merge::with_last_applied(&entry.object);
         let Some(live) = live else {
-            if self.dry_run == Some(DryRun::Client) {
-                return Ok((Change::Created, wanted));
-            }
-            return Ok((Change::Created, client.create(entry.kind, &wanted, self.commitment()).await?));
+            let created = match self.dry_run.mode.commitment() {
+                Some(commitment) => client.create(entry.kind, &wanted, commitment).await?,
+                None => wanted,
+            };
+            return Ok((Change::Created, created));
         };
         let patch = patch(&wanted, live);
         if patch == json!({}) {
             return Ok((Change::Unchanged, live.clone()));
         }
-        let after = if self.dry_run == Some(DryRun::Client) {
-            let mut merged = live.clone();
-            merge::apply(&mut merged, &patch);
-            merged
-        } else {
-            client.patch(entry.kind, &entry.name, &patch, self.commitment()).await?
+        let after = match self.dry_run.mode.commitment() {
+            Some(commitment) => client.patch(entry.kind, &entry.name, &patch, commitment).await?,
+            None => {
+                let mut merged = live.clone();
+                merge::apply(&mut merged, &patch);
+                merged
+            }
         };
         // A value that differs only in its spelling (`started`, `0.5`) is no change on the server.
         let same = |path: &str| live.pointer(path) == after.pointer(path);

@@ -122,10 +122,14 @@ fn text(source: &Source, planned: &Planned, options: &Options) -> String {
         text += &instances::table(cluster, problem, &problem.start);
         text += "\n";
     }
-    text += &format!("Score before: {:.8}\n", plan.start);
-    text += &steps::text(source, planned);
-    text += &format!("Score after:  {:.8}\n", plan.end());
-    text += &summary(source, planned);
+    if plan.steps.is_empty() {
+        text += &format!("Score: {:.8}\nNothing to move.\n", plan.start);
+    } else {
+        text += &format!("Score before: {:.8}\n", plan.start);
+        text += &steps::text(source, planned);
+        text += &format!("Score after:  {:.8}\n", plan.end());
+        text += &summary(source, planned);
+    }
     let spots = plan.spots(problem);
     if options.print_nodes.is_some() {
         text += "\nFinal cluster status:\n";

@@ -2,9 +2,8 @@
 
 mod driver;
 
-use super::apply::DryRun;
+use super::dry_run::{DryRun, DryRunFlag};
 use super::wait::{WaitFlags, until_ready};
-use crate::client::Commitment;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::TypedName;
 use crate::render::{self, Format};
@@ -16,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 /// Create an object from flags
 #[derive(Args, Debug)]
-#[command(after_help = "--dry-run -o yaml prints the object, for example for Git, without a cluster.")]
+#[command(after_help = "--dry-run=client -o yaml prints the object, for example for Git, without a cluster.")]
 pub(crate) struct Create {
     #[command(subcommand)]
     what: What,
@@ -36,9 +35,8 @@ enum What {
 /// Flags of every `create`.
 #[derive(Args, Debug)]
 struct Common {
-    /// Change nothing; create on the client, or validate on the server
-    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
-    dry_run: Option<DryRun>,
+    #[command(flatten)]
+    dry_run: DryRunFlag,
     /// Label, such as team=web; repeatable
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<String>,
@@ -219,19 +217,16 @@ async fn send(
             .help("nothing was created; correct the values, then run the command again"));
     }
     let shown = format!("{}/{name}", kind.singular());
-    let (result, suffix) = match common.dry_run {
-        Some(DryRun::Client) => (object, " (dry run)"),
-        Some(DryRun::Server) => {
-            (session.client()?.create(kind, &object, Commitment::DryRun).await?, " (server dry run)")
-        }
-        None => (session.client()?.create(kind, &object, Commitment::Real).await?, ""),
+    let result = match common.dry_run.mode.commitment() {
+        Some(commitment) => session.client()?.create(kind, &object, commitment).await?,
+        None => object,
     };
     match format {
         Some(Format::Name) => session.terminal().line(&shown),
         _ if session.print_value(format, &render::readable(&result))? => {}
-        _ => session.terminal().say(&format!("{shown} created{suffix}")),
+        _ => session.terminal().say(&format!("{shown} created{}", common.dry_run.mode.suffix())),
     }
-    if common.wait.wait && common.dry_run.is_none() {
+    if common.wait.wait && common.dry_run.mode == DryRun::None {
         return until_ready(session, &[(kind, name.to_owned())], &common.wait).await;
     }
     Ok(Exit::Done)

@@ -1,8 +1,9 @@
 //! `hactl delete`: deletes objects, and updates the rules that name deleted resources.
 
+use super::dry_run::{DryRun, DryRunFlag};
 use super::operate::stop_and_wait;
 use super::wait::{WaitFlags, bounded, until_deleted};
-use crate::client::{Collection, Commitment};
+use crate::client::Collection;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::manifest::{self, FileFlags, Need};
 use crate::names::{Selection, Target, TypedName, name_of, selection};
@@ -25,9 +26,8 @@ pub(crate) struct Delete {
     /// Delete all objects of the kind
     #[arg(long)]
     all: bool,
-    /// Delete nothing, only show what would be deleted
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRunFlag,
     /// Stop services before their resources are deleted
     #[arg(long)]
     stop: bool,
@@ -54,9 +54,7 @@ impl Delete {
         for target in targets {
             match client.target(&target).await {
                 Ok(object) => found.push((target, object)),
-                Err(failure) if failure.exit == Exit::Refused && self.ignore_not_found => {
-                    session.terminal().debug(&failure.message);
-                }
+                Err(failure) if failure.exit == Exit::Refused && self.ignore_not_found => {}
                 Err(failure) if failure.exit == Exit::Refused => {
                     if let Some(earlier) = missing.replace(failure) {
                         session.terminal().failure(&earlier);
@@ -65,24 +63,26 @@ impl Delete {
                 Err(failure) => return Err(failure),
             }
         }
-        let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };
-        let suffix = if self.dry_run { " (server dry run)" } else { "" };
-        if self.stop && !self.dry_run {
+        let mode = self.dry_run.mode;
+        let suffix = mode.suffix();
+        if self.stop && mode == DryRun::None {
             for (target, object) in found.iter().filter(|(target, _)| target.kind == Kind::Resource) {
                 stop_and_wait(session, &target.name.name, object, self.wait.timeout).await?;
             }
         }
         for (target, object) in &found {
             let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
-            client
-                .delete(target.kind, &target.name.name, uid, commitment)
-                .await
-                .map_err(|error| Failure::from(error).at(&target.shown()))?;
+            if let Some(commitment) = mode.commitment() {
+                client
+                    .delete(target.kind, &target.name.name, uid, commitment)
+                    .await
+                    .map_err(|error| Failure::from(error).at(&target.shown()))?;
+            }
             session.terminal().say(&format!("{} deleted{suffix}", target.shown()));
         }
         let nodes = found.iter().filter(|(target, _)| target.kind == Kind::Node);
         let nodes: Vec<&str> = nodes.map(|(target, _)| target.name.name.as_str()).collect();
-        if !self.dry_run {
+        if mode == DryRun::None {
             self.offer_controllers(session, &nodes).await?;
         }
         if !self.keep_rules {
@@ -91,9 +91,9 @@ impl Delete {
                 .filter(|(target, _)| target.kind == Kind::Resource)
                 .map(|(target, _)| target.name.name.as_str())
                 .collect();
-            shrink_rules(session, &gone, commitment, suffix).await?;
+            shrink_rules(session, &gone, mode).await?;
         }
-        if self.wait.wait && !self.dry_run {
+        if self.wait.wait && mode == DryRun::None {
             for (target, _) in &found {
                 let what = format!("{} is not deleted", target.shown());
                 bounded(self.wait.timeout, &what, until_deleted(session, target)).await?;
@@ -103,17 +103,26 @@ impl Delete {
     }
 
     async fn controllers(&self, session: &Session, ids: &[String]) -> Outcome {
-        let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };
-        let suffix = if self.dry_run { " (server dry run)" } else { "" };
+        let mode = self.dry_run.mode;
         let mut missing = None;
         for id in ids {
             let shown = format!("controller/{id}");
-            let deleted = session.client()?.delete_controller(id, commitment).await;
-            if deleted.map_err(|error| Failure::from(error).at(&shown))? {
-                session.terminal().say(&format!("{shown} deleted{suffix}"));
+            let exists = match mode.commitment() {
+                Some(commitment) => session
+                    .client()?
+                    .delete_controller(id, commitment)
+                    .await
+                    .map_err(|error| Failure::from(error).at(&shown))?,
+                None => {
+                    let overview = session.client()?.overview().await?;
+                    overview.controllers.iter().any(|controller| controller.id == *id)
+                }
+            };
+            if exists {
+                session.terminal().say(&format!("{shown} deleted{}", mode.suffix()));
             } else if !self.ignore_not_found {
-                missing =
-                    Some(Failure::refused(format!("controller {id} not found")).help("run \"hactl status\""));
+                let failure = Failure::refused(format!("{shown} not found")).of_server("NotFound");
+                missing = Some(failure.help("run \"hactl status\""));
             }
         }
         missing.map_or(Ok(Exit::Done), Err)
@@ -204,27 +213,26 @@ enum Shrunk {
     Gone,
 }
 
-async fn shrink_rules(
-    session: &Session,
-    gone: &[&str],
-    commitment: Commitment,
-    suffix: &str,
-) -> Result<(), Failure> {
+async fn shrink_rules(session: &Session, gone: &[&str], mode: DryRun) -> Result<(), Failure> {
     if gone.is_empty() {
         return Ok(());
     }
-    let client = session.client()?;
+    let (client, suffix) = (session.client()?, mode.suffix());
     for rule in client.list(Collection::Kind(Kind::AffinityRule), &[]).await?.items {
         let name = name_of(&rule);
         match shrunk(&rule, gone) {
             Shrunk::Untouched => {}
             Shrunk::Smaller(patch) => {
-                client.patch(Kind::AffinityRule, name, &patch, commitment).await?;
+                if let Some(commitment) = mode.commitment() {
+                    client.patch(Kind::AffinityRule, name, &patch, commitment).await?;
+                }
                 session.terminal().say(&format!("affinityrule/{name} shrunk{suffix}"));
             }
             Shrunk::Gone => {
                 let uid = rule.pointer("/metadata/uid").and_then(Value::as_str);
-                client.delete(Kind::AffinityRule, name, uid, commitment).await?;
+                if let Some(commitment) = mode.commitment() {
+                    client.delete(Kind::AffinityRule, name, uid, commitment).await?;
+                }
                 session
                     .terminal()
                     .say(&format!("affinityrule/{name} deleted: too few resources left{suffix}"));

@@ -67,13 +67,12 @@ impl Evacuate {
     }
 
     fn text(&self, read: &Read, span: &Span<'_>, found: &Evacuation, moves: &Moves<'_>) -> String {
-        let nodes = self.nodes.join(", ");
         let mut text = moves.text();
         for stuck in &found.stuck {
             text += &format!("{}: no eligible node: {}\n", span.name(stuck.guest), stuck.reasons(span));
         }
         if text.is_empty() {
-            return format!("No services to move from {nodes}.\n");
+            return "Nothing to move.\n".to_owned();
         }
         text += &moves.cost();
         if !found.outside.is_empty() && !self.inter_group {

@@ -1,17 +1,15 @@
-//! `hactl node`: lists nodes, and controls maintenance, shutdown, watchdog tests and fencing.
+//! `hactl node`: controls maintenance, shutdown, watchdog tests and fencing.
 
 mod maintenance;
 mod not_here;
 mod watchdog;
 
 use super::operate::{Patience, carry_out};
-use crate::client::Collection;
-use crate::failure::{Exit, Failure, Outcome};
-use crate::render::{Format, age, columns};
+use crate::failure::{Failure, Outcome};
+use crate::render::age;
 use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::{Args, Subcommand};
-use ha_api_types::kind::Kind;
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use serde_json::Value;
 
@@ -24,7 +22,8 @@ pub(crate) struct Node {
 
 #[derive(Subcommand, Debug)]
 enum NodeCommand {
-    /// List nodes
+    /// Removed: use "hactl get nodes"
+    #[command(hide = true)]
     List,
     /// Show the watchdog of a node
     Watchdog(watchdog::Watchdog),
@@ -92,7 +91,9 @@ enum Carries {
 impl Node {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         match &self.command {
-            NodeCommand::List => list(session).await,
+            NodeCommand::List => {
+                Err(Failure::usage("hactl node list was removed").help("run \"hactl get nodes\""))
+            }
             NodeCommand::Watchdog(watchdog) => watchdog.run(session).await,
             NodeCommand::Maintenance(command) => command.run(session).await,
             NodeCommand::ShutdownContinue(go_on) => shutdown_continue(session, go_on).await,
@@ -112,18 +113,6 @@ impl Node {
             }
         }
     }
-}
-
-async fn list(session: &Session) -> Outcome {
-    let format = session.format(&[Format::Wide])?;
-    let wide = format == Some(Format::Wide);
-    let nodes = session.client()?.list(Collection::Kind(Kind::Node), &[]).await?;
-    let mut table = columns::table(Kind::Node, wide);
-    for node in &nodes.items {
-        table.row(columns::row(Kind::Node, node, wide, false));
-    }
-    session.terminal().out(&table.render(session.terminal(), 0));
-    Ok(Exit::Done)
 }
 
 impl Asked {

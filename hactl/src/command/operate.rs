@@ -24,14 +24,14 @@ pub(crate) struct Patience {
     #[arg(long, overrides_with = "no_wait")]
     wait: bool,
     /// Maximum time to wait; at expiry, exit with 124 (the operation continues)
-    #[arg(long, visible_alias = "timeout", value_name = "DURATION", default_value = "15m", value_parser = crate::duration::parse)]
-    wait_timeout: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = crate::duration::parse)]
+    timeout: Duration,
 }
 
 impl Patience {
     /// Returns flags that do not wait after the request is recorded.
     pub(crate) fn none() -> Patience {
-        Patience { no_wait: true, wait: false, wait_timeout: Duration::ZERO }
+        Patience { no_wait: true, wait: false, timeout: Duration::ZERO }
     }
 }
 
@@ -54,16 +54,9 @@ pub(crate) struct Stop {
     resource: String,
     /// WARNING: kills the service after this time; 0 kills immediately
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
-    timeout: Option<Duration>,
-    /// Return as soon as the request is recorded
-    #[arg(long, overrides_with = "wait")]
-    no_wait: bool,
-    /// Wait for the result (default)
-    #[arg(long, overrides_with = "no_wait")]
-    wait: bool,
-    /// Maximum time to wait; at expiry, exit with 124 (the operation continues)
-    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = crate::duration::parse)]
-    wait_timeout: Duration,
+    grace_period: Option<Duration>,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 /// Stop a service and start it on the same node
@@ -100,6 +93,7 @@ pub(crate) struct Relocate {
 /// Replace the secondary node of a running replicated service
 #[derive(Args, Debug)]
 #[command(
+    mut_arg("timeout", |timeout| timeout.default_value("70m")),
     after_help = "The driver copies the data to the new node (exec: replaceSecondary) while the service keeps running. Until the copy \
         succeeds, the old secondary stays in use and the service is not moved. To cancel, delete the operation."
 )]
@@ -108,15 +102,8 @@ pub(crate) struct ReplaceSecondary {
     resource: String,
     /// Node that becomes the secondary
     node: String,
-    /// Return as soon as the request is recorded
-    #[arg(long, overrides_with = "wait")]
-    no_wait: bool,
-    /// Wait for the result (default)
-    #[arg(long, overrides_with = "no_wait")]
-    wait: bool,
-    /// Maximum time to wait; at expiry, exit with 124 (the operation continues)
-    #[arg(long, visible_alias = "timeout", value_name = "DURATION", default_value = "70m", value_parser = crate::duration::parse)]
-    wait_timeout: Duration,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 /// Clear the Error state of a resource
@@ -141,15 +128,21 @@ impl Start {
 
 impl Stop {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        let seconds =
-            self.timeout.map(|timeout| u32::try_from(timeout.as_millis().div_ceil(1000)).unwrap_or(u32::MAX));
+        let seconds = |time: Duration| u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
         let spec = OperationSpec {
             action: OperationAction::Stop,
-            timeout_seconds: seconds,
+            timeout_seconds: self.grace_period.map(seconds),
             ..OperationSpec::default()
         };
-        let patience = Patience { no_wait: self.no_wait, wait: self.wait, wait_timeout: self.wait_timeout };
-        on_resource(session, &self.resource, spec, &patience).await
+        let outcome = on_resource(session, &self.resource, spec, &self.patience).await;
+        // --timeout was the flag that kills, so its expiry names the flag that does so now.
+        outcome.map_err(|failure| {
+            if failure.exit != Exit::TimedOut || self.grace_period.is_some() {
+                return failure;
+            }
+            let help = format!("{}; --grace-period kills the service after a time", failure.help);
+            failure.help(help)
+        })
     }
 }
 
@@ -174,8 +167,7 @@ impl Relocate {
 
 impl ReplaceSecondary {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        let patience = Patience { no_wait: self.no_wait, wait: self.wait, wait_timeout: self.wait_timeout };
-        on_move(session, OperationAction::ReplaceSecondary, &self.resource, &self.node, &patience).await
+        on_move(session, OperationAction::ReplaceSecondary, &self.resource, &self.node, &self.patience).await
     }
 }
 
@@ -222,7 +214,7 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
         return Ok(Exit::Done);
     }
     let done = bounded(
-        patience.wait_timeout,
+        patience.timeout,
         &format!("{verb} {subject} continues as operation/{name}"),
         follow(session, &name, ""),
     )

@@ -1,5 +1,6 @@
 //! `hactl set`: sets fields of an object's spec.
 
+use super::dry_run::DryRunFlag;
 use super::in_place::InPlaceFlags;
 use super::stop_first::{StopFirstFlags, with_state};
 use crate::client::Commitment;
@@ -25,9 +26,8 @@ pub(crate) struct Set {
     /// Fields and values, nested with dots, such as requests.memory=2Gi
     #[arg(required = true, value_name = "FIELD=VALUE")]
     fields: Vec<String>,
-    /// Validate on the server, change nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRunFlag,
     #[command(flatten)]
     stop_first: StopFirstFlags,
     #[command(flatten)]
@@ -51,19 +51,9 @@ impl Set {
                 .help("nothing was changed; correct the values, then run the command again"));
         }
         self.in_place.confirm(&[(target.kind, &target.name.name)])?;
-        let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };
-        let after = match client
-            .patch(target.kind, &target.name.name, &patch, commitment)
-            .await
-            .map_err(Failure::from)
-        {
-            Err(refusal) if self.stop_first.helps(target.kind, &refusal.message) => {
-                let before = self.stop_first.stop(session, client, &target.name.name, &live).await?;
-                let wanted = patch.pointer("/spec/state").cloned();
-                let patch = with_state(patch, wanted.as_ref(), &before);
-                client.patch(target.kind, &target.name.name, &patch, commitment).await?
-            }
-            other => other?,
+        let after = match self.dry_run.mode.commitment() {
+            Some(commitment) => self.send(session, &target, &live, patch, commitment).await?,
+            None => merged,
         };
         self.in_place.carry_out(session, target.kind, &after).await?;
         let word = if after["spec"] == live["spec"] { "unchanged" } else { "configured" };
@@ -71,11 +61,32 @@ impl Set {
             Some(Format::Name) => session.terminal().line(&target.shown()),
             _ if session.print_value(format, &render::readable(&after))? => {}
             _ => {
-                let suffix = if self.dry_run { " (server dry run)" } else { "" };
+                let suffix = self.dry_run.mode.suffix();
                 session.terminal().say(&format!("{} {word}{suffix}", target.shown()));
             }
         }
         Ok(Exit::Done)
+    }
+
+    /// Sends a patch, and stops the resource first if the edit requires that and the user permits it.
+    async fn send(
+        &self,
+        session: &Session,
+        target: &Target,
+        live: &Value,
+        patch: Value,
+        commitment: Commitment,
+    ) -> Result<Value, Failure> {
+        let (client, name) = (session.client()?, &target.name.name);
+        match client.patch(target.kind, name, &patch, commitment).await.map_err(Failure::from) {
+            Err(refusal) if self.stop_first.helps(target.kind, &refusal.message) => {
+                let before = self.stop_first.stop(session, client, name, live).await?;
+                let wanted = patch.pointer("/spec/state").cloned();
+                let patch = with_state(patch, wanted.as_ref(), &before);
+                Ok(client.patch(target.kind, name, &patch, commitment).await?)
+            }
+            other => other,
+        }
     }
 }
 

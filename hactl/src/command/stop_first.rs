@@ -15,7 +15,7 @@ pub(crate) struct StopFirstFlags {
     /// Stop the resource if the edit needs it, then restore its state
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) stop_first: bool,
-    /// Timeout for the stop; the exit status is then 124
+    /// Maximum time to wait for the stop; the exit status is then 124
     #[arg(long, value_name = "DURATION", default_value = "5m", requires = "stop_first", value_parser = crate::duration::parse)]
     pub(crate) stop_timeout: Duration,
 }

@@ -88,7 +88,7 @@ impl Trace {
         let Some(resource) = session.client()?.get(Kind::Resource, &target.name.name).await? else {
             // A uid has no kind or type in front of it.
             if self.subject.contains(['/', ':']) {
-                return Err(Failure::refused(format!("{} not found", target.shown())));
+                return Err(Failure::refused(format!("{} not found", target.shown())).of_server("NotFound"));
             }
             return Ok(Subject::Action(self.subject.clone()));
         };

@@ -80,8 +80,25 @@ fn dry_runs_write_nothing() {
         .prints(0, "resource/web created (server dry run)\n");
     hactl_with_input(&server, &["apply", "--dry-run=client", "-f", "-"], &input)
         .prints(0, "resource/web created (dry run)\n");
+    hactl_with_input(&server, &["apply", "--dry-run=maybe", "-f", "-"], &input)
+        .fails(2, "[possible values: none, server, client]");
     assert!(server.objects("resources").is_empty());
     assert_eq!(server.writes(), ["POST /apis/hactl.io/v1/resources"], "only the server's dry run was sent");
+    hactl_with_input(&server, &["apply", "--dry-run=none", "-f", "-"], &input)
+        .prints(0, "resource/web created\n");
+    let writes = server.writes().len();
+    for (mode, suffix) in [("--dry-run", "server dry run"), ("--dry-run=client", "dry run")] {
+        hactl(&server, &["set", "web", "maxRestart=3", mode])
+            .prints(0, &format!("resource/web configured ({suffix})\n"));
+        hactl(&server, &["delete", "resource", "web", mode])
+            .prints(0, &format!("resource/web deleted ({suffix})\n"));
+        hactl(&server, &["create", "group", "g", "--nodes", "node1", mode])
+            .prints(0, &format!("group/g created ({suffix})\n"));
+    }
+    assert_eq!(server.writes().len(), writes + 3, "only the dry runs of the server were sent");
+    assert!(server.object("groups", "g").is_none());
+    let stored = server.object("resources", "web").expect("it is still stored");
+    assert_eq!(stored["spec"].get("maxRestart"), None);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn the_saved_state_is_balanced() {
     let saved = folder.path().join("saved").display().to_string();
     run(&mut command(&["balance", "-t", &path, "-S", &saved])).shows(0, &[]);
     let balanced = format!("{saved}.balanced");
-    run(&mut command(&["balance", "-t", &balanced])).shows(0, &["0 moves", "Score before: 0.10328427"]);
+    run(&mut command(&["balance", "-t", &balanced])).shows(0, &["Score: 0.10328427\nNothing to move.\n"]);
     run(&mut command(&["balance", "-t", &format!("{saved}.original"), "-l", "1"]))
         .shows(0, &["1 move in 1 job set: 1 disk copy"]);
 }
@@ -83,6 +83,8 @@ fn bad_input_is_told_with_its_place() {
     run(&mut command(&["balance", "-t", &path, "--exclude-instances", "i0,x"]))
         .fails(2, "instance \"x\" not found");
     run(&mut command(&["balance", "-t", "/nonexistent"])).fails(2, "cannot read /nonexistent");
+    run(&mut command(&["balance", "-t", &path, "--budget", "10"])).fails(2, "\"10\" has no unit; write 10s");
+    run(&mut command(&["balance", "-t", &path, "--budget", "1s"])).shows(0, &["Score after: "]);
     let loads = file(folder.path(), "loads", "i0 1 1 1 1\nx 1 1 1 1\n");
     run(&mut command(&["balance", "-t", &path, "-U", &loads])).fails(2, "loads: line 2, instance (word 1)");
 }

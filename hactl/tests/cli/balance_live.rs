@@ -123,7 +123,7 @@ fn what_is_saved_is_planned_for_alike() {
         again.stdout.replace(", 2 of them by relocation", ""),
         live.stdout.replace(", 2 of them by relocation", "")
     );
-    run(&mut command(&["balance", "-t", &path(".balanced")])).shows(0, &["0 moves in 0 job sets"]);
+    run(&mut command(&["balance", "-t", &path(".balanced")])).shows(0, &["\nNothing to move.\n"]);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn apply_moves_one_job_set_after_another() {
     assert_eq!((jobs.len(), &jobs[3]["jobSet"]), (4, &json!(4)), "{done:#}");
     assert!(ran.stderr.contains("job set 4 of 4: "), "{}", ran.stderr);
     assert!(server.objects("operations").iter().all(|operation| operation["spec"]["action"] == "Relocate"));
-    hactl(&server, &["balance", "--apply"]).shows(0, &["0 moves in 0 job sets"]);
+    hactl(&server, &["balance", "--apply"]).shows(0, &["\nNothing to move.\n"]);
     assert_eq!(server.objects("operations").len(), 4);
 }
 
@@ -161,7 +161,7 @@ fn pair() -> (Facts, Server) {
 #[test]
 fn services_that_stay_together_are_moved_by_one_operation() {
     let (facts, server) = pair();
-    hactl(&server, &["balance", "--apply", "--select-instances", "a"]).shows(0, &["0 moves in 0 job sets"]);
+    hactl(&server, &["balance", "--apply", "--select-instances", "a"]).shows(0, &["\nNothing to move.\n"]);
     let both = ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b", "-o", "json"];
     let child = start(&mut command(&both));
     server.wait_for(|request| request.path.ends_with("/resources") && request.query.contains("watch=true"));

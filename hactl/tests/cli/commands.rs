@@ -191,3 +191,21 @@ fn a_scenario_runs_under_a_virtual_clock() {
     run(&mut command(&["simulate", &path])).fails(2, "broken.yaml");
     run(&mut command(&["simulate", "/nonexistent.yaml"])).fails(2, "cannot read");
 }
+
+#[test]
+fn placements_are_shown_on_request_and_apart_from_the_trace_of_requests() {
+    let report = json!({"verdict": "Survives", "checked": 1, "items": []});
+    let server = Server::with(
+        move |request| request.path.ends_with("/reservation").then(|| Scripted::Answer(200, report.clone())),
+        |_, _| false,
+    );
+    let asks_for_placements = |arguments: &[&str]| {
+        let ran = hactl(&server, arguments).shows(0, &["Simulated failures: 1"]);
+        assert!(!ran.stdout.contains("GET "), "{}", ran.stdout);
+        let requests = server.requests();
+        (requests.last().is_some_and(|request| request.query.contains("proof=true")), ran.stderr)
+    };
+    assert!(asks_for_placements(&["check", "n+1", "--show-placement"]).0);
+    let (placements, trace) = asks_for_placements(&["check", "n+1", "-v"]);
+    assert!(!placements && trace.contains("GET http"), "{trace}");
+}

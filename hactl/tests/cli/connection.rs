@@ -69,17 +69,29 @@ fn exit_statuses_say_why() {
     for (code, status) in
         [(400, 2), (401, 4), (403, 4), (409, 1), (422, 2), (429, 1), (500, 1), (503, 3), (504, 3)]
     {
-        hactl(&refusing(code), &["get", "nodes"]).fails(status, "because");
+        hactl(&refusing(code), &["get", "nodes"]).fails(status, "Error from server (X): because\n");
     }
     run(&mut command(&["--server", "http://127.0.0.1:1", "get", "nodes"]))
         .fails(3, "cannot reach any controller");
-    run(&mut command(&["--server", "ftp://x", "get", "nodes"])).fails(2, "ftp://x");
+    run(&mut command(&["--server", "ftp://x", "get", "nodes"])).fails(2, "error: server \"ftp://x\"");
     run(&mut command(&["get", "nodes"])).fails(3, "http://127.0.0.1:7443");
     run(&mut command(&["nonsense"])).fails(2, "nonsense");
     run(&mut command(&["--help"])).shows(0, &["Exit status", "apply", "why"]);
-    hactl(&Server::start(), &["get", "node", "nobody"]).fails(1, "node/nobody not found");
+    hactl(&Server::start(), &["get", "node", "nobody"])
+        .fails(1, "Error from server (NotFound): node/nobody not found\n");
     let text = Server::with(|_| Some(Scripted::Answer(200, json!("hello"))), |_, _| false);
     hactl(&text, &["status"]).fails(1, "cannot parse the response");
+}
+
+#[test]
+fn usage_errors_do_not_name_the_connection() {
+    let ran =
+        run(command(&["get"]).env("HACTL_SERVER", "http://127.0.0.1:1").env("HACTL_CLIENT_KEY", "key.pem"));
+    let ran = ran.fails(2, "the following required arguments were not provided:\n  <KIND [NAME…]>...");
+    assert!(!ran.stderr.contains("--server") && !ran.stderr.contains("--client-key"), "{}", ran.stderr);
+    let main = run(&mut command(&["--help"])).shows(0, &["Inspect:\n  status ", "Use \"hactl options\""]);
+    assert!(!main.stdout.contains("--server"), "{}", main.stdout);
+    run(&mut command(&["options"])).shows(0, &["Connection:\n", "--server <URL>", "Output:\n", "--verbose"]);
 }
 
 #[test]

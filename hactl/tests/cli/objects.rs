@@ -140,7 +140,7 @@ fn edit_sends_what_the_editor_left_when_it_is_valid() {
 fn create_makes_objects_or_prints_them_for_git() {
     let server = Server::start();
     let line = ["create", "resource", "vm:100", "--state", "started", "--group", "g", "--max-restart", "1"];
-    run(&mut command(&[&line[..], &["--dry-run", "-o", "yaml"]].concat())).prints(
+    run(&mut command(&[&line[..], &["--dry-run=client", "-o", "yaml"]].concat())).prints(
         0,
         "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: \"100\"\nspec:\n  driver:\n    libvirt:\n      \
          domain: \"100\"\n  state: Started\n  group: g\n  maxRestart: 1\n",

@@ -39,7 +39,7 @@ fn an_operation_is_recorded_and_answered() {
         .prints(0, "migrate web: succeeded: web runs on node2\n  also moved: db\n");
     let operation = server.objects("operations").remove(0);
     assert_eq!(operation["spec"], json!({"action": "Migrate", "resource": "web", "node": "node2"}));
-    let name = hactl(&server, &["stop", "web", "--timeout", "5s", "--no-wait", "-o", "name"])
+    let name = hactl(&server, &["stop", "web", "--grace-period", "5s", "--no-wait", "-o", "name"])
         .shows(0, &["operation/stop-web-"]);
     let stop =
         server.object("operations", name.stdout.trim().trim_start_matches("operation/")).expect("recorded");
@@ -48,6 +48,31 @@ fn an_operation_is_recorded_and_answered() {
     hactl(&server, &["restart", "web", "-o", "json"]).shows(0, &["\"phase\": \"Succeeded\""]);
     hactl(&server, &["relocate", "web", "nowhere"]).fails(1, "node/nowhere not found");
     hactl(&server, &["migrate", "node/node2", "node2"]).fails(2, "not a resource");
+}
+
+#[test]
+fn a_timeout_only_limits_the_wait() {
+    let server = leader("Running", json!({"message": "stopping"}));
+    let ran =
+        hactl(&server, &["stop", "web", "--timeout", "200ms"]).fails(124, "continues as operation/stop-web-");
+    assert!(ran.stderr.contains("--grace-period kills the service after a time"), "{}", ran.stderr);
+    assert_eq!(server.objects("operations").remove(0)["spec"], json!({"action": "Stop", "resource": "web"}));
+    for (arguments, expected) in [
+        (&["stop", "web", "--grace-period", "5"][..], "\"5\" has no unit; write 5s for seconds"),
+        (&["start", "web", "--timeout", "30"], "\"30\" has no unit; write 30s for seconds"),
+        (&["stop", "web", "--wait-timeout", "5s"], "unexpected argument '--wait-timeout'"),
+    ] {
+        hactl(&server, arguments).fails(2, expected);
+    }
+    assert_eq!(server.objects("operations").len(), 1);
+}
+
+#[test]
+fn commands_have_the_names_of_pacemaker_too() {
+    let server = leader("Succeeded", json!({}));
+    hactl(&server, &["move", "web", "node2"]).prints(0, "migrate web: succeeded\n");
+    hactl(&server, &["cleanup", "web"]).prints(0, "clear-error web: succeeded\n");
+    hactl(&server, &["maintenance-mode", "freeze"]).prints(0, "cluster/default disarming (Freeze)\n");
 }
 
 #[test]
@@ -131,7 +156,7 @@ fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
     });
     hactl(&server, &["node", "maintenance", "disable", "node2"])
         .prints(0, "node/node2 maintenance disabled\n");
-    hactl(&server, &["node", "list"]).shows(0, &["node2", "Online"]);
+    hactl(&server, &["node", "list"]).fails(2, "hint: run \"hactl get nodes\"");
 }
 
 #[test]

@@ -39,7 +39,39 @@ fn a_profile_is_computed_without_a_cluster() {
         }
     }
     run(&mut command(&["timing", "--profile", "fast"]))
+        .shows(0, &["fixed timeout\ndetect  4.1 s ", "total   7.5 s ", "total   9.5 s "]);
+    run(&mut command(&["timing", "--profile", "fast", "--explain"]))
         .shows(0, &["fixed timeout", "fencing delay  ", "7.1 s", "9.1 s"]);
+}
+
+#[test]
+fn equal_nodes_are_answered_in_five_lines() {
+    let server = Server::start();
+    let spec = |lease: u64| cluster(&json!({"leaderLeaseSeconds": lease}));
+    server.put("clusters", spec(5));
+    for name in ["node1", "node2"] {
+        server.put("nodes", node(name, true, 6_000));
+    }
+    hactl(&server, &["timing"]).prints(
+        0,
+        "detect  6.1 s   from the last heartbeat until the node is considered failed\n\
+         fence   7.3 s   until fencing is confirmed\n\
+         decide  0.1 s   until its services are scheduled on other nodes\n\
+         start   0.1 s   until the starts are authorized\n\
+         total   13.6 s  then the services start\n",
+    );
+    hactl(&server, &["timing", "--lost", "1"]).shows(0, &["decide  3.1 s ", "total   16.6 s "]);
+    // The lease of a leader that fails with its node is longer than the fencing delay.
+    let leased = |name: &str| {
+        let mut node = node(name, true, 6_000);
+        node["status"]["timings"]["leaderLeaseMs"] = json!(20_000);
+        node
+    };
+    server.put("clusters", spec(20));
+    for name in ["node1", "node2"] {
+        server.put("nodes", leased(name));
+    }
+    hactl(&server, &["timing"]).shows(0, &["        NODE    LEADER'S NODE\n", "total   13.6 s  22.2 s "]);
 }
 
 #[test]
@@ -49,10 +81,11 @@ fn nodes_that_are_alike_stand_together() {
     for (name, sliding) in [("node1", true), ("node2", true), ("node3", false)] {
         server.put("nodes", node(name, sliding, 6_000));
     }
-    hactl(&server, &["timing"]).shows(
+    hactl(&server, &["timing", "--explain"]).shows(
         0,
         &["profile Default", "node1, node2  Software Watchdog, sliding", "node3  ", "13.2 s", "18.3 s"],
     );
+    hactl(&server, &["timing"]).shows(0, &["node1, node2\ndetect ", "\n\nnode3\ndetect "]);
     let lost =
         hactl(&server, &["timing", "node3", "--lost", "1", "--commit", "10ms", "-o", "json"]).shows(0, &[]);
     assert_eq!(json_of(&lost.stdout)["failovers"][0]["node"]["totalMs"], 18_300 + 40 + 3_000);
@@ -68,7 +101,7 @@ fn what_is_not_in_force_is_said() {
         json!({"kind": "Node", "apiVersion": "hactl.io/v1", "metadata": {"name": "node2"}, "spec": {}}),
     );
     hactl(&server, &["timing"])
-        .shows(1, &["has not applied the settings", "13.2 s", "node2  the agent has not reported"]);
+        .shows(1, &["has not applied the cluster's settings", "13.6 s", "node2  the agent has not reported"]);
     // A value that did not pass the API's validation, such as one from an old backup.
     server.put("clusters", cluster(&json!({"stopMarginSeconds": 5})));
     hactl(&server, &["timing", "node1"]).shows(

@@ -182,7 +182,7 @@ fn left(failure: Failure, done: usize, all: usize, command: &str) -> Failure {
     } else {
         failure.help
     };
-    Failure { exit: failure.exit, message, help }
+    Failure { message, help, ..failure }
 }
 
 fn job<'a>(source: &Source, planned: &'a Planned, step: &'a Step) -> Job<'a> {

@@ -95,8 +95,8 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) count_down_memory: bool,
     /// Maximum search time
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
-    pub(crate) budget: f64,
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::duration::parse)]
+    pub(crate) budget: Duration,
     /// Random seed; the same seed gives the same plan within the search time
     #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
     pub(crate) seed: u64,
@@ -146,7 +146,7 @@ impl Options {
             min_gain_limit: self.min_gain_limit,
             max_length: self.max_length.unwrap_or(usize::MAX),
             seed: self.seed,
-            effort: Goal::effort_within(self.budget),
+            effort: Goal::effort_within(self.budget.as_secs_f64()),
         }
     }
 
@@ -202,8 +202,4 @@ pub(crate) fn ratio(text: &str) -> Result<f64, String> {
 
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     number(text, 0.0, 1.0, "a number from 0 to 1")
-}
-
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 1e6, "seconds of at least 0")
 }

@@ -14,7 +14,7 @@ use ha_scheduler::balance::text;
 use ha_scheduler::view::View;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A cluster with the selected groups.
 pub(crate) struct Source {
@@ -113,8 +113,8 @@ pub(crate) fn find_group(cluster: &Cluster, name: &str) -> Result<usize, Failure
 
 /// Returns a clock for one of several groups: the used share of the group's time. The next group also gets the time
 /// that this group leaves.
-pub(crate) fn time_used(begun: Instant, budget: f64, (nth, of): (usize, usize)) -> impl FnMut() -> f64 {
-    let (first, last) = (begun.elapsed().as_secs_f64(), budget * (nth + 1) as f64 / of as f64);
+pub(crate) fn time_used(begun: Instant, budget: Duration, (nth, of): (usize, usize)) -> impl FnMut() -> f64 {
+    let (first, last) = (begun.elapsed().as_secs_f64(), budget.as_secs_f64() * (nth + 1) as f64 / of as f64);
     move || (begun.elapsed().as_secs_f64() - first) / (last - first).max(1e-9)
 }
 

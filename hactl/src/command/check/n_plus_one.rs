@@ -11,11 +11,9 @@ use serde_json::Value;
 
 /// Check that all services can be scheduled after any node failure
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Capacity, rules, storage and priorities are checked together. -v prints the new placement of each service.\n\n\
+#[command(after_help = "Capacity, rules, storage and priorities are checked together.\n\n\
         Exit status: 0 all failures tolerated; 1 some not tolerated, or undecided; 3 unreachable; \
-        4 permission denied."
-)]
+        4 permission denied.")]
 pub(crate) struct NPlusOne {
     /// Number of simultaneous node failures; 2 checks every pair
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
@@ -23,6 +21,9 @@ pub(crate) struct NPlusOne {
     /// Failure domain: node, nodegroup, or a node label
     #[arg(long, value_name = "node|group|LABEL", default_value = "node")]
     by: String,
+    /// Show the node on which each service would run
+    #[arg(long)]
+    show_placement: bool,
 }
 
 impl NPlusOne {
@@ -31,7 +32,7 @@ impl NPlusOne {
         if self.failures == 2 && self.by != "node" {
             return Err(Failure::usage("--failures 2 cannot be combined with --by"));
         }
-        let proof = session.terminal().is_verbose() || format.is_some();
+        let proof = self.show_placement || format.is_some();
         let report = session.client()?.reservation(self.failures, &self.by, proof).await?;
         let value = serde_json::to_value(&report).unwrap_or(Value::Null);
         if !session.print_value(format, &value)? {

@@ -1,7 +1,6 @@
 //! `hactl group check`: shows the health of groups, and the gain from balancing them.
 
 use super::input::{Input, Read};
-use crate::command::balance::options::seconds;
 use crate::command::balance::planned::{find_group, time_used};
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
@@ -13,7 +12,7 @@ use ha_scheduler::balance::groups::check::{Checked, Health, check};
 use ha_scheduler::balance::groups::partition::populated;
 use ha_scheduler::balance::search::Goal;
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Check the health and balance of node groups
 #[derive(Args, Debug)]
@@ -40,8 +39,8 @@ pub(super) struct Check {
     #[arg(long, value_name = "SCORE", default_value_t = Goal::default().min_gain_limit)]
     min_gain_limit: f64,
     /// Maximum search time
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
-    budget: f64,
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::duration::parse)]
+    budget: Duration,
 }
 
 impl Check {

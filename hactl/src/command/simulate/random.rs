@@ -8,11 +8,14 @@ use clap::Args;
 use ha_simulator::random_run::{Campaign, Campaigned, FailedSeed, Seeds, Size};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Number of failing seeds that are shrunk. Shrinking takes as long as hundreds of seeds, so the others are only listed.
 const MOST_SHRUNK: usize = 3;
 /// Largest number of nodes or resources of a random run.
 const MOST: u32 = 1_000;
+/// Longest simulated duration of a random run.
+const LONGEST: Duration = Duration::from_secs(1_000 * 3600);
 
 /// Flags of random runs.
 #[derive(Args, Debug)]
@@ -26,9 +29,9 @@ pub(crate) struct Random {
     /// Maximum number of resources of a run
     #[arg(long, value_name = "COUNT", requires = "random", default_value_t = 20)]
     resources: u32,
-    /// Maximum duration of faults, in simulated hours
-    #[arg(long, value_name = "HOURS", requires = "random", default_value_t = 4.0)]
-    hours: f64,
+    /// Maximum simulated duration of the faults of a run
+    #[arg(long, value_name = "DURATION", requires = "random", default_value = "4h", value_parser = crate::duration::parse)]
+    duration: Duration,
 }
 
 impl Random {
@@ -59,28 +62,16 @@ impl Random {
             1..=MOST => Ok(value as usize),
             _ => Err(Failure::usage(format!("{flag}: {value} must be from 1 to {MOST}"))),
         };
-        if !(self.hours > 0.0 && self.hours <= 1_000.0) {
-            return Err(Failure::usage(format!(
-                "--hours: {} must be greater than 0 and at most 1000",
-                self.hours
-            )));
+        if self.duration.is_zero() || self.duration > LONGEST {
+            return Err(Failure::usage("--duration must be greater than 0 and at most 1000h"));
         }
         let size = Size {
             nodes: number("--nodes", self.nodes)?,
             resources: number("--resources", self.resources)?,
-            faults_ms: to_ms(self.hours),
+            faults_ms: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX).max(1_000),
         };
         Ok(Campaign { seeds, size, stop_at_first: false, shrunk: MOST_SHRUNK })
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "checked to be from 0 to 1000 hours"
-)]
-fn to_ms(hours: f64) -> u64 {
-    (hours * 3_600_000.0).round().max(1_000.0) as u64
 }
 
 fn hours(done: &Campaigned) -> f64 {

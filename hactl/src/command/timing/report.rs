@@ -110,28 +110,44 @@ impl Report {
             && !self.failovers.iter().any(|failover| failover.differs)
     }
 
-    pub(super) fn screen(&self, terminal: &Terminal) -> String {
-        let mut text = format!(
-            "{}  profile {:?}\n",
-            terminal.paint(Style::Bold, "Settings (Cluster.spec.timing)"),
-            self.profile
-        );
-        text += &self.settings(terminal);
-        for problem in &self.problems {
-            text += &format!("  {} {problem}\n", terminal.paint(Style::Bad, "invalid:"));
-        }
+    /// Returns the phases of the failovers, five lines each.
+    pub(super) fn summary(&self, terminal: &Terminal) -> String {
+        let mut blocks = vec![self.problems(terminal)];
+        let is_one = self.failovers.len() == 1 && self.unknown.is_empty();
         for failover in &self.failovers {
-            text += &failover.screen(terminal);
+            let name = terminal.paint(Style::Bold, &failover.nodes.join(", "));
+            let heading = if is_one { String::new() } else { format!("{name}\n") };
+            blocks.push(heading + &failover.warning(terminal) + &failover.phases(terminal));
         }
-        for name in &self.unknown {
-            let nothing = "the agent has not reported its watchdog and timings yet";
-            text += &format!(
-                "\n{}  {}\n",
-                terminal.paint(Style::Bold, name),
-                terminal.paint(Style::Warn, nothing)
-            );
-        }
-        text
+        blocks.push(self.unknown(terminal));
+        blocks.retain(|block| !block.is_empty());
+        blocks.join("\n")
+    }
+
+    /// Returns the settings, and every part of the failovers.
+    pub(super) fn explanation(&self, terminal: &Terminal) -> String {
+        let heading = terminal.paint(Style::Bold, "Settings (Cluster.spec.timing)");
+        let mut blocks = vec![format!(
+            "{heading}  profile {:?}\n{}{}",
+            self.profile,
+            self.settings(terminal),
+            self.problems(terminal)
+        )];
+        blocks.extend(self.failovers.iter().map(|failover| failover.explanation(terminal)));
+        blocks.push(self.unknown(terminal));
+        blocks.retain(|block| !block.is_empty());
+        blocks.join("\n")
+    }
+
+    fn problems(&self, terminal: &Terminal) -> String {
+        let invalid = terminal.paint(Style::Bad, "invalid:");
+        self.problems.iter().map(|problem| format!("  {invalid} {problem}\n")).collect()
+    }
+
+    fn unknown(&self, terminal: &Terminal) -> String {
+        let nothing = terminal.paint(Style::Warn, "the agent has not reported its watchdog and timings yet");
+        let line = |name: &String| format!("{}  {nothing}\n", terminal.paint(Style::Bold, name));
+        self.unknown.iter().map(line).collect()
     }
 
     fn settings(&self, terminal: &Terminal) -> String {
@@ -156,26 +172,66 @@ impl Report {
     }
 }
 
+impl Bound {
+    /// Returns the phases and their total: name, duration, and the event that ends it. The phases are those of the metric
+    /// of failovers: detection ends with the lifetime of the last heartbeat, and each later phase with a commit.
+    fn phases(&self) -> [(&'static str, Millis, &'static str); 5] {
+        let (parts, wait) = (&self.parts, &self.parts.wait);
+        let delays_ms = parts.candidate_check_ms + parts.next_leader_ms;
+        let detect_ms = parts.observed_ms + wait.heartbeat_valid_ms + delays_ms;
+        let commit_ms = parts.commits_ms / 3;
+        let fence_ms = wait.total_ms() - wait.heartbeat_valid_ms + commit_ms;
+        [
+            ("detect", detect_ms, "from the last heartbeat until the node is considered failed"),
+            ("fence", fence_ms, "until fencing is confirmed"),
+            ("decide", commit_ms + parts.unanswered_ms, "until its services are scheduled on other nodes"),
+            ("start", parts.commits_ms - 2 * commit_ms, "until the starts are authorized"),
+            ("total", self.total_ms, "then the services start"),
+        ]
+    }
+}
+
 impl Failover {
-    fn screen(&self, terminal: &Terminal) -> String {
+    /// Returns the phases, which add up to the bound; a column for the leader's node if its bound is longer.
+    fn phases(&self, terminal: &Terminal) -> String {
+        let differs = self.node.total_ms != self.leader_node.total_ms;
+        let mut table = Table::new(if differs { &["", "NODE", "LEADER'S NODE", ""] } else { &["", "", ""] });
+        for ((phase, ms, until), (_, leader_ms, _)) in
+            self.node.phases().into_iter().zip(self.leader_node.phases())
+        {
+            let mut cells = vec![Cell::plain(phase), Cell::plain(&seconds(ms))];
+            if differs {
+                cells.push(Cell::plain(&seconds(leader_ms)));
+            }
+            cells.push(Cell::styled(until, Style::Dim));
+            table.row(cells);
+        }
+        table.render(terminal, 0)
+    }
+
+    /// Returns a warning if the timings differ from the cluster's settings.
+    fn warning(&self, terminal: &Terminal) -> String {
+        if !self.differs {
+            return String::new();
+        }
+        let says = "the agent has not applied the cluster's settings yet; times are for its active settings";
+        format!("  {}\n", terminal.paint(Style::Warn, says))
+    }
+
+    fn explanation(&self, terminal: &Terminal) -> String {
         let kind = match (self.watchdog.descriptor_retained, self.watchdog.sliding) {
             (true, true) => "sliding timeout",
             (true, false) => "fixed timeout",
             (false, _) => "descriptor not retained",
         };
         let name = self.nodes.join(", ");
-        let mut text = format!("\n{}", terminal.paint(Style::Bold, &name));
+        let mut text = terminal.paint(Style::Bold, &name);
         if name != kind {
             let device = if self.device.is_empty() { "watchdog" } else { &self.device };
             text += &format!("  {device}, {kind}, watchdog timeout {}", seconds(self.watchdog.timeout_ms));
         }
         text.push('\n');
-        if self.differs {
-            let says = "the agent has not applied the settings above yet; times are for its active settings";
-            text += &format!("  {}\n", terminal.paint(Style::Warn, says));
-        }
-        text += &self.parts(terminal);
-        text
+        text + &self.warning(terminal) + &self.parts(terminal)
     }
 
     fn parts(&self, terminal: &Terminal) -> String {
