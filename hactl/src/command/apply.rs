@@ -105,7 +105,7 @@ impl Apply {
             session.terminal().release_warnings(|_| true);
             let (change, object) =
                 made.map_err(|failure| failure.at(&format!("{}: {}", entry.place, entry.shown())))?;
-            if is_for_people(format) {
+            if format.is_none() {
                 session.terminal().say(&format!("{} {}{}", entry.shown(), change.word(), self.suffix()));
             }
             if change != Change::Created {
@@ -128,7 +128,7 @@ impl Apply {
                         },
                     )?;
                 }
-                if is_for_people(format) {
+                if format.is_none() {
                     let line = format!("{}/{} pruned{}", gone.kind.singular(), gone.name, self.suffix());
                     session.terminal().say(&line);
                 }
@@ -219,16 +219,9 @@ pub(super) fn patch(wanted: &Value, live: &Value) -> Value {
     merge::patch(last.as_ref(), &wanted, live)
 }
 
-fn is_for_people(format: Option<Format>) -> bool {
-    match format {
-        None => true,
-        Some(Format::Wide | Format::Yaml | Format::Json | Format::Name) => false,
-    }
-}
-
 fn print(
     session: &Session,
-    format: Option<Format>,
+    format: Option<&Format>,
     entries: &[Entry],
     applied: &[Value],
 ) -> Result<(), Failure> {
@@ -238,7 +231,7 @@ fn print(
                 session.terminal().line(&entry.shown());
             }
         }
-        Some(Format::Yaml | Format::Json) => {
+        Some(Format::Yaml | Format::Json | Format::JsonPath(_) | Format::CustomColumns(_)) => {
             let items: Vec<Value> = applied.iter().map(render::readable).collect();
             let value = match items.as_slice() {
                 [one] => one.clone(),

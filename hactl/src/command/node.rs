@@ -5,9 +5,10 @@ mod not_here;
 mod watchdog;
 
 use super::operate::{Patience, carry_out};
-use crate::client::Collection;
+use crate::client::{Collection, Form};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::render::{Format, age, columns};
+use crate::render::columns::Columns;
+use crate::render::{Format, age};
 use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::{Args, Subcommand};
@@ -116,12 +117,9 @@ impl Node {
 
 async fn list(session: &Session) -> Outcome {
     let format = session.format(&[Format::Wide])?;
-    let wide = format == Some(Format::Wide);
-    let nodes = session.client()?.list(Collection::Kind(Kind::Node), &[]).await?;
-    let mut table = columns::table(Kind::Node, wide);
-    for node in &nodes.items {
-        table.row(columns::row(Kind::Node, node, wide, false));
-    }
+    let nodes = session.client()?.list_as(Collection::Kind(Kind::Node), &[], Form::Rows).await?;
+    let columns = Columns::new(&nodes.columns, format.is_some());
+    let table = columns.table(nodes.items.iter().map(|node| (node, false)));
     session.terminal().out(&table.render(session.terminal(), 0));
     Ok(Exit::Done)
 }
