@@ -28,6 +28,7 @@ pub mod reason;
 pub mod record;
 pub mod resource;
 pub mod schema;
+pub mod table;
 pub mod time;
 pub mod timing;
 pub mod usage;

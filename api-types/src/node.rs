@@ -304,6 +304,19 @@ pub struct WatchdogStatus {
     pub seen: Option<WatchdogSeen>,
 }
 
+impl WatchdogStatus {
+    /// Returns whether the watchdog is armed, and whether it is simulated, as tables show it.
+    pub fn summary(&self) -> &'static str {
+        match (self.kind.as_str(), self.armed) {
+            ("" | "None", _) => "none",
+            ("Kernel", true) => "armed",
+            ("Kernel", false) => "idle",
+            (_, true) => "armed (simulated)",
+            (_, false) => "idle (simulated)",
+        }
+    }
+}
+
 /// Desired configuration of a node group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -29,7 +29,6 @@ mod read;
 mod request;
 mod reservation;
 mod selector;
-mod table;
 mod upgrade;
 mod usage;
 mod warnings;

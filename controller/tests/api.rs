@@ -75,6 +75,32 @@ async fn a_second_resource_of_one_identity_is_refused_unless_both_may_run_twice(
 }
 
 #[tokio::test]
+async fn a_table_has_the_columns_of_its_kind() {
+    let api = Api::over(MemoryStore::new());
+    api.post("resources", &resource("web")).await;
+    api.post("resources", &resource("db")).await;
+    api.status(Kind::Resource, "web", &json!({"state": "Started", "node": "node1"})).await;
+    let columns = |table: &Value, priority: i64| -> Vec<String> {
+        let all = table["columnDefinitions"].as_array().unwrap().iter();
+        let shown = all.filter(|column| column["priority"] == priority);
+        shown.map(|column| column["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let list = api.table("resources?fieldSelector=status.node%3Dnode1").await.body;
+    assert_eq!(columns(&list, 0), ["Name", "Ready", "State", "Desired", "Node", "Reason", "Age"]);
+    assert!(columns(&list, 1).contains(&"Running".to_owned()), "{list}");
+    assert_eq!(list["rows"].as_array().map(Vec::len), Some(1));
+    let cells = list["rows"][0]["cells"].as_array().unwrap();
+    assert_eq!(cells[..5], [json!("vm:web"), json!(""), json!("Started"), json!("Started"), json!("node1")]);
+    assert_eq!(list["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+    let one = api.table("resources/vm:web?includeObject=Object").await.body;
+    assert_eq!(one["rows"][0]["object"]["kind"], "Resource");
+    assert!(columns(&api.table("nodes").await.body, 1).contains(&"Drivers".to_owned()));
+    let refused = api.get("resources?fieldSelector=status.nod%3Dnode1").await;
+    assert_eq!((refused.code, refused.at("/reason")), (400, &json!("BadRequest")));
+    assert!(refused.at("/message").as_str().unwrap().contains("did you mean node?"), "{:?}", refused.body);
+}
+
+#[tokio::test]
 async fn a_dry_run_checks_everything_and_writes_nothing() {
     let api = Api::over(MemoryStore::new());
     let dry = api.post("groups?dryRun=All", &group("g")).await;

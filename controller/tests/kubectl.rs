@@ -357,7 +357,13 @@ fn describe_explain_events_and_access() {
         &["describe", "resource", "web"],
         &["Name:", "web", "Events:", "NoFeasibleNode", "node1 is in maintenance"],
     );
-    server.check(0, &["get", "events"], &["REASON", "Warning", "resource/web", "NoFeasibleNode"]);
+    server.check(0, &["get", "events"], &["LAST SEEN", "Warning", "resource/web", "NoFeasibleNode"]);
+    server.check(0, &["get", "resources"], &["READY", "STATE", "DESIRED", "NODE", "REASON", "AGE"]);
+    server.check(
+        1,
+        &["get", "resources", "--field-selector", "status.stat=Started"],
+        &["did you mean state?"],
+    );
     server.check(
         0,
         &["get", "events", "-A", "--field-selector", "involvedObject.name=web"],

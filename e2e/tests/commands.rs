@@ -73,6 +73,9 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     assert!(yaml.contains("kind: Resource"), "{yaml}");
     assert!(hactl(&scenario, &["describe", "resource", "web"], 0)?.contains("Started"));
     hactl(&scenario, &["events"], 0)?;
+    assert!(hactl(&scenario, &["get", "events"], 0)?.contains("LAST SEEN"));
+    let state = hactl(&scenario, &["get", "resource", "web", "-o", "jsonpath={.status.state}"], 0)?;
+    assert!(state.contains("Started"), "{state}");
 
     // Stop, start, relocate.
     hactl(&scenario, &["stop", "web"], 0)?;

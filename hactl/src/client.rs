@@ -16,7 +16,7 @@ use ha_api_types::view::{Explanation, Overview, Plan, PlanRequest, ReservationRe
 use ha_scheduler::View;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Whether a write takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,22 @@ pub(crate) enum Collection {
 }
 
 impl Collection {
+    /// Returns the name of one object's kind, as in `resource/web`.
+    pub(crate) fn singular(self) -> &'static str {
+        match self {
+            Collection::Kind(kind) => kind.singular(),
+            Collection::Events => "event",
+        }
+    }
+
+    /// Returns the name of the collection.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Collection::Kind(kind) => kind.plural(),
+            Collection::Events => "events",
+        }
+    }
+
     fn path(self) -> Vec<String> {
         let parts: &[&str] = match self {
             Collection::Kind(kind) => &["apis", "hactl.io", "v1", kind.plural()],
@@ -46,11 +62,60 @@ impl Collection {
     }
 }
 
+/// The form in which the server sends objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The objects.
+    Objects,
+    /// Rows of a Table. An item is the object that the row includes, by default its metadata, with the row as `cells`.
+    Rows,
+}
+
+impl Form {
+    /// Returns the media type to ask for.
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Form::Objects => "application/json",
+            Form::Rows => "application/json;as=Table;v=v1;g=meta.k8s.io",
+        }
+    }
+
+    /// Takes the items out of a list or, in the form of rows, a Table; `None` if the response has another form.
+    fn items(self, response: &mut Value) -> Option<Vec<Value>> {
+        let field = match self {
+            Form::Objects => "items",
+            Form::Rows => "rows",
+        };
+        let items = response.get_mut(field)?.as_array_mut()?.drain(..);
+        Some(match self {
+            Form::Objects => items.collect(),
+            Form::Rows => items.map(row).collect(),
+        })
+    }
+}
+
+/// Returns the object of a row with the row's `cells`.
+fn row(mut row: Value) -> Value {
+    let mut object = match take(&mut row, "object") {
+        Value::Object(object) => object,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    };
+    object.insert("cells".to_owned(), take(&mut row, "cells"));
+    Value::Object(object)
+}
+
+/// Takes a field out of a value; null if there is none.
+fn take(value: &mut Value, field: &str) -> Value {
+    value.get_mut(field).map(Value::take).unwrap_or_default()
+}
+
 /// A list of objects, with the revision at which it was read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct List {
     /// Objects in the server's order.
     pub(crate) items: Vec<Value>,
+    /// `columnDefinitions` of rows; null for objects.
+    pub(crate) columns: Value,
     /// `metadata.resourceVersion` of the list.
     pub(crate) resource_version: String,
 }
@@ -87,16 +152,49 @@ impl Client {
         list.items.into_iter().map(read).collect()
     }
 
+    /// Returns an object in a form, as a list with one item. The object must exist and have the type that the user typed.
+    pub(crate) async fn target_as(&self, target: &Target, form: Form) -> Result<List, Failure> {
+        match form {
+            Form::Objects => Ok(List { items: vec![self.target(target).await?], ..List::default() }),
+            Form::Rows => {
+                let call = Call::new(Method::GET, object_path(target.kind, &target.name.name))
+                    .form(form)
+                    .query("includeObject", "Object");
+                match self.call(&call).await {
+                    Ok(mut table) => {
+                        let items = form.items(&mut table).unwrap_or_default();
+                        for item in items.iter().filter(|_| target.kind == Kind::Resource) {
+                            target.name.check(item)?;
+                        }
+                        Ok(List { items, columns: take(&mut table, "columnDefinitions"), ..List::default() })
+                    }
+                    Err(error) if error.is_status(404) => Err(self.missing(target).await),
+                    Err(error) => Err(error.into()),
+                }
+            }
+        }
+    }
+
     /// Returns all objects of a collection that match the selectors.
     pub(crate) async fn list(
         &self,
         collection: Collection,
         query: &[(&str, String)],
     ) -> Result<List, ApiError> {
+        self.list_as(collection, query, Form::Objects).await
+    }
+
+    /// Returns all objects of a collection that match the selectors, in a form.
+    pub(crate) async fn list_as(
+        &self,
+        collection: Collection,
+        query: &[(&str, String)],
+        form: Form,
+    ) -> Result<List, ApiError> {
         let mut list = List::default();
         let mut next = String::new();
         loop {
-            let mut call = Call::new(Method::GET, collection.path()).query("limit", "500");
+            let mut call = Call::new(Method::GET, collection.path()).form(form).query("limit", "500");
             for (name, value) in query {
                 call = call.query(name, value);
             }
@@ -104,8 +202,14 @@ impl Client {
                 call = call.query("continue", &next);
             }
             let mut page = self.call(&call).await?;
-            if let Some(items) = page.get_mut("items").and_then(Value::as_array_mut) {
-                list.items.append(items);
+            let items = form.items(&mut page);
+            if items.is_none() && form == Form::Rows {
+                let (server, message) = (call.describe(), "the response is not a table".to_owned());
+                return Err(ApiError::Malformed { server, message });
+            }
+            list.items.extend(items.unwrap_or_default());
+            if list.columns.is_null() {
+                list.columns = take(&mut page, "columnDefinitions");
             }
             let metadata = |field: &str| page["metadata"][field].as_str().unwrap_or_default().to_owned();
             list.resource_version = metadata("resourceVersion");
@@ -114,7 +218,7 @@ impl Client {
                 break;
             }
         }
-        if let Collection::Kind(kind) = collection {
+        if let (Collection::Kind(kind), Form::Objects) = (collection, form) {
             // Items of a list may lack apiVersion and kind; later code relies on both.
             for item in &mut list.items {
                 if let Some(item) = item.as_object_mut() {

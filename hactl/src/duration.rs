@@ -39,27 +39,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 
 /// Returns a duration for a table with at most two units: `5d`, `3h12m`, `45s`.
 pub(crate) fn short(seconds: i64) -> String {
-    let seconds = seconds.max(0);
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
-    if seconds < 120 {
-        format!("{seconds}s")
-    } else if minutes < 10 {
-        format!("{minutes}m{}", rest(seconds % 60, "s"))
-    } else if minutes < 180 {
-        format!("{minutes}m")
-    } else if hours < 8 {
-        format!("{hours}h{}", rest(minutes % 60, "m"))
-    } else if hours < 48 {
-        format!("{hours}h")
-    } else if days < 8 {
-        format!("{days}d{}", rest(hours % 24, "h"))
-    } else {
-        format!("{days}d")
-    }
-}
-
-fn rest(number: i64, unit: &str) -> String {
-    if number == 0 { String::new() } else { format!("{number}{unit}") }
+    ha_api_types::table::duration(seconds)
 }
 
 #[cfg(test)]

@@ -62,10 +62,33 @@ pub(crate) fn name_of(object: &Value) -> &str {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
+fn is_events(text: &str) -> bool {
+    matches!(text.to_ascii_lowercase().as_str(), "events" | "event" | "ev")
+}
+
+/// Returns the names of the events that the arguments select, none for all events; `None` if they select another kind.
+pub(crate) fn event_names(arguments: &[String]) -> Option<Vec<String>> {
+    match arguments {
+        [first, names @ ..] if is_events(first) => Some(names.to_vec()),
+        [_, ..] => arguments
+            .iter()
+            .map(|argument| match argument.split_once('/') {
+                Some((kind, name)) if is_events(kind) => Some(name.to_owned()),
+                Some(_) | None => None,
+            })
+            .collect(),
+        [] => None,
+    }
+}
+
 /// Parses a kind by any of its names.
 pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
     if let Some(kind) = Kind::parse(text) {
         return Ok(kind);
+    }
+    if is_events(text) {
+        return Err(Failure::usage("events cannot be changed, or combined with other kinds")
+            .help("run \"hactl get events\" or \"hactl events\""));
     }
     let known: Vec<&str> =
         Kind::ALL.iter().flat_map(|kind| [kind.singular(), kind.plural(), kind.short()]).collect();
@@ -188,6 +211,24 @@ mod tests {
         check(&["resource/web", "node1"], Err("cannot be combined"));
         check(&["resource", "../x"], Err("cannot be combined"));
         check(&[], Err("no kind specified"));
+    }
+
+    #[test]
+    fn events_are_selected_on_their_own() {
+        let check = |arguments: &[&str], expected: Option<&[&str]>| {
+            let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
+            let expected =
+                expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+            assert_eq!(event_names(&arguments), expected, "{arguments:?}");
+        };
+        check(&["events"], Some(&[]));
+        check(&["ev", "a.1", "b.2"], Some(&["a.1", "b.2"]));
+        check(&["event/a.1", "event/b.2"], Some(&["a.1", "b.2"]));
+        check(&["event/a.1", "resource/web"], None);
+        check(&["resources"], None);
+        check(&[], None);
+        let failure = kind("events").expect_err("not a kind");
+        assert!(failure.message.contains("combined"), "{failure:?}");
     }
 
     #[test]

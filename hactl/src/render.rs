@@ -2,18 +2,24 @@
 
 pub(crate) mod columns;
 pub(crate) mod cpus;
+pub(crate) mod custom_columns;
+pub(crate) mod path;
 pub(crate) mod table;
+pub(crate) mod template;
 pub(crate) mod usage;
 
 use crate::failure::Failure;
 use crate::merge::LAST_APPLIED;
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser, ValueParserFactory};
+use custom_columns::CustomColumns;
 use ha_api_types::time::Timestamp;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::time::{SystemTime, UNIX_EPOCH};
+use template::Template;
 
 /// The form of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Format {
     /// A table with more columns.
     Wide,
@@ -23,6 +29,91 @@ pub(crate) enum Format {
     Json,
     /// Kind and name only.
     Name,
+    /// Text with fields of the JSON.
+    JsonPath(Template),
+    /// A table of fields of the JSON.
+    CustomColumns(CustomColumns),
+}
+
+impl Format {
+    fn parse(text: &str) -> Result<Format, String> {
+        match text.split_once('=') {
+            Some(("jsonpath", template)) => Template::parse(template).map(Format::JsonPath),
+            Some(("custom-columns", columns)) => CustomColumns::parse(columns).map(Format::CustomColumns),
+            _ => match text {
+                "wide" => Ok(Format::Wide),
+                "yaml" => Ok(Format::Yaml),
+                "json" => Ok(Format::Json),
+                "name" => Ok(Format::Name),
+                _ => Err("write wide, yaml, json, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH"
+                    .to_owned()),
+            },
+        }
+    }
+
+    /// Returns the word before any `=`, as users write it.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Format::Wide => "wide",
+            Format::Yaml => "yaml",
+            Format::Json => "json",
+            Format::Name => "name",
+            Format::JsonPath(_) => "jsonpath",
+            Format::CustomColumns(_) => "custom-columns",
+        }
+    }
+
+    /// Returns `true` if the format shows fields of the JSON, so that every command with JSON supports it.
+    pub(crate) fn has_expressions(&self) -> bool {
+        match self {
+            Format::JsonPath(_) | Format::CustomColumns(_) => true,
+            Format::Wide | Format::Yaml | Format::Json | Format::Name => false,
+        }
+    }
+}
+
+impl ValueParserFactory for Format {
+    type Parser = FormatParser;
+
+    fn value_parser() -> FormatParser {
+        FormatParser
+    }
+}
+
+/// The parser of `-o`, whose values completion scripts offer.
+#[derive(Clone)]
+pub(crate) struct FormatParser;
+
+impl TypedValueParser for FormatParser {
+    type Value = Format;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Format, clap::Error> {
+        StringValueParser::new()
+            .try_map(|text: String| Format::parse(&text))
+            .parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let values = [
+            ("wide", "Table with more columns"),
+            ("yaml", "YAML"),
+            ("json", "JSON"),
+            ("name", "Kind and name only"),
+            ("jsonpath=", "Template with fields, such as jsonpath='{.items[*].metadata.name}'"),
+            ("custom-columns=", "Table with fields, such as custom-columns=NAME:.metadata.name"),
+        ];
+        Some(Box::new(values.into_iter().map(|(value, help)| PossibleValue::new(value).help(help))))
+    }
+}
+
+/// Returns `true` if the output is a table of the server.
+pub(crate) fn is_table(format: Option<&Format>) -> bool {
+    format.is_none_or(|format| *format == Format::Wide)
 }
 
 /// Returns a value as YAML.
@@ -59,45 +150,10 @@ pub(crate) fn age(timestamp: Option<&str>) -> String {
     }
 }
 
-/// Returns the time since a node's last heartbeat. The stored time is updated only once a minute. For an Online node
-/// with a more recent stored time, only an upper bound is known.
-pub(crate) fn last_seen(node: &Value) -> String {
-    last_seen_at(node, now_seconds())
-}
-
-fn last_seen_at(node: &Value, now: i64) -> String {
-    let at = node.pointer("/status/lastSeen").and_then(Value::as_str);
-    let is_online = node.pointer("/status/state").and_then(Value::as_str) == Some("Online");
-    let seconds = at.and_then(|text| Timestamp(text.to_owned()).unix_seconds());
-    match seconds {
-        Some(seconds) if is_online && now - seconds <= MINUTE => "<1m".to_owned(),
-        Some(seconds) => crate::duration::short(now - seconds),
-        None => "-".to_owned(),
-    }
-}
-
-/// Interval of the stored time in seconds, plus a margin for the write.
-const MINUTE: i64 = 65;
-
 fn now_seconds() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .ok()
         .and_then(|since| i64::try_from(since.as_secs()).ok())
         .unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_node_that_is_in_time_does_not_look_late() {
-        let node = |state: &str| json!({"status": {"state": state, "lastSeen": "1970-01-01T00:00:10Z"}});
-        assert_eq!(last_seen_at(&node("Online"), 68), "<1m");
-        assert_eq!(last_seen_at(&node("Online"), 130), "2m");
-        assert_eq!(last_seen_at(&node("Unknown"), 40), "30s");
-        assert_eq!(last_seen_at(&json!({"status": {"state": "Online"}}), 40), "-");
-    }
 }

@@ -49,31 +49,39 @@ impl Session {
     ///
     /// # Errors
     /// Fails if the command does not support the format.
-    pub(crate) fn format(&self, known: &[Format]) -> Result<Option<Format>, Failure> {
-        match self.flags.output {
-            Some(format) if !known.contains(&format) => {
-                let names: Vec<String> =
-                    known.iter().map(|format| format!("{format:?}").to_lowercase()).collect();
+    pub(crate) fn format(&self, known: &[Format]) -> Result<Option<&Format>, Failure> {
+        let has_json = known.contains(&Format::Json);
+        match &self.flags.output {
+            Some(format) if !(known.contains(format) || has_json && format.has_expressions()) => {
+                let expressions = ["jsonpath=TEMPLATE", "custom-columns=HEADER:PATH"];
+                let names: Vec<&str> = known
+                    .iter()
+                    .map(Format::word)
+                    .chain(expressions.into_iter().filter(|_| has_json))
+                    .collect();
                 let help = if names.is_empty() {
                     "remove -o".to_owned()
                 } else {
                     format!("valid formats: {}", names.join(", "))
                 };
-                Err(Failure::usage(format!(
-                    "output format {} is not supported by this command",
-                    format!("{format:?}").to_lowercase()
-                ))
-                .help(help))
+                let text = format!("output format {} is not supported by this command", format.word());
+                Err(Failure::usage(text).help(help))
             }
-            other => Ok(other),
+            other => Ok(other.as_ref()),
         }
     }
 
-    /// Prints a value as YAML or JSON if requested. Returns `false` if neither was requested.
-    pub(crate) fn print_value(&self, format: Option<Format>, value: &Value) -> Result<bool, Failure> {
+    /// Prints a value, or fields of it, if requested. Returns `false` if the format is for people.
+    pub(crate) fn print_value(&self, format: Option<&Format>, value: &Value) -> Result<bool, Failure> {
         match format {
             Some(Format::Yaml) => self.terminal.out(&render::yaml(value)?),
             Some(Format::Json) => self.terminal.out(&render::json(value)),
+            Some(Format::JsonPath(template)) => self.terminal.out(&template.render(value)),
+            Some(Format::CustomColumns(columns)) => {
+                let list = value["items"].as_array().or_else(|| value.as_array());
+                let items = list.map_or(std::slice::from_ref(value), Vec::as_slice);
+                self.terminal.out(&columns.table(items).render(&self.terminal, 0));
+            }
             Some(Format::Wide | Format::Name) | None => return Ok(false),
         }
         Ok(true)

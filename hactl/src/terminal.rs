@@ -122,6 +122,13 @@ impl Terminal {
         }
     }
 
+    /// Shows a remark about the result, such as an empty list, even without a terminal; `-q` suppresses it.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet {
+            self.error_line(text);
+        }
+    }
+
     /// Shows a warning, which does not stop the command.
     pub(crate) fn warn(&self, text: &str) {
         if let Some(held) = self.held().as_mut() {

@@ -2,12 +2,12 @@
 
 use super::ApiState;
 use super::error::ApiError;
-use super::request::{Form, IncludeObject, Parameters, form, not_acceptable};
-use super::table::{Rows, partial, table};
+use super::request::{Form, Parameters, form, not_acceptable};
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ha_api_types::record::Revision;
+use ha_api_types::table::{IncludeObject, Rows, partial, table};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -5,7 +5,6 @@ use super::answer::{self, Shape};
 use super::error::ApiError;
 use super::request::Parameters;
 use super::selector::Selector;
-use super::table::Rows;
 use super::{ApiState, watch};
 use axum::Json;
 use axum::extract::{Path, Request, State};
@@ -17,6 +16,7 @@ use ha_api_types::event::{ACTION_UID_ANNOTATION, EPOCH_ANNOTATION, Event, NODE_A
 use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::record::Revision;
+use ha_api_types::table::Rows;
 use ha_runtime::shutdown::Shutdown;
 use ha_store::{Change, Entry, Store, WatchItem};
 use serde_json::{Map, Value, json};
@@ -89,7 +89,7 @@ pub(crate) async fn one_event<S: Store>(
 async fn events<S: Store>(state: &ApiState<S>, parts: &Parts, shown: bool) -> Result<Response, ApiError> {
     let parameters = Parameters::of(&parts.uri)?;
     let shape = Shape::of(&parts.headers, &parameters, Rows::Events)?;
-    let selector = Selector::parse(&parameters.label_selector, &parameters.field_selector)?;
+    let selector = Selector::parse(Rows::Events, &parameters.label_selector, &parameters.field_selector)?;
     if parameters.watch {
         return watch_events(state, parts, &parameters, shape, selector).await;
     }

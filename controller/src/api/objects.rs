@@ -9,7 +9,6 @@ use super::error::ApiError;
 use super::read;
 use super::request::{Parameters, media_type, read_body};
 use super::selector::Selector;
-use super::table::Rows;
 use super::{ApiState, watch};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -18,6 +17,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use ha_api_types::document;
 use ha_api_types::kind::Kind;
+use ha_api_types::table::Rows;
 use ha_store::Store;
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ async fn list<S: Store>(
     parts: &Parts,
 ) -> Result<Response, ApiError> {
     let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
-    let selector = Selector::parse(&parameters.label_selector, &parameters.field_selector)?;
+    let selector = Selector::parse(Rows::Of(kind), &parameters.label_selector, &parameters.field_selector)?;
     let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
     let items = objects
         .iter()

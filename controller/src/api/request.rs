@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri, header};
 use bytes::Bytes;
 use ha_api_types::error_reason::ErrorReason;
+use ha_api_types::table::IncludeObject;
 use ha_runtime::tls::ClientIdentity;
 
 /// Maximum size of a request body, in bytes.
@@ -44,15 +45,6 @@ pub(crate) struct Parameters {
     pub(crate) allow_bookmarks: bool,
     pub(crate) send_initial_events: bool,
     pub(crate) include_object: IncludeObject,
-}
-
-/// Content of a Table row in addition to its cells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum IncludeObject {
-    None,
-    #[default]
-    Metadata,
-    Object,
 }
 
 impl Parameters {

@@ -1,7 +1,28 @@
 //! Label and field selectors of lists and watches.
 
 use super::error::ApiError;
+use ha_api_types::kind::Kind;
+use ha_api_types::schema::{self, default_of, suggestion};
+use ha_api_types::table::Rows;
 use serde_json::Value;
+
+/// Fields of a core/v1 Event that can be selected, as in Kubernetes.
+const EVENT_FIELDS: [&str; 14] = [
+    "metadata.name",
+    "metadata.namespace",
+    "involvedObject.apiVersion",
+    "involvedObject.fieldPath",
+    "involvedObject.kind",
+    "involvedObject.name",
+    "involvedObject.namespace",
+    "involvedObject.resourceVersion",
+    "involvedObject.uid",
+    "reason",
+    "related.name",
+    "reportingComponent",
+    "source.component",
+    "type",
+];
 
 /// One requirement on a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,21 +37,35 @@ enum Requirement {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     labels: Vec<Requirement>,
-    /// Path, value, and whether the field must be equal to it.
-    fields: Vec<(String, String, bool)>,
+    fields: Vec<FieldRequirement>,
+}
+
+/// One requirement on a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FieldRequirement {
+    path: String,
+    value: String,
+    /// Whether the field must be equal to the value, or different from it.
+    equal: bool,
+    /// Value of an absent field; empty if the field has no default.
+    default: String,
 }
 
 impl Selector {
-    pub(crate) fn parse(labels: &str, fields: &str) -> Result<Selector, ApiError> {
-        Ok(Selector { labels: parse_labels(labels)?, fields: parse_fields(fields)? })
+    /// Parses the selectors of a list or watch.
+    ///
+    /// # Errors
+    /// Fails if the syntax is invalid, or if the objects have no such field with a single value.
+    pub(crate) fn parse(rows: Rows, labels: &str, fields: &str) -> Result<Selector, ApiError> {
+        Ok(Selector { labels: parse_labels(labels)?, fields: parse_fields(rows, fields)? })
     }
 
     /// Returns the only name that can match, if the selector requires one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.fields
             .iter()
-            .find(|(path, _, equal)| path == "metadata.name" && *equal)
-            .map(|(_, value, _)| value.as_str())
+            .find(|field| field.path == "metadata.name" && field.equal)
+            .map(|field| field.value.as_str())
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {
@@ -45,21 +80,64 @@ impl Selector {
             Requirement::Exists(name) => label(name).is_some(),
             Requirement::Absent(name) => label(name).is_none(),
         });
-        labels_fit && self.fields.iter().all(|(path, value, equal)| (field(object, path) == *value) == *equal)
+        labels_fit && self.fields.iter().all(|field| (field.of(object) == field.value) == field.equal)
     }
 }
 
-/// Returns the text of a scalar field; empty if the field is absent.
-fn field(object: &Value, path: &str) -> String {
-    let found = path.split('.').try_fold(object, |value, name| value.get(name));
-    match found {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Bool(_) | Value::Number(_)) => found.map(Value::to_string).unwrap_or_default(),
-        Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => String::new(),
+impl FieldRequirement {
+    /// Returns the text of the field in an object.
+    fn of(&self, object: &Value) -> String {
+        let found = self.path.split('.').try_fold(object, |value, name| value.get(name));
+        match found {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Bool(_) | Value::Number(_)) => found.map(Value::to_string).unwrap_or_default(),
+            Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => self.default.clone(),
+        }
     }
 }
 
-fn parse_fields(text: &str) -> Result<Vec<(String, String, bool)>, ApiError> {
+/// Returns the default of a field; empty if it has none.
+fn default(rows: Rows, path: &str) -> Result<String, ApiError> {
+    match rows {
+        Rows::Of(kind) => default_in_schema(kind, path),
+        Rows::Events => known(&EVENT_FIELDS, "Event", path),
+        Rows::Namespaces => known(&["metadata.name"], "Namespace", path),
+    }
+}
+
+fn known(fields: &[&str], kind: &str, path: &str) -> Result<String, ApiError> {
+    if fields.contains(&path) {
+        return Ok(String::new());
+    }
+    Err(ApiError::bad_request(format!(
+        "fieldSelector: field {path} of {kind} is not supported; use one of {}",
+        fields.join(", ")
+    )))
+}
+
+fn default_in_schema(kind: Kind, path: &str) -> Result<String, ApiError> {
+    let mut place = schema::of(kind);
+    for name in path.split('.') {
+        let fields = &place["properties"];
+        let Some(field) = fields.get(name) else {
+            let known = fields.as_object().into_iter().flat_map(|fields| fields.keys().map(String::as_str));
+            let hint = suggestion(name, known).map(|nearest| format!("; did you mean {nearest}?"));
+            return Err(ApiError::bad_request(format!(
+                "fieldSelector: {kind} has no field {path}{}",
+                hint.unwrap_or_default()
+            )));
+        };
+        place = field;
+    }
+    match place["type"].as_str() {
+        Some("object" | "array") => {
+            Err(ApiError::bad_request(format!("fieldSelector: {path} of {kind} is not a single value")))
+        }
+        Some(_) | None => Ok(default_of(place).unwrap_or_default()),
+    }
+}
+
+fn parse_fields(rows: Rows, text: &str) -> Result<Vec<FieldRequirement>, ApiError> {
     text.split(',')
         .map(str::trim)
         .filter(|part| !part.is_empty())
@@ -74,7 +152,9 @@ fn parse_fields(text: &str) -> Result<Vec<(String, String, bool)>, ApiError> {
                      metadata.name=web"
                 )));
             };
-            Ok((path.trim().to_owned(), value.trim().to_owned(), equal))
+            let (path, value) = (path.trim().to_owned(), value.trim().to_owned());
+            let default = default(rows, &path)?;
+            Ok(FieldRequirement { path, value, equal, default })
         })
         .collect()
 }
@@ -156,7 +236,8 @@ mod tests {
             "metadata": {"name": "web", "labels": {"app": "web", "tier": "front"}},
             "spec": {"maxRestart": 2}, "status": {"state": "Started"}
         });
-        let got = Selector::parse(labels, fields).ok().map(|selector| selector.matches(&object));
+        let selector = Selector::parse(Rows::Of(Kind::Resource), labels, fields);
+        let got = selector.ok().map(|selector| selector.matches(&object));
         assert_eq!(got, expected, "{labels:?} {fields:?}");
     }
 
@@ -173,8 +254,30 @@ mod tests {
         check("", "metadata.name!=web", Some(false));
         check("", "status.state=Started,spec.maxRestart=2", Some(true));
         check("", "metadata.namespace=", Some(true));
+        check("", "spec.maxRelocate=1,status.node!=node1", Some(true));
+        check("", "status.stat=Started", None);
+        check("", "metadata.labels=web", None);
+        check("", "metadata.labels.app=web", None);
         check("app in web", "", None);
         check("a b", "", None);
         check("", "metadata.name", None);
+    }
+
+    #[test]
+    fn an_unsupported_field_is_named() {
+        let check = |rows: Rows, fields: &str, part: &str| {
+            let error = Selector::parse(rows, "", fields).expect_err(fields).status();
+            let message = error["message"].as_str().unwrap_or_default();
+            assert!(error["code"] == 400 && message.contains(part), "{error}");
+        };
+        let resources = Rows::Of(Kind::Resource);
+        check(resources, "status.stat=Started", "Resource has no field status.stat; did you mean state?");
+        check(resources, "status.conditions=x", "status.conditions of Resource is not a single value");
+        check(
+            Rows::Events,
+            "involvedObject.nam=x",
+            "field involvedObject.nam of Event is not supported; use one of",
+        );
+        assert!(Selector::parse(Rows::Events, "", "involvedObject.name=x,type!=Normal").is_ok());
     }
 }

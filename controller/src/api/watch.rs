@@ -9,7 +9,6 @@ use super::metrics::WatchPermit;
 use super::read;
 use super::request::Parameters;
 use super::selector::Selector;
-use super::table::Rows;
 use axum::body::Body;
 use axum::http::header;
 use axum::http::request::Parts;
@@ -19,6 +18,7 @@ use changes::{Event, EventType, View};
 use futures::{Stream, StreamExt};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::record::Revision;
+use ha_api_types::table::Rows;
 use ha_runtime::http::until_shutdown;
 use ha_runtime::shutdown::Shutdown;
 use ha_store::{Store, WatchItem};
@@ -40,7 +40,7 @@ pub(crate) async fn objects<S: Store>(
     parts: &Parts,
 ) -> Result<Response, ApiError> {
     let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
-    let selector = Selector::parse(&parameters.label_selector, &parameters.field_selector)?;
+    let selector = Selector::parse(Rows::Of(kind), &parameters.label_selector, &parameters.field_selector)?;
     let permit = state.watch_permit()?;
     let from = start(parameters)?;
     let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;

@@ -27,6 +27,18 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    async fn read(response: axum::response::Response) -> Answer {
+        let code = response.status().as_u16();
+        let warnings = response
+            .headers()
+            .get_all("warning")
+            .iter()
+            .map(|value| value.to_str().unwrap().to_owned())
+            .collect();
+        let bytes = axum::body::to_bytes(response.into_body(), 10_000_000).await.unwrap();
+        Answer { code, warnings, body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) }
+    }
+
     /// Returns the field at a JSON pointer.
     pub(crate) fn at(&self, pointer: &str) -> &Value {
         self.body.pointer(pointer).unwrap_or(&Value::Null)
@@ -81,16 +93,17 @@ impl<S: Store> Api<S> {
 
     pub(crate) async fn call(&self, method: &str, path: &str, media_type: &str, body: &Value) -> Answer {
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let response = self.send(method, path, media_type, body).await;
-        let code = response.status().as_u16();
-        let warnings = response
-            .headers()
-            .get_all("warning")
-            .iter()
-            .map(|value| value.to_str().unwrap().to_owned())
-            .collect();
-        let bytes = axum::body::to_bytes(response.into_body(), 10_000_000).await.unwrap();
-        Answer { code, warnings, body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) }
+        Answer::read(self.send(method, path, media_type, body).await).await
+    }
+
+    /// Gets a collection or an object as a Table.
+    pub(crate) async fn table(&self, path: &str) -> Answer {
+        let request = Request::builder()
+            .uri(format!("/apis/hactl.io/v1/{path}"))
+            .header(header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
+            .body(Body::empty())
+            .unwrap();
+        Answer::read(self.router.clone().oneshot(request).await.unwrap()).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

@@ -1,5 +1,6 @@
 //! The transport of requests: each request goes to the first controller that can take it.
 
+use super::Form;
 use super::answer::{ApiError, StatusError};
 use crate::config::Connection;
 use crate::failure::Failure;
@@ -36,6 +37,7 @@ pub(crate) struct Call {
     method: Method,
     path: Vec<String>,
     query: Vec<(String, String)>,
+    form: Form,
     body: Option<(&'static str, Vec<u8>)>,
     harmless: bool,
 }
@@ -44,11 +46,17 @@ impl Call {
     /// Creates a request without a body. Path segments are encoded, so a name cannot change the path.
     pub(crate) fn new(method: Method, path: Vec<String>) -> Call {
         let harmless = method == Method::GET;
-        Call { method, path, query: Vec::new(), body: None, harmless }
+        Call { method, path, query: Vec::new(), form: Form::Objects, body: None, harmless }
     }
 
     pub(crate) fn query(mut self, name: &str, value: &str) -> Call {
         self.query.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets the form in which the server sends objects.
+    pub(crate) fn form(mut self, form: Form) -> Call {
+        self.form = form;
         self
     }
 
@@ -233,7 +241,7 @@ impl Client {
     async fn attempt(&self, call: &Call, server: &Url, timeout: Duration, answer: Answer) -> Attempt {
         let url = call.url(server);
         let mut request =
-            self.http.request(call.method.clone(), url.clone()).header("accept", "application/json");
+            self.http.request(call.method.clone(), url.clone()).header("accept", call.form.media_type());
         if let Some((content_type, body)) = &call.body {
             request = request.header("content-type", *content_type).body(body.clone());
         }

@@ -1,7 +1,7 @@
 //! The watch of a collection: its objects, then every change, despite lost connections and compacted revisions.
 
 use super::answer::{ApiError, StatusError};
-use super::{Call, Client, Collection};
+use super::{Call, Client, Collection, Form};
 use crate::failure::Failure;
 use crate::names::name_of;
 use reqwest::{Method, Response};
@@ -35,6 +35,9 @@ pub(crate) struct Watcher<'a> {
     client: &'a Client,
     collection: Collection,
     query: Vec<(&'static str, String)>,
+    form: Form,
+    /// `columnDefinitions` of rows; null for objects, and before the first list.
+    columns: Value,
     known: BTreeMap<String, Value>,
     queue: VecDeque<Change>,
     state: State,
@@ -59,6 +62,8 @@ impl<'a> Watcher<'a> {
             client,
             collection,
             query,
+            form: Form::Objects,
+            columns: Value::Null,
             known: BTreeMap::new(),
             queue: VecDeque::new(),
             state: State::List,
@@ -70,6 +75,17 @@ impl<'a> Watcher<'a> {
     /// Creates a watch of one object.
     pub(crate) fn object(client: &'a Client, kind: ha_api_types::kind::Kind, name: &str) -> Watcher<'a> {
         Watcher::new(client, Collection::Kind(kind), vec![("fieldSelector", format!("metadata.name={name}"))])
+    }
+
+    /// Sets the form of the changed objects.
+    pub(crate) fn form(mut self, form: Form) -> Watcher<'a> {
+        self.form = form;
+        self
+    }
+
+    /// Returns the `columnDefinitions` of rows, which are known from [`Change::Synced`] on.
+    pub(crate) fn columns(&self) -> &Value {
+        &self.columns
     }
 
     /// Returns the next change, and waits for it indefinitely.
@@ -111,8 +127,9 @@ impl<'a> Watcher<'a> {
         match state {
             State::List => {
                 let query: Vec<(&str, String)> = self.query.clone();
-                let list =
-                    self.client.list(self.collection, &query).await.map_err(|error| (error, State::List))?;
+                let list = self.client.list_as(self.collection, &query, self.form).await;
+                let list = list.map_err(|error| (error, State::List))?;
+                self.columns = list.columns;
                 self.replace(list.items);
                 if !self.synced {
                     self.synced = true;
@@ -122,6 +139,7 @@ impl<'a> Watcher<'a> {
             }
             State::Connect { resource_version } => {
                 let mut call = Call::new(Method::GET, self.collection.path())
+                    .form(self.form)
                     .query("watch", "true")
                     .query("allowWatchBookmarks", "true")
                     .query("resourceVersion", &resource_version)
@@ -182,7 +200,7 @@ impl<'a> Watcher<'a> {
             server: format!("watch of /{}", self.collection.path().join("/")),
             message: error.to_string(),
         })?;
-        let object = event["object"].take();
+        let mut object = event["object"].take();
         let kind = event["type"].as_str().unwrap_or_default();
         if kind == "ERROR" {
             return Err(ApiError::Status(StatusError::of_event(&object)));
@@ -190,6 +208,10 @@ impl<'a> Watcher<'a> {
         if let Some(version) = object.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
             version.clone_into(resource_version);
         }
+        let object = match self.form {
+            Form::Objects => object,
+            Form::Rows => self.form.items(&mut object).and_then(|mut rows| rows.pop()).unwrap_or_default(),
+        };
         match kind {
             "ADDED" | "MODIFIED" => self.applied(object),
             "DELETED" => {

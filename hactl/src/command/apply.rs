@@ -96,7 +96,7 @@ impl Apply {
             session.terminal().release_warnings(|_| true);
             let (change, object) =
                 made.map_err(|failure| failure.at(&format!("{}: {}", entry.place, entry.shown())))?;
-            if is_for_people(format) {
+            if format.is_none() {
                 let suffix = self.dry_run.mode.suffix();
                 session.terminal().say(&format!("{} {}{suffix}", entry.shown(), change.word()));
             }
@@ -120,7 +120,7 @@ impl Apply {
                         },
                     )?;
                 }
-                if is_for_people(format) {
+                if format.is_none() {
                     let suffix = self.dry_run.mode.suffix();
                     session.terminal().say(&format!("{}/{} pruned{suffix}", gone.kind.singular(), gone.name));
                 }
@@ -201,16 +201,9 @@ pub(super) fn patch(wanted: &Value, live: &Value) -> Value {
     merge::patch(last.as_ref(), &wanted, live)
 }
 
-fn is_for_people(format: Option<Format>) -> bool {
-    match format {
-        None => true,
-        Some(Format::Wide | Format::Yaml | Format::Json | Format::Name) => false,
-    }
-}
-
 fn print(
     session: &Session,
-    format: Option<Format>,
+    format: Option<&Format>,
     entries: &[Entry],
     applied: &[Value],
 ) -> Result<(), Failure> {
@@ -220,7 +213,7 @@ fn print(
                 session.terminal().line(&entry.shown());
             }
         }
-        Some(Format::Yaml | Format::Json) => {
+        Some(Format::Yaml | Format::Json | Format::JsonPath(_) | Format::CustomColumns(_)) => {
             let items: Vec<Value> = applied.iter().map(render::readable).collect();
             let value = match items.as_slice() {
                 [one] => one.clone(),

@@ -111,7 +111,7 @@ fn of_policy(
 
 fn text(session: &Session, read: &Read, size: &Newcomer, found: &[GroupCapacity]) -> String {
     let mut text = format!("Size: {}\n", shown(size));
-    let mut table = Table::new(&["GROUP", "NOW", "WITH N+1", "TIERS WITH N+1", "BECAUSE"]);
+    let mut table = Table::new(&["GROUP", "NOW", "WITH N+1", "TIERS WITH N+1", "REASON"]);
     for group in found {
         table.row(vec![
             Cell::plain(read.group(group.group)),

@@ -184,6 +184,6 @@ fn view(session: &Session) -> Outcome {
     }
     let merged = ConfigFile { current_context: current(&files), contexts };
     let value: Value = serde_json::to_value(&merged).unwrap_or_else(|_| json!({}));
-    session.print_value(format.or(Some(Format::Yaml)), &value)?;
+    session.print_value(format.or(Some(&Format::Yaml)), &value)?;
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! `hactl describe`: shows an object in full, with its conditions and events.
 
 use super::events;
-use crate::client::Collection;
+use crate::client::{Collection, List};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::{Selection, Target, name_of, selection, shown};
 use crate::render::table::{Cell, Table};
@@ -39,6 +39,9 @@ impl Describe {
                 }
             }
         }
+        if objects.is_empty() {
+            session.terminal().note("No resources found");
+        }
         for (index, (kind, object)) in objects.iter().enumerate() {
             if index > 0 {
                 session.terminal().line("");
@@ -50,7 +53,7 @@ impl Describe {
     }
 }
 
-fn text(session: &Session, kind: Kind, object: &Value, happened: &[Value]) -> Result<String, Failure> {
+fn text(session: &Session, kind: Kind, object: &Value, happened: &List) -> Result<String, Failure> {
     let terminal = session.terminal();
     let object = readable(object);
     let metadata = &object["metadata"];
@@ -98,13 +101,11 @@ fn text(session: &Session, kind: Kind, object: &Value, happened: &[Value]) -> Re
         text += &format!("\n{}\n{}", terminal.paint(Style::Bold, "Conditions"), table.render(terminal, 2));
     }
     text += &format!("\n{}\n", terminal.paint(Style::Bold, "Events"));
-    if happened.is_empty() {
+    if happened.items.is_empty() {
         text += "  none in the last hour\n";
     } else {
-        let mut table = events::table(false);
-        for event in happened {
-            table.row(events::row(event, false));
-        }
+        let rows = happened.items.iter().map(|event| (event, false));
+        let table = events::columns(&happened.columns, false).table(rows);
         text += &table.render(terminal, 2);
     }
     Ok(text)

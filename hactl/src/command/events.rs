@@ -1,12 +1,11 @@
 //! `hactl events`: lists events, once or as they happen.
 
-use crate::client::{ApiError, Change, Client, Collection, Watcher};
-use crate::failure::{Exit, Outcome};
+use crate::client::{ApiError, Change, Client, Collection, Form, List, Watcher};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::names::Target;
-use crate::render::table::{Cell, Table};
-use crate::render::{self, Format, age};
+use crate::render::columns::Columns;
+use crate::render::{self, Format};
 use crate::session::Session;
-use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::kind::Kind;
 use serde_json::{Value, json};
@@ -28,67 +27,84 @@ impl Events {
         let about = self.about.as_deref().map(Target::parse).transpose()?;
         let query = about.iter().map(|about| selector(about.kind, &about.name.name)).collect::<Vec<_>>();
         let client = session.client()?;
+        let form = if render::is_table(format) { Form::Rows } else { Form::Objects };
         if self.watch {
-            return follow(session, client, query, format).await;
+            return follow(session, about.as_ref(), query, form, format).await;
         }
-        let mut events = client.list(Collection::Events, &query).await?.items;
-        events.sort_by(|left, right| when(left).cmp(when(right)));
-        let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": events});
-        if !session.print_value(format, &list)? {
-            if events.is_empty() {
-                session.terminal().progress("no events in the last hour");
+        let list = sorted(client, &query, form).await?;
+        if list.items.is_empty() {
+            exists(client, about.as_ref()).await?;
+        }
+        if form == Form::Rows {
+            if list.items.is_empty() {
+                session.terminal().note("No events found");
                 return Ok(Exit::Done);
             }
-            let subjects = about.is_none();
-            let mut table = table(subjects);
-            for event in &events {
-                table.row(row(event, subjects));
-            }
+            let rows = list.items.iter().map(|event| (event, false));
+            let table = columns(&list.columns, about.is_none()).table(rows);
             session.terminal().out(&table.render(session.terminal(), 0));
+        } else {
+            let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list.items});
+            session.print_value(format, &list)?;
         }
         Ok(Exit::Done)
     }
 }
 
+/// Fails if an object without events does not exist. A deleted object has events for some time.
+async fn exists(client: &Client, about: Option<&Target>) -> Result<(), Failure> {
+    if let Some(about) = about {
+        client.target(about).await?;
+    }
+    Ok(())
+}
+
 async fn follow(
     session: &Session,
-    client: &Client,
+    about: Option<&Target>,
     query: Vec<(&'static str, String)>,
-    format: Option<Format>,
+    form: Form,
+    format: Option<&Format>,
 ) -> Outcome {
     let terminal = session.terminal();
-    let subjects = query.is_empty();
-    let mut watcher = Watcher::new(client, Collection::Events, query);
+    let client = session.client()?;
+    let mut watcher = Watcher::new(client, Collection::Events, with_objects(query, form)).form(form);
     // Known events are sorted first; later events are printed as they happen.
     let mut before = Some(Vec::new());
-    let mut widths = Vec::new();
+    let mut widths = vec![9, 7, 14, 18];
     while !terminal.is_closed() {
-        let events = match (watcher.next().await?, &mut before) {
+        let (events, is_first) = match (watcher.next().await?, &mut before) {
             (Change::Applied(event), Some(before)) => {
                 before.push(event);
                 continue;
             }
-            (Change::Applied(event), None) => vec![event],
+            (Change::Applied(event), None) => (vec![event], false),
             (Change::Deleted(_), _) => continue,
             (Change::Synced, _) => {
                 let mut events = before.take().unwrap_or_default();
-                events.sort_by(|left, right| when(left).cmp(when(right)));
-                if matches!(format, None | Some(Format::Wide)) {
-                    widths = table(subjects).widths(&[4, 7, 14, 18]);
-                    terminal.out(&table(subjects).header_line(terminal, &widths, 0));
+                if events.is_empty() {
+                    exists(client, about).await?;
                 }
-                events
+                events.sort_by(|left, right| when(left).cmp(when(right)));
+                (events, true)
             }
         };
+        if form == Form::Rows {
+            let rows = events.iter().map(|event| (event, false));
+            let table = columns(watcher.columns(), about.is_none()).table(rows);
+            widths = table.widths(&widths);
+            if is_first {
+                terminal.out(&table.header_line(terminal, &widths, 0));
+            }
+            terminal.out(&table.row_lines(terminal, &widths));
+            continue;
+        }
         for event in events {
             match format {
                 Some(Format::Json) => terminal.line(&event.to_string()),
                 Some(Format::Yaml) => terminal.out(&format!("---\n{}", render::yaml(&event)?)),
-                Some(Format::Wide | Format::Name) | None => {
-                    let mut table = table(subjects);
-                    table.row(row(&event, subjects));
-                    widths = table.widths(&widths);
-                    terminal.out(&table.row_lines(terminal, &widths));
+                Some(Format::Wide | Format::Name | Format::JsonPath(_) | Format::CustomColumns(_)) | None => {
+                    session.print_value(format, &event)?;
                 }
             }
         }
@@ -96,11 +112,24 @@ async fn follow(
     Ok(Exit::Done)
 }
 
-/// Returns the events of an object, oldest first.
-pub(super) async fn about(client: &Client, kind: Kind, name: &str) -> Result<Vec<Value>, ApiError> {
-    let mut events = client.list(Collection::Events, &[selector(kind, name)]).await?.items;
-    events.sort_by(|left, right| when(left).cmp(when(right)));
-    Ok(events)
+/// Returns the events of an object as rows, oldest first.
+pub(super) async fn about(client: &Client, kind: Kind, name: &str) -> Result<List, ApiError> {
+    sorted(client, &[selector(kind, name)], Form::Rows).await
+}
+
+async fn sorted(client: &Client, query: &[(&'static str, String)], form: Form) -> Result<List, ApiError> {
+    let query = with_objects(query.to_vec(), form);
+    let mut list = client.list_as(Collection::Events, &query, form).await?;
+    list.items.sort_by(|left, right| when(left).cmp(when(right)));
+    Ok(list)
+}
+
+/// Adds the events themselves to rows, for their times.
+fn with_objects(mut query: Vec<(&'static str, String)>, form: Form) -> Vec<(&'static str, String)> {
+    if form == Form::Rows {
+        query.push(("includeObject", "Object".to_owned()));
+    }
+    query
 }
 
 fn selector(kind: Kind, name: &str) -> (&'static str, String) {
@@ -115,36 +144,8 @@ pub(super) fn when(event: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Returns a table of events, with or without the column of the object.
-pub(super) fn table(subjects: bool) -> Table {
-    if subjects {
-        Table::new(&["AGE", "TYPE", "REASON", "ABOUT", "FROM", "MESSAGE"])
-    } else {
-        Table::new(&["AGE", "TYPE", "REASON", "FROM", "MESSAGE"])
-    }
-}
-
-/// Returns the table row of an event.
-pub(super) fn row(event: &Value, subjects: bool) -> Vec<Cell> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let sort = text(&event["type"]);
-    let style = if sort == "Warning" { Style::Warn } else { Style::Plain };
-    let source = [&event["source"]["component"], &event["reportingComponent"]].map(text);
-    let source = source.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
-    let mut cells = vec![
-        Cell::plain(&age(Some(when(event)))),
-        Cell::styled(&sort, style),
-        Cell::plain(&text(&event["reason"])),
-    ];
-    if subjects {
-        let object = &event["involvedObject"];
-        cells.push(Cell::plain(&format!(
-            "{}/{}",
-            text(&object["kind"]).to_lowercase(),
-            text(&object["name"])
-        )));
-    }
-    cells.push(Cell::plain(&source));
-    cells.push(Cell::plain(&text(&event["message"])));
-    cells
+/// Returns the columns of events, with or without the object.
+pub(super) fn columns(definitions: &Value, objects: bool) -> Columns {
+    let names = ["Last Seen", "Type", "Reason", "Source", "Message", "Object"];
+    Columns::named(definitions, if objects { &names[..] } else { &names[..5] })
 }

@@ -1,19 +1,27 @@
-//! `hactl get`: shows objects as a table, YAML, JSON or names; once, or as they change.
+//! `hactl get`: shows objects as a table, YAML, JSON, fields or names; once, or as they change.
 
-use crate::client::{Change, Collection, Watcher};
+use crate::client::{Change, Client, Collection, Form, List, Watcher};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::names::{Selection, Target, name_of, selection};
-use crate::render::{self, Format, columns};
+use crate::names::{Selection, Target, event_names, name_of, selection};
+use crate::render::columns::Columns;
+use crate::render::path::{Path, shown};
+use crate::render::table::Table;
+use crate::render::{self, Format};
 use crate::session::Session;
 use clap::Args;
-use ha_api_types::kind::Kind;
+use ha_api_types::quantity::Quantity;
 use serde_json::{Value, json};
+use std::cmp::Ordering;
 
 /// List objects
 #[derive(Args, Debug)]
 #[command(
     after_help = "Kinds: resources (har), groups (hag), affinityrules (rule), nodes (no), nodegroups (ng), clusters, \
-        operations (op). Separate several kinds with commas; all selects all kinds except clusters and operations."
+        operations (op), events (ev). Separate several kinds with commas; all selects all kinds except clusters, operations \
+        and events.\n\n\
+        -o jsonpath=TEMPLATE and -o custom-columns=HEADER:PATH,… take the paths of kubectl:\n\
+        hactl get resources -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}'\n\
+        hactl get nodes -o custom-columns=NAME:.metadata.name,STATE:.status.state"
 )]
 pub(crate) struct Get {
     /// KIND [NAME…] or KIND/NAME…
@@ -22,182 +30,389 @@ pub(crate) struct Get {
     /// Select objects by labels, such as app=web,tier!=test
     #[arg(long, short = 'l', value_name = "LABELS")]
     selector: Option<String>,
+    /// Select objects by fields, such as status.node=node1,status.state!=Started
+    #[arg(long, value_name = "FIELDS")]
+    field_selector: Option<String>,
+    /// Sort by a field, such as .metadata.creationTimestamp
+    #[arg(long, value_name = "PATH", value_parser = Path::relaxed, conflicts_with = "watch")]
+    sort_by: Option<Path>,
+    /// Omit the headers of tables
+    #[arg(long)]
+    no_headers: bool,
+    /// Show all labels as the last column of tables
+    #[arg(long)]
+    show_labels: bool,
+    /// Show these labels as columns of tables, separated by commas
+    #[arg(long, short = 'L', value_name = "LABEL", value_delimiter = ',')]
+    label_columns: Vec<String>,
     /// Watch for changes until interrupted
     #[arg(long, short = 'w')]
     watch: bool,
 }
 
+/// The objects of one collection.
+pub(super) struct Found {
+    pub(super) collection: Collection,
+    pub(super) list: List,
+}
+
+/// The objects that the arguments name.
+enum What {
+    Collections(Vec<Collection>),
+    Objects(Vec<Target>),
+    Events(Vec<String>),
+}
+
+impl What {
+    fn parse(arguments: &[String]) -> Result<What, Failure> {
+        Ok(match event_names(arguments) {
+            Some(names) if names.is_empty() => What::Collections(vec![Collection::Events]),
+            Some(names) => What::Events(names),
+            None => match selection(arguments)? {
+                Selection::Kinds(kinds) => {
+                    What::Collections(kinds.into_iter().map(Collection::Kind).collect())
+                }
+                Selection::Objects(targets) => What::Objects(targets),
+            },
+        })
+    }
+
+    fn is_single(&self) -> bool {
+        match self {
+            What::Collections(_) => false,
+            What::Objects(targets) => targets.len() == 1,
+            What::Events(names) => names.len() == 1,
+        }
+    }
+}
+
 impl Get {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Wide, Format::Yaml, Format::Json, Format::Name])?;
-        let selection = selection(&self.what)?;
-        match (&selection, self.watch) {
-            (Selection::Kinds(kinds), true) => match kinds.as_slice() {
-                [kind] => self.watch(session, *kind, None, format).await,
-                _ => Err(Failure::usage("--watch requires a single kind")),
-            },
-            (Selection::Objects(targets), true) => match targets.as_slice() {
-                [target] => self.watch(session, target.kind, Some(target), format).await,
-                _ => Err(Failure::usage("--watch requires one object or all objects of a kind")),
-            },
-            (Selection::Kinds(kinds), false) => self.kinds(session, kinds, format).await,
-            (Selection::Objects(targets), false) => objects(session, targets, format).await,
+        let what = What::parse(&self.what)?;
+        if self.watch {
+            return self.watch(session, &what, format).await;
         }
-    }
-
-    fn query(&self) -> Vec<(&'static str, String)> {
-        self.selector.iter().map(|selector| ("labelSelector", selector.clone())).collect()
-    }
-
-    async fn kinds(&self, session: &Session, kinds: &[Kind], format: Option<Format>) -> Outcome {
-        let mut found = Vec::new();
-        for kind in kinds {
-            let list = session.client()?.list(Collection::Kind(*kind), &self.query()).await?;
-            found.extend(list.items.into_iter().map(|object| (*kind, object)));
-        }
-        if found.is_empty() && matches!(format, None | Some(Format::Wide)) {
-            let plurals: Vec<&str> = kinds.iter().map(|kind| kind.plural()).collect();
-            let matching = if self.selector.is_some() { " with these labels" } else { "" };
-            session.terminal().progress(&format!("no {}{matching}", plurals.join(", ")));
-            return Ok(Exit::Done);
-        }
-        if format == Some(Format::Wide) {
+        let form = form(format);
+        let client = session.client()?;
+        let (mut found, failure) = match &what {
+            What::Collections(collections) => (self.collections(client, collections, form).await?, None),
+            What::Objects(targets) => objects(session, targets, form).await?,
+            What::Events(names) => self.events(session, names, form).await?,
+        };
+        if format == Some(&Format::Wide) {
             super::top::add_to(session, &mut found).await?;
         }
-        print(session, &found, format, false)?;
-        Ok(Exit::Done)
+        if let Some(path) = &self.sort_by {
+            sort(&mut found, path)?;
+        }
+        self.print(session, &found, format, what.is_single())?;
+        let is_empty = found.iter().all(|found| found.list.items.is_empty());
+        if is_empty && failure.is_none() && (form == Form::Rows || format == Some(&Format::Name)) {
+            session.terminal().note("No resources found");
+        }
+        failure.map_or(Ok(Exit::Done), Err)
     }
 
-    async fn watch(
+    /// Returns the query with the selectors; `fields` is an additional field selector.
+    fn query(&self, fields: Option<String>) -> Vec<(&'static str, String)> {
+        let fields: Vec<String> = self.field_selector.iter().cloned().chain(fields).collect();
+        let mut query = Vec::new();
+        if let Some(labels) = &self.selector {
+            query.push(("labelSelector", labels.clone()));
+        }
+        if !fields.is_empty() {
+            query.push(("fieldSelector", fields.join(",")));
+        }
+        if self.sort_by.is_some() {
+            query.push(("includeObject", "Object".to_owned()));
+        }
+        query
+    }
+
+    async fn collections(
+        &self,
+        client: &Client,
+        collections: &[Collection],
+        form: Form,
+    ) -> Result<Vec<Found>, Failure> {
+        let mut found = Vec::new();
+        for collection in collections {
+            let list = client.list_as(*collection, &self.query(None), form).await?;
+            found.push(Found { collection: *collection, list });
+        }
+        Ok(found)
+    }
+
+    /// Returns the events with these names, and the failure if some do not exist.
+    async fn events(
         &self,
         session: &Session,
-        kind: Kind,
-        target: Option<&Target>,
-        format: Option<Format>,
-    ) -> Outcome {
+        names: &[String],
+        form: Form,
+    ) -> Result<(Vec<Found>, Option<Failure>), Failure> {
+        let mut found = Vec::new();
+        let mut failed = None;
+        for name in names {
+            let query = self.query(Some(format!("metadata.name={name}")));
+            let list = session.client()?.list_as(Collection::Events, &query, form).await?;
+            if list.items.is_empty() {
+                let failure = Failure::refused(format!("event/{name} not found"));
+                fail(session, &mut failed, failure.help("run \"hactl get events\""));
+            }
+            add(&mut found, Collection::Events, list);
+        }
+        Ok((found, failed))
+    }
+
+    /// Prints objects: a single named one as itself, and any other result as a list.
+    fn print(
+        &self,
+        session: &Session,
+        found: &[Found],
+        format: Option<&Format>,
+        single: bool,
+    ) -> Result<(), Failure> {
+        let terminal = session.terminal();
+        let items = || found.iter().flat_map(|found| &found.list.items).map(render::readable);
+        match format {
+            Some(Format::Name) => {
+                for Found { collection, list } in found {
+                    for object in &list.items {
+                        terminal.line(&format!("{}/{}", collection.singular(), name_of(object)));
+                    }
+                }
+            }
+            Some(Format::CustomColumns(columns)) => {
+                let table = columns.table(&items().collect::<Vec<_>>());
+                terminal.out(&self.headed(table).render(terminal, 0));
+            }
+            Some(Format::Json | Format::Yaml | Format::JsonPath(_)) => {
+                let mut items: Vec<Value> = items().collect();
+                let value = match items.pop() {
+                    Some(only) if single => only,
+                    // The failure is the whole answer.
+                    None if single => return Ok(()),
+                    last => {
+                        items.extend(last);
+                        json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items})
+                    }
+                };
+                session.print_value(format, &value)?;
+            }
+            None | Some(Format::Wide) => {
+                let filled: Vec<&Found> = found.iter().filter(|found| !found.list.items.is_empty()).collect();
+                for (index, Found { collection, list }) in filled.iter().enumerate() {
+                    let rows = list.items.iter().map(|row| (row, false));
+                    let table = self.columns(&list.columns, format).table(rows);
+                    if filled.len() > 1 && !self.no_headers {
+                        let gap = if index > 0 { "\n" } else { "" };
+                        terminal.line(&format!("{gap}{}:", collection.plural()));
+                    }
+                    terminal.out(&self.headed(table).render(terminal, 0));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn columns(&self, definitions: &Value, format: Option<&Format>) -> Columns {
+        Columns::new(definitions, format.is_some()).with_labels(&self.label_columns, self.show_labels)
+    }
+
+    fn headed(&self, table: Table) -> Table {
+        if self.no_headers { table.without_header() } else { table }
+    }
+
+    async fn watch(&self, session: &Session, what: &What, format: Option<&Format>) -> Outcome {
         let terminal = session.terminal();
         let client = session.client()?;
-        let mut watcher = match target {
-            Some(target) => {
-                client.target(target).await?;
-                Watcher::object(client, kind, &target.name.name)
-            }
-            None => Watcher::new(client, Collection::Kind(kind), self.query()),
+        let (collection, name) = match what {
+            What::Collections(collections) => match collections.as_slice() {
+                [collection] => (*collection, None),
+                _ => return Err(Failure::usage("--watch requires a single kind")),
+            },
+            What::Objects(targets) => match targets.as_slice() {
+                [target] => {
+                    client.target(target).await?;
+                    (Collection::Kind(target.kind), Some(&target.name.name))
+                }
+                _ => return Err(Failure::usage("--watch requires one object or all objects of a kind")),
+            },
+            What::Events(names) => match names.as_slice() {
+                [name] => (Collection::Events, Some(name)),
+                _ => return Err(Failure::usage("--watch requires one object or all objects of a kind")),
+            },
         };
-        let wide = format == Some(Format::Wide);
-        let mut widths: Vec<usize> = Vec::new();
-        let mut first = Some(columns::table(kind, wide));
+        let query = self.query(name.map(|name| format!("metadata.name={name}")));
+        let mut watcher = Watcher::new(client, collection, query).form(form(format));
+        let mut stream = Stream { get: self, session, collection, format, widths: Vec::new(), begun: false };
+        // The objects that exist at the beginning are one table.
+        let mut existing = Some(Vec::new());
         while !terminal.is_closed() {
-            let (object, deleted) = match watcher.next().await? {
-                Change::Applied(object) => (object, false),
-                Change::Deleted(object) => (object, true),
-                Change::Synced => {
-                    if let Some(table) = first.take().filter(|_| is_table(format)) {
-                        widths = table.widths(&widths);
-                        terminal.out(&table.header_line(terminal, &widths, 0));
-                        terminal.out(&table.row_lines(terminal, &widths));
-                    }
-                    continue;
-                }
+            let changes = match watcher.next().await? {
+                Change::Applied(object) => vec![(object, false)],
+                Change::Deleted(object) => vec![(object, true)],
+                Change::Synced => existing.take().unwrap_or_default(),
             };
-            match (format, &mut first) {
-                (None | Some(Format::Wide), Some(table)) => {
-                    table.row(columns::row(kind, &object, wide, deleted));
-                }
-                (None | Some(Format::Wide), None) => {
-                    let mut table = columns::table(kind, wide);
-                    table.row(columns::row(kind, &object, wide, deleted));
-                    widths = table.widths(&widths);
-                    terminal.out(&table.row_lines(terminal, &widths));
-                }
-                // Readers of a stream parse it line by line or document by document.
-                (Some(Format::Json), _) => terminal.line(&render::readable(&object).to_string()),
-                (Some(Format::Yaml), _) => {
-                    terminal.out(&format!("---\n{}", render::yaml(&render::readable(&object))?));
-                }
-                (Some(Format::Name), _) => {
-                    terminal.line(&format!("{}/{}", kind.singular(), name_of(&object)));
-                }
+            match &mut existing {
+                Some(existing) => existing.extend(changes),
+                None => stream.print(watcher.columns(), &changes)?,
             }
         }
         Ok(Exit::Done)
     }
 }
 
-fn is_table(format: Option<Format>) -> bool {
-    match format {
-        None | Some(Format::Wide) => true,
-        Some(Format::Yaml | Format::Json | Format::Name) => false,
+/// The output of a watch.
+struct Stream<'a> {
+    get: &'a Get,
+    session: &'a Session,
+    collection: Collection,
+    format: Option<&'a Format>,
+    /// Widths of the columns of all rows so far.
+    widths: Vec<usize>,
+    /// Whether the headers have been printed.
+    begun: bool,
+}
+
+impl Stream<'_> {
+    /// Prints objects; `true` marks a deleted one.
+    fn print(&mut self, definitions: &Value, changes: &[(Value, bool)]) -> Result<(), Failure> {
+        let terminal = self.session.terminal();
+        let objects = || changes.iter().map(|(object, _)| render::readable(object));
+        let table = match self.format {
+            None | Some(Format::Wide) => {
+                let rows = changes.iter().map(|(row, deleted)| (row, *deleted));
+                self.get.columns(definitions, self.format).table(rows)
+            }
+            Some(Format::CustomColumns(columns)) => columns.table(&objects().collect::<Vec<_>>()),
+            // Readers of a stream parse it line by line or document by document.
+            Some(Format::Json) => {
+                objects().for_each(|object| terminal.line(&object.to_string()));
+                return Ok(());
+            }
+            Some(Format::Yaml) => {
+                for object in objects() {
+                    terminal.out(&format!("---\n{}", render::yaml(&object)?));
+                }
+                return Ok(());
+            }
+            Some(Format::JsonPath(template)) => {
+                objects().for_each(|object| terminal.out(&template.render(&object)));
+                return Ok(());
+            }
+            Some(Format::Name) => {
+                for object in objects() {
+                    terminal.line(&format!("{}/{}", self.collection.singular(), name_of(&object)));
+                }
+                return Ok(());
+            }
+        };
+        let table = self.get.headed(table);
+        self.widths = table.widths(&self.widths);
+        if !std::mem::replace(&mut self.begun, true) {
+            terminal.out(&table.header_line(terminal, &self.widths, 0));
+        }
+        terminal.out(&table.row_lines(terminal, &self.widths));
+        Ok(())
     }
 }
 
-/// Prints all objects that exist, even if others are missing.
-async fn objects(session: &Session, targets: &[Target], format: Option<Format>) -> Outcome {
+/// Returns the form of objects that a format needs.
+fn form(format: Option<&Format>) -> Form {
+    if render::is_table(format) { Form::Rows } else { Form::Objects }
+}
+
+/// Returns all named objects that exist, and the failure if some do not.
+async fn objects(
+    session: &Session,
+    targets: &[Target],
+    form: Form,
+) -> Result<(Vec<Found>, Option<Failure>), Failure> {
     let mut found = Vec::new();
     let mut failed = None;
     for target in targets {
-        match session.client()?.target(target).await {
-            Ok(object) => found.push((target.kind, object)),
-            Err(failure) if failure.exit == Exit::Refused => {
-                if let Some(earlier) = failed.replace(failure) {
-                    session.terminal().failure(&earlier);
-                }
-            }
+        match session.client()?.target_as(target, form).await {
+            Ok(list) => add(&mut found, Collection::Kind(target.kind), list),
+            Err(failure) if failure.exit == Exit::Refused => fail(session, &mut failed, failure),
             Err(failure) => return Err(failure),
         }
     }
-    if format == Some(Format::Wide) {
-        super::top::add_to(session, &mut found).await?;
-    }
-    print(session, &found, format, targets.len() == 1)?;
-    failed.map_or(Ok(Exit::Done), Err)
+    Ok((found, failed))
 }
 
-/// Prints objects: a single named one as itself, and any other result as a list.
-fn print(
-    session: &Session,
-    found: &[(Kind, Value)],
-    format: Option<Format>,
-    single: bool,
-) -> Result<(), Failure> {
-    let terminal = session.terminal();
-    match format {
-        Some(Format::Name) => {
-            for (kind, object) in found {
-                terminal.line(&format!("{}/{}", kind.singular(), name_of(object)));
-            }
-        }
-        Some(Format::Json | Format::Yaml) => {
-            let mut items: Vec<Value> = found.iter().map(|(_, object)| render::readable(object)).collect();
-            let value = match items.pop() {
-                Some(only) if single => only,
-                last => {
-                    items.extend(last);
-                    json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items})
-                }
-            };
-            session.print_value(format, &value)?;
-        }
-        None | Some(Format::Wide) => {
-            let wide = format == Some(Format::Wide);
-            let mut kinds: Vec<Kind> = Vec::new();
-            for (kind, _) in found {
-                if !kinds.contains(kind) {
-                    kinds.push(*kind);
-                }
-            }
-            for (index, kind) in kinds.iter().enumerate() {
-                let mut table = columns::table(*kind, wide);
-                for (_, object) in found.iter().filter(|(of, _)| of == kind) {
-                    table.row(columns::row(*kind, object, wide, false));
-                }
-                if kinds.len() > 1 {
-                    let gap = if index > 0 { "\n" } else { "" };
-                    terminal.line(&format!("{gap}{}:", kind.plural()));
-                }
-                terminal.out(&table.render(terminal, 0));
-            }
-        }
+/// Adds objects to those of the same collection.
+fn add(found: &mut Vec<Found>, collection: Collection, list: List) {
+    match found.iter_mut().find(|known| known.collection == collection) {
+        Some(known) => known.list.items.extend(list.items),
+        None => found.push(Found { collection, list }),
+    }
+}
+
+/// Keeps a failure for the end of the command, and shows an earlier one now.
+fn fail(session: &Session, failed: &mut Option<Failure>, failure: Failure) {
+    if let Some(earlier) = failed.replace(failure) {
+        session.terminal().failure(&earlier);
+    }
+}
+
+/// Sorts the objects of each collection by a field. Objects without the field come first.
+fn sort(found: &mut [Found], path: &Path) -> Result<(), Failure> {
+    let items = || found.iter().flat_map(|found| &found.list.items);
+    if items().next().is_some() && !items().any(|item| key(path, item).is_some()) {
+        return Err(Failure::usage(format!("--sort-by: no object has the field {}", path.text()))
+            .help("run \"hactl explain KIND\" to list the fields"));
+    }
+    for found in found {
+        found.list.items.sort_by(|left, right| order(key(path, left), key(path, right)));
     }
     Ok(())
+}
+
+fn key<'a>(path: &Path, item: &'a Value) -> Option<&'a Value> {
+    path.values(item, item).first().copied()
+}
+
+/// Compares values: numbers and quantities by amount, then all others as text.
+fn order(left: Option<&Value>, right: Option<&Value>) -> Ordering {
+    let (Some(left), Some(right)) = (left, right) else { return left.is_some().cmp(&right.is_some()) };
+    match (amount(left), amount(right)) {
+        (Some(left), Some(right)) => left.total_cmp(&right),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => shown(left).cmp(&shown(right)),
+    }
+}
+
+fn amount(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.parse::<Quantity>().ok().map(|quantity| quantity.as_f64()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_sorted_by_amount_or_text() {
+        let check = |values: Value, expected: Value| {
+            let items = values.as_array().expect("a list").iter().map(|value| json!({"x": value})).collect();
+            let list = List { items, ..List::default() };
+            let mut found = [Found { collection: Collection::Events, list }];
+            sort(&mut found, &Path::relaxed(".x").expect("a path")).expect("sorted");
+            let got: Vec<&Value> = found[0].list.items.iter().map(|item| &item["x"]).collect();
+            assert_eq!(json!(got), expected);
+        };
+        check(json!([10, 9, -1]), json!([-1, 9, 10]));
+        check(json!(["10Gi", "900Mi", "2"]), json!(["2", "900Mi", "10Gi"]));
+        check(json!(["web", "db"]), json!(["db", "web"]));
+        check(
+            json!(["2026-02-01T00:00:00Z", "2026-01-01T00:00:00Z"]),
+            json!(["2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"]),
+        );
+    }
 }

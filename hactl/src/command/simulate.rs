@@ -42,7 +42,7 @@ impl Simulate {
     }
 }
 
-fn file(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
+fn file(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
     let world = simulated(path)?;
     if !session.print_value(format, &world.summary())? {
         for line in world.timeline() {
@@ -53,7 +53,7 @@ fn file(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
     Ok(exit(&world))
 }
 
-fn folder(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
+fn folder(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
     let mut files = Vec::new();
     collect(path, &mut files)?;
     files.sort();

@@ -1,12 +1,13 @@
 //! `hactl status`: shows the cluster on one screen.
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::render::columns::{state_style, watchdog};
+use crate::render::columns::state_style;
 use crate::render::table::{Cell, Table};
 use crate::render::{Format, age};
 use crate::session::Session;
 use crate::terminal::{Style, Terminal};
 use clap::Args;
+use ha_api_types::node::WatchdogStatus;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Millis;
 use ha_api_types::view::{ControllerState, Health, NodeOverview, Overview, Severity};
@@ -24,7 +25,7 @@ impl Status {
         let value = serde_json::to_value(&overview)
             .map_err(|error| Failure::refused(format!("cannot print the status: {error}")))?;
         if !session.print_value(format, &value)? {
-            let wide = format == Some(Format::Wide);
+            let wide = format == Some(&Format::Wide);
             session.terminal().out(&screen(session.terminal(), &overview, wide));
         }
         Ok(match overview.health() {
@@ -71,9 +72,9 @@ fn store(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
     };
     let mut text = heading(terminal, "etcd", &format!("{healthy} of {} members, {quorum}", members.len()));
     let mut table = Table::new(if wide {
-        &["MEMBER", "STATE", "VERSION", "SIZE", "URL", "PROBLEM"]
+        &["MEMBER", "STATE", "VERSION", "SIZE", "URL", "MESSAGE"]
     } else {
-        &["MEMBER", "STATE", "VERSION", "SIZE", "PROBLEM"]
+        &["MEMBER", "STATE", "VERSION", "SIZE", "MESSAGE"]
     });
     for member in members {
         let state = match (member.healthy, member.leader) {
@@ -107,7 +108,7 @@ fn controllers(terminal: &Terminal, overview: &Overview) -> String {
         None => terminal.paint(Style::Bad, "no leader"),
     };
     let mut text = heading(terminal, "Controllers", &leader);
-    let mut table = Table::new(&["CONTROLLER", "STATE", "SEEN", "VERSION", "URL"]);
+    let mut table = Table::new(&["CONTROLLER", "STATE", "LAST SEEN", "VERSION", "URL"]);
     for controller in &overview.controllers {
         let state = match controller.state {
             ControllerState::Leading => Cell::styled("Leading", Style::Good),
@@ -132,18 +133,18 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
     if nodes.is_empty() {
         return text;
     }
-    let mut header = vec!["NODE", "STATE", "AGENT", "LEASE", "WATCHDOG", "SEEN", "SERVICES"];
+    let mut header = vec!["NODE", "STATE", "AGENT", "LEASE", "WATCHDOG", "LAST SEEN", "SERVICES"];
     if disarmed {
         header.push("ARMING");
     }
     if wide {
         header.extend(["MODE", "EPOCH", "FENCE", "VERSION"]);
     }
-    header.push("BECAUSE");
+    header.push("MESSAGE");
     let mut table = Table::new(&header);
     for node in nodes {
         let state = format!("{:?}", node.state);
-        let dog = watchdog(node.watchdog.as_ref().and_then(|dog| serde_json::to_value(dog).ok()).as_ref());
+        let dog = node.watchdog.as_ref().map_or("", WatchdogStatus::summary);
         let dog_style = if dog == "none" { Style::Bad } else { Style::Plain };
         let lease =
             if node.lease { Cell::styled("held", Style::Good) } else { Cell::styled("gone", Style::Bad) };
@@ -152,7 +153,7 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
             Cell::styled(&state, state_style(&state)),
             Cell::styled(&node.agent, state_style(&node.agent)),
             lease,
-            Cell::styled(&dog, dog_style),
+            Cell::styled(dog, dog_style),
             Cell::plain(&seen(node.silent_ms, node.last_seen.as_ref().map(|at| at.0.as_str()))),
             Cell::plain(&node.services.to_string()),
         ];

@@ -1,7 +1,9 @@
 //! `hactl top`: shows the measured usage of nodes or services.
 
+use super::get::Found;
+use crate::client::Collection;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::names::Target;
+use crate::names::{Target, name_of};
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
@@ -67,6 +69,10 @@ impl Top {
             (json!({"resources": resources}), of_resources(&resources))
         };
         if !session.print_value(format, &value)? {
+            if nodes.is_empty() && kind == Kind::Node || resources.is_empty() && kind == Kind::Resource {
+                session.terminal().note("No resources found");
+                return Ok(Exit::Done);
+            }
             session.terminal().out(&table.render(session.terminal(), 0));
         }
         Ok(Exit::Done)
@@ -137,24 +143,31 @@ fn percent(used: Option<Quantity>, capacity: Option<Quantity>) -> Cell {
     Cell::plain(&share.unwrap_or_default())
 }
 
-/// Adds the measured usage to the status of resources, for a wide table.
-pub(crate) async fn add_to(session: &Session, found: &mut [(Kind, Value)]) -> Result<(), Failure> {
-    if !found.iter().any(|(kind, _)| *kind == Kind::Resource) {
-        return Ok(());
-    }
-    let overview = match session.client()?.usage().await {
+/// Adds columns with the measured usage to a wide table of resources. The server's table lacks them, because usage is not
+/// part of a resource.
+pub(super) async fn add_to(session: &Session, found: &mut [Found]) -> Result<(), Failure> {
+    let resources = found.iter_mut().find(|found| found.collection == Collection::Kind(Kind::Resource));
+    let Some(Found { list, collection: _ }) = resources else { return Ok(()) };
+    let usages = match session.client()?.usage().await {
+        Ok(overview) => overview.resources,
         // The controller does not provide usage, so the columns stay empty.
-        Err(failure) if failure.exit == Exit::Refused => return Ok(()),
-        known => known?,
+        Err(failure) if failure.exit == Exit::Refused => Vec::new(),
+        Err(failure) => return Err(failure),
     };
-    for (_, object) in found.iter_mut().filter(|(kind, _)| *kind == Kind::Resource) {
-        let name = object.pointer("/metadata/name").and_then(Value::as_str);
-        let known = overview.resources.iter().find(|known| Some(known.name.as_str()) == name);
-        let usage = known.and_then(|known| known.usage.as_ref());
-        if let (Some(usage), Some(status)) = (usage, object.get_mut("status").and_then(Value::as_object_mut))
-        {
-            status.insert("usage".to_owned(), json!(usage));
-        }
+    let columns = ["CPU Used", "Memory Used"].map(|name| json!({"name": name, "priority": 1}));
+    insert(&mut list.columns, columns);
+    for item in &mut list.items {
+        let known = usages.iter().find(|known| known.name == name_of(item));
+        let usage = known.and_then(|known| known.usage).unwrap_or_default();
+        insert(&mut item["cells"], [json!(usage.cpu), json!(usage.memory)]);
     }
     Ok(())
+}
+
+/// Inserts values before the last one, the message.
+fn insert(list: &mut Value, values: [Value; 2]) {
+    if let Some(list) = list.as_array_mut() {
+        let at = list.len().saturating_sub(1);
+        list.splice(at..at, values);
+    }
 }

@@ -115,7 +115,8 @@ fn text(session: &Session, followed: &Followed) -> String {
         text.push_str(&format!("Action {uid}\n"));
     }
     text.push('\n');
-    let mut table = Table::new(&["AT", "AFTER", "FROM", "NODE", "EPOCH", "ABOUT", "REASON", "MESSAGE"]);
+    let mut table =
+        Table::new(&["TIME", "ELAPSED", "SOURCE", "NODE", "EPOCH", "OBJECT", "REASON", "MESSAGE"]);
     for step in &followed.steps {
         let style = if step.warning { Style::Warn } else { Style::Plain };
         table.row(vec![

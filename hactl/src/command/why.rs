@@ -82,7 +82,7 @@ fn list(session: &Session, title: &str, sentences: &[String]) -> String {
 }
 
 fn nodes(verdicts: &[Verdict]) -> Table {
-    let mut table = Table::new(&["NODE", "VERDICT", "PRIORITY", "SCORE", "BECAUSE"]);
+    let mut table = Table::new(&["NODE", "VERDICT", "PRIORITY", "SCORE", "REASON"]);
     for verdict in verdicts {
         let (word, style) = match (verdict.allowed, verdict.current, verdict.chosen) {
             (true, true, _) => ("eligible (current)", Style::Good),

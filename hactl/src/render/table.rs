@@ -41,6 +41,12 @@ impl Table {
         Table { header: header.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
     }
 
+    /// Removes the heading.
+    pub(crate) fn without_header(mut self) -> Table {
+        self.header.iter_mut().for_each(String::clear);
+        self
+    }
+
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }
@@ -49,9 +55,7 @@ impl Table {
     pub(crate) fn render(&self, terminal: &Terminal, indent: usize) -> String {
         let widths = self.widths(&[]);
         let mut text = String::new();
-        if self.header.iter().any(|name| !name.is_empty()) {
-            text += &self.header_line(terminal, &widths, indent);
-        }
+        text += &self.header_line(terminal, &widths, indent);
         for row in &self.rows {
             text += &line(terminal, row, &widths, indent);
         }
@@ -69,8 +73,11 @@ impl Table {
             .collect()
     }
 
-    /// Returns the heading as a line.
+    /// Returns the heading as a line; empty if there is none.
     pub(crate) fn header_line(&self, terminal: &Terminal, widths: &[usize], indent: usize) -> String {
+        if self.header.iter().all(String::is_empty) {
+            return String::new();
+        }
         let cells: Vec<Cell> =
             self.header.iter().map(|name| Cell { text: name.clone(), style: Style::Dim }).collect();
         line(terminal, &cells, widths, indent)

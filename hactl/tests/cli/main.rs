@@ -15,6 +15,7 @@ mod import;
 mod init;
 mod objects;
 mod operations;
+mod output;
 mod server;
 mod timing;
 mod top;

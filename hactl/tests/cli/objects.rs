@@ -23,8 +23,9 @@ fn lists_show_type_and_name() {
     server.put("resources", vm());
     hactl(&server, &["get", "resources"]).prints(
         0,
-        "NAME      REQUESTED  STATE    NODE   READY  AGE\nvm:100    Stopped    -        -      -      -\n\
-         exec:web  Started    Started  node1  True   -\n",
+        "NAME      READY  STATE    DESIRED  NODE   REASON   AGE\n\
+         vm:100    -      Queued   Stopped  -      -        <unknown>\n\
+         exec:web  True   Started  Started  node1  Running  <unknown>\n",
     );
     hactl(&server, &["get", "har", "-l", "tier=front", "-o", "name"]).prints(0, "resource/web\n");
     hactl(&server, &["get", "resource", "vm:100", "-o", "name"]).prints(0, "resource/100\n");
@@ -42,8 +43,9 @@ fn lists_show_type_and_name() {
     hactl(&server, &["get", "har", "-o", "yaml"]).shows(0, &["kind: List\n", "  name: web\n"]);
     hactl(&server, &["get", "all"]).prints(
         0,
-        "NAME      REQUESTED  STATE    NODE   READY  AGE\nvm:100    Stopped    -        -      -      -\n\
-         exec:web  Started    Started  node1  True   -\n",
+        "NAME      READY  STATE    DESIRED  NODE   REASON   AGE\n\
+         vm:100    -      Queued   Stopped  -      -        <unknown>\n\
+         exec:web  True   Started  Started  node1  Running  <unknown>\n",
     );
     let coloured = run(&mut command(&["--server", server.url(), "--color", "always", "get", "har"]));
     assert!(coloured.stdout.contains("\x1b[32mStarted"), "{:?}", coloured.stdout);

@@ -1,12 +1,14 @@
 //! A small API on loopback: objects with revisions and watches, and answers that a test scripts.
 
+use ha_api_types::kind::Kind;
+use ha_api_types::table::{IncludeObject, Rows, table};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A received request.
 #[derive(Clone, Debug)]
@@ -14,12 +16,22 @@ pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: String,
+    /// Whether the client asks for a Table.
+    pub(crate) table: bool,
     pub(crate) body: Value,
 }
 
 impl Request {
     pub(crate) fn line(&self) -> String {
         format!("{} {}", self.method, self.path)
+    }
+
+    /// Returns objects of a collection in the form that the client asks for.
+    fn rows(&self, plural: &str, objects: &[Value], metadata: &Value) -> Value {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.plural() == plural);
+        let include =
+            if self.has("includeObject=Object") { IncludeObject::Object } else { IncludeObject::Metadata };
+        table(kind.map_or(Rows::Events, Rows::Of), objects, metadata, include, now_seconds())
     }
 
     fn has(&self, parameter: &str) -> bool {
@@ -197,14 +209,16 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
     let mut words = line.split_whitespace();
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let mut length = 0;
+    let (mut length, mut table) = (0, false);
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).ok()?;
         if header.trim().is_empty() {
             break;
         }
-        if let Some(value) = header.to_ascii_lowercase().strip_prefix("content-length:") {
+        let header = header.to_ascii_lowercase();
+        table |= header.starts_with("accept:") && header.contains("as=table");
+        if let Some(value) = header.strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
         }
     }
@@ -212,7 +226,12 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     reader.read_exact(&mut body).ok()?;
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Some(Request { method, path: path.to_owned(), query: query.to_owned(), body })
+    Some(Request { method, path: path.to_owned(), query: query.to_owned(), table, body })
+}
+
+fn now_seconds() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
+    i64::try_from(since.as_secs()).expect("a time")
 }
 
 fn answer(writer: &mut TcpStream, code: u16, body: &Value, warnings: &[&str]) -> std::io::Result<()> {
@@ -250,6 +269,7 @@ fn act(shared: &Shared, request: &Request) -> (u16, Value) {
     let written = match (request.method.as_str(), live) {
         ("GET", _) if name.is_none() => return (200, list(&state, plural, request)),
         ("GET" | "PATCH" | "PUT" | "DELETE", None) => return status(404, "NotFound", "not found"),
+        ("GET", Some(object)) if request.table => return (200, request.rows(plural, &[object], &json!({}))),
         ("GET", Some(object)) => return (200, object),
         ("POST", Some(_)) => return status(409, "AlreadyExists", "already exists"),
         ("POST", None) => (201, request.body.clone(), None),
@@ -286,13 +306,17 @@ fn act(shared: &Shared, request: &Request) -> (u16, Value) {
 }
 
 fn list(state: &State, plural: &str, request: &Request) -> Value {
-    let items: Vec<&Value> = state
+    let items: Vec<Value> = state
         .objects
         .iter()
         .filter(|((of, _), object)| of == plural && matches(request, object))
-        .map(|(_, object)| object)
+        .map(|(_, object)| object.clone())
         .collect();
-    json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": state.revision.to_string()}, "items": items})
+    let metadata = json!({"resourceVersion": state.revision.to_string()});
+    if request.table {
+        return request.rows(plural, &items, &metadata);
+    }
+    json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items})
 }
 
 fn matches(request: &Request, object: &Value) -> bool {
@@ -358,6 +382,8 @@ fn watch(shared: &Shared, writer: &mut TcpStream, request: &Request) -> std::io:
         drop(state);
         for (revision, sort, object) in newer {
             from = revision;
+            let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+            let object = if request.table { request.rows(&plural, &[object], &metadata) } else { object };
             let line = format!("{}\n", json!({"type": sort, "object": object}));
             write!(writer, "{:x}\r\n{line}\r\n", line.len())?;
         }

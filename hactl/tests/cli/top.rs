@@ -54,7 +54,7 @@ fn nodes_and_resources_are_listed_with_what_they_use() {
 
 #[test]
 fn a_wide_list_has_what_is_used() {
-    let wide = hactl(&server(), &["get", "resources", "-o", "wide"]).shows(0, &["CPU-USED", "900m"]);
+    let wide = hactl(&server(), &["get", "resources", "-o", "wide"]).shows(0, &["CPU USED", "900m"]);
     assert!(!wide.stdout.contains("200m"), "{}", wide.stdout);
     let nodes = Server::start();
     nodes.put("nodes", json!({"metadata": {"name": "node1"}, "status": {"drivers": ["exec", "libvirt"]}}));
@@ -65,5 +65,5 @@ fn a_wide_list_has_what_is_used() {
         "resources",
         json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}}}),
     );
-    hactl(&older, &["get", "resources", "-o", "wide"]).shows(0, &["CPU-USED", "exec:web"]);
+    hactl(&older, &["get", "resources", "-o", "wide"]).shows(0, &["CPU USED", "exec:web"]);
 }

@@ -28,10 +28,10 @@ fn changes_are_shown_as_they_come() {
     let server = Server::start();
     server.put("resources", service("web", "Starting"));
     follow(&server, &["get", "har", "-w"], |line| {
-        assert_eq!(line(), "NAME      REQUESTED  STATE     NODE  READY  AGE");
+        assert_eq!(line(), "NAME      READY  STATE     DESIRED  NODE  REASON  AGE");
         assert!(line().contains("Starting"));
         server.put("resources", service("web", "Started"));
-        assert!(line().starts_with("exec:web  Started    Started"));
+        assert!(line().starts_with("exec:web  -      Started   Started"));
         server.put("resources", service("db", "Queued"));
         assert!(line().contains("exec:db"));
         server.remove("resources", "web");

@@ -9,7 +9,6 @@ use crate::api::error::ApiError;
 use crate::api::read::{self, Stored};
 use crate::api::request::{Parameters, read_body};
 use crate::api::selector::Selector;
-use crate::api::table::Rows;
 use crate::core::commands::{names_node, node_deletion_refused};
 use axum::Json;
 use axum::body::Body;
@@ -18,6 +17,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Assignment, Fence};
+use ha_api_types::table::Rows;
 use ha_store::{Guard, Store, Transaction};
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ pub(super) async fn collection<S: Store>(
     kind: Kind,
     parameters: &Parameters,
 ) -> Result<Response, ApiError> {
-    let selector = Selector::parse(&parameters.label_selector, &parameters.field_selector)?;
+    let selector = Selector::parse(Rows::Of(kind), &parameters.label_selector, &parameters.field_selector)?;
     let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
     let preconditions = Preconditions { dry_run: parameters.dry_run, ..Preconditions::default() };
     let mut items = Vec::new();

@@ -51,7 +51,7 @@ fn text(session: &Session, report: &ReservationReport) -> String {
     if report.checked == 0 {
         return "Nothing to check: no registered node, or no node with the label.\n".to_owned();
     }
-    let mut table = Table::new(&["FAILS", "VERDICT", "BECAUSE"]);
+    let mut table = Table::new(&["FAILURE", "VERDICT", "REASON"]);
     for item in &report.items {
         let (word, style) = match item.verdict {
             ReservationVerdict::Survives => ("survives", Style::Good),

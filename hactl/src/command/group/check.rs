@@ -76,7 +76,7 @@ fn text(session: &Session, read: &Read, checked: &[Checked], work: bool) -> Stri
     if checked.is_empty() {
         return "No group with nodes.\n".to_owned();
     }
-    let mut table = Table::new(&["GROUP", "NODES", "INSTANCES", "HEALTH", "BALANCE", "BECAUSE"]);
+    let mut table = Table::new(&["GROUP", "NODES", "INSTANCES", "HEALTH", "BALANCE", "REASON"]);
     for one in checked {
         let (_, health, style) = words(&one.health);
         let balance = match &one.plan {

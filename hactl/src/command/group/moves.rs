@@ -130,7 +130,7 @@ impl<'a> Moves<'a> {
         session: &Session,
         output: &Output,
         command: &'static str,
-        format: Option<Format>,
+        format: Option<&Format>,
         (text, mut value): (String, Value),
     ) -> Result<(), Failure> {
         if format.is_none() {

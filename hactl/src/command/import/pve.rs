@@ -49,7 +49,7 @@ impl Pve {
         for note in &imported.notes {
             session.terminal().warn(note);
         }
-        if format == Some(Format::Json) {
+        if format.is_some_and(|format| *format != Format::Yaml) {
             let items: Vec<_> = imported.objects.iter().map(|object| object.value.clone()).collect();
             let list = json!({"apiVersion": ha_api_types::kind::API_VERSION, "kind": "List", "items": items});
             session.print_value(format, &list)?;

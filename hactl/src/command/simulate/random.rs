@@ -35,7 +35,7 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    pub(super) fn run(&self, session: &Session, format: Option<Format>) -> Outcome {
+    pub(super) fn run(&self, session: &Session, format: Option<&Format>) -> Outcome {
         let campaign = self.campaign()?;
         let count = campaign.seeds.count();
         let told = AtomicU64::new(0);

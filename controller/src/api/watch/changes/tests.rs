@@ -5,6 +5,7 @@ use crate::api::read::{Half, Stored};
 use crate::api::selector::Selector;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
+use ha_api_types::table::Rows;
 use ha_store::{Change, Entry};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ fn stored(name: &str, tier: &str, revision: i64) -> (String, Stored) {
 }
 
 fn view(objects: Vec<(String, Stored)>, labels: &str, fields: &str, resumed: bool) -> View {
-    let selector = Selector::parse(labels, fields).unwrap();
+    let selector = Selector::parse(Rows::Of(Kind::Resource), labels, fields).unwrap();
     View::new(Kind::Resource, Keys::new("c"), BTreeMap::from_iter(objects), selector, resumed)
 }
 

@@ -1,0 +1,497 @@
+//! Tables with the columns of each kind: the only definition, for the API, `hactl get` and `kubectl get`.
+
+use crate::driver::DriverSpec;
+use crate::kind::Kind;
+use crate::node::WatchdogStatus;
+use crate::placement::NodePriorities;
+use crate::resource::{RequestedState, ResourceStatus};
+use crate::time::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Content of a Table row in addition to its cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// The metadata of the object.
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
+}
+
+/// A column: its name, its description, its format in OpenAPI's sense, and whether it is shown only with `-o wide`.
+struct Column {
+    name: &'static str,
+    description: &'static str,
+    format: &'static str,
+    wide: bool,
+    cell: fn(&Value, i64) -> Value,
+}
+
+impl Column {
+    /// Marks the column with the name of the object.
+    const fn named(self) -> Column {
+        Column { format: "name", ..self }
+    }
+}
+
+const fn column(name: &'static str, description: &'static str, cell: fn(&Value, i64) -> Value) -> Column {
+    Column { name, description, format: "", wide: false, cell }
+}
+
+const fn wide(name: &'static str, description: &'static str, cell: fn(&Value, i64) -> Value) -> Column {
+    Column { name, description, format: "", wide: true, cell }
+}
+
+const NAME: Column = column("Name", "Name of the object.", |object, _| json!(name(object))).named();
+const AGE: Column = column("Age", "Time since the creation.", |object, now| {
+    json!(age(object.pointer("/metadata/creationTimestamp").and_then(Value::as_str), now))
+});
+const READY: Column = column("Ready", "Whether the desired state is reached.", |object, _| {
+    condition(object, "Ready", "status")
+});
+const REASON: Column = column("Reason", "CamelCase reason of the condition Ready.", |object, _| {
+    condition(object, "Ready", "reason")
+});
+const MESSAGE: Column = wide("Message", "Explanation of the condition Ready, as a sentence.", |object, _| {
+    condition(object, "Ready", "message")
+});
+const COMMENT: Column =
+    wide("Comment", "Free-form description, not interpreted.", |object, _| text(object, "/spec/comment"));
+
+const RESOURCE: &[Column] = &[
+    column("Name", "Type and name of the resource.", |object, _| {
+        json!(format!("{}:{}", type_name(object), name(object)))
+    })
+    .named(),
+    READY,
+    column("State", "State of the service.", |object, _| or(text(object, "/status/state"), "Queued")),
+    column("Desired", "Requested state.", |object, _| {
+        let state: Option<RequestedState> = read(object, "/spec/state");
+        json!(format!("{:?}", state.unwrap_or_default()))
+    }),
+    column("Node", "Node on which the service runs or is being started.", |object, _| {
+        text(object, "/status/node")
+    }),
+    REASON,
+    AGE,
+    wide("Type", "Type, which depends on the driver.", |object, _| json!(type_name(object))),
+    wide("Running", "Whether the service runs, as reported by the agent.", |object, _| {
+        truth(object, "/status/running", false)
+    }),
+    wide("Group", "Group with the preferred nodes.", |object, _| text(object, "/spec/group")),
+    wide("Priority", "Importance when capacity is insufficient.", |object, _| {
+        or(number(object, "/spec/priority"), "0")
+    }),
+    wide("Target", "Target node of a move in progress.", |object, _| text(object, "/status/target")),
+    wide("Secondary", "Node with the second copy of the data that is in use.", |object, _| {
+        let status: ResourceStatus = read(object, "/status");
+        json!(status.secondary().unwrap_or_default())
+    }),
+    wide("Failed Nodes", "Nodes on which a start failed.", |object, _| list(object, "/status/failedNodes")),
+    MESSAGE,
+];
+
+const GROUP: &[Column] = &[
+    NAME,
+    column("Nodes", "Member nodes with priorities.", |object, _| priorities(object, "/spec/nodes")),
+    column("Restricted", "Whether resources run on member nodes only.", |object, _| {
+        truth(object, "/spec/restricted", false)
+    }),
+    column("Nofailback", "Whether resources stay when a preferred node returns.", |object, _| {
+        truth(object, "/spec/nofailback", false)
+    }),
+    AGE,
+    COMMENT,
+];
+
+const AFFINITY_RULE: &[Column] = &[
+    NAME,
+    column(
+        "Rule",
+        "Kind of the rule: Node, Positive or Negative, and whether it is disabled.",
+        |object, _| {
+            let affinity = text(object, "/spec/resourceAffinity/affinity");
+            let kind = match (
+                object.pointer("/spec/nodeAffinity").is_some(),
+                affinity.as_str().is_some_and(|text| text.eq_ignore_ascii_case("negative")),
+            ) {
+                (true, _) => "Node",
+                (false, true) => "Negative",
+                (false, false) => "Positive",
+            };
+            let is_disabled = object.pointer("/spec/disabled").and_then(Value::as_bool).unwrap_or(false);
+            json!(if is_disabled { format!("{kind} (disabled)") } else { kind.to_owned() })
+        },
+    ),
+    column("Resources", "Resources of the rule.", |object, _| {
+        or(
+            list(object, "/spec/nodeAffinity/resources"),
+            list(object, "/spec/resourceAffinity/resources").as_str().unwrap_or_default(),
+        )
+    }),
+    column("Nodes", "Nodes with priorities.", |object, _| priorities(object, "/spec/nodeAffinity/nodes")),
+    column("Strict", "Whether the rule is required; otherwise preferred.", |object, _| {
+        if object.pointer("/spec/nodeAffinity").is_some() {
+            truth(object, "/spec/nodeAffinity/strict", false)
+        } else {
+            truth(object, "/spec/resourceAffinity/strict", true)
+        }
+    }),
+    READY,
+    AGE,
+    wide("Reason", "CamelCase reason of the condition Ready.", |object, _| {
+        condition(object, "Ready", "reason")
+    }),
+    MESSAGE,
+    COMMENT,
+];
+
+const NODE: &[Column] = &[
+    NAME,
+    column("State", "State of the node.", |object, _| or(text(object, "/status/state"), "Unknown")),
+    column("Agent", "State of the agent.", |object, _| text(object, "/status/agent")),
+    column("Watchdog", "Whether the watchdog is armed, and whether it is simulated.", |object, _| {
+        let watchdog: Option<WatchdogStatus> = read(object, "/status/watchdog");
+        json!(watchdog.map_or("", |watchdog| watchdog.summary()))
+    }),
+    column("Services", "Number of services assigned to the node.", |object, _| {
+        or(number(object, "/status/services"), "0")
+    }),
+    column("Last Seen", "Time since the last heartbeat.", |object, now| json!(last_seen(object, now))),
+    REASON,
+    AGE,
+    wide("Mode", "Mode of the agent.", |object, _| text(object, "/status/mode")),
+    wide("Arming", "Armed, Disarming, Disarmed or Arming.", |object, _| text(object, "/status/arming")),
+    wide("Maintenance", "Whether maintenance is requested.", |object, _| {
+        truth(object, "/spec/maintenance", false)
+    }),
+    wide("Schedulable", "Whether new services can be scheduled.", |object, _| {
+        truth(object, "/spec/schedulable", true)
+    }),
+    wide("Fence", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| {
+        text(object, "/status/fence")
+    }),
+    wide("Epoch", "Number of the registration.", |object, _| number(object, "/status/epoch")),
+    wide("Version", "Version of the agent.", |object, _| text(object, "/status/version")),
+    wide("CPU", "Number of cores.", |object, _| text(object, "/status/capacity/cpu")),
+    wide("CPU Used", "Measured number of cores in use.", |object, _| text(object, "/status/usage/cpu")),
+    wide("Memory", "Memory, in bytes.", |object, _| text(object, "/status/capacity/memory")),
+    wide("Memory Used", "Measured memory in use, in bytes.", |object, _| {
+        text(object, "/status/usage/memory")
+    }),
+    wide("Node Group", "Node group of the node.", |object, _| text(object, "/spec/nodeGroup")),
+    wide("Drivers", "Drivers that the node can serve.", |object, _| list(object, "/status/drivers")),
+    MESSAGE,
+];
+
+const NODE_GROUP: &[Column] = &[
+    NAME,
+    column("Policy", "Whether new services are scheduled on the group's nodes.", |object, _| {
+        or(text(object, "/spec/allocationPolicy"), "Preferred")
+    }),
+    column("Nodes", "Nodes of the group.", |object, _| list(object, "/status/nodes")),
+    AGE,
+    wide("Tags", "Tags of the group.", |object, _| list(object, "/spec/tags")),
+    COMMENT,
+];
+
+const CLUSTER: &[Column] = &[
+    NAME,
+    column("Profile", "Timing profile.", |object, _| or(text(object, "/spec/timing/profile"), "Default")),
+    column("Arming", "Armed, Disarming, Disarmed or Arming.", |object, _| text(object, "/status/arming")),
+    column("Leader", "Id of the leader.", |object, _| text(object, "/status/leader")),
+    column("Term", "Number of the leader's term.", |object, _| number(object, "/status/term")),
+    AGE,
+    wide("Shutdown Policy", "Treatment of services when their node shuts down.", |object, _| {
+        or(text(object, "/spec/shutdownPolicy"), "Conditional")
+    }),
+    wide("On Etcd Loss", "Treatment of services when etcd is unreachable.", |object, _| {
+        or(text(object, "/spec/fencing/onStoreLoss"), "Hold")
+    }),
+];
+
+const OPERATION: &[Column] = &[
+    NAME,
+    column("Action", "Requested action.", |object, _| or(text(object, "/spec/action"), "Migrate")),
+    column("Resource", "Resource that the action applies to.", |object, _| text(object, "/spec/resource")),
+    column("Node", "Node that the action applies to, or target of a move.", |object, _| {
+        text(object, "/spec/node")
+    }),
+    column("Phase", "Progress of the operation.", |object, _| or(text(object, "/status/phase"), "Pending")),
+    column("Reason", "CamelCase reason.", |object, _| text(object, "/status/reason")),
+    AGE,
+    wide("Requested By", "User that requested the operation.", |object, _| text(object, "/spec/requestedBy")),
+    wide("Message", "Explanation, as a sentence.", |object, _| text(object, "/status/message")),
+];
+
+/// Columns of core/v1 Events, in the order of `kubectl get events`.
+const EVENT: &[Column] = &[
+    column("Last Seen", "Time since the last occurrence.", |object, now| {
+        json!(age(object.get("lastTimestamp").and_then(Value::as_str), now))
+    }),
+    column("Type", "Normal or Warning.", |object, _| text(object, "/type")),
+    column("Reason", "CamelCase reason.", |object, _| text(object, "/reason")),
+    column("Object", "Object of the event.", |object, _| {
+        let part = |path: &str| text(object, path).as_str().unwrap_or_default().to_owned();
+        json!(format!("{}/{}", part("/involvedObject/kind").to_lowercase(), part("/involvedObject/name")))
+    }),
+    wide("Source", "Writer of the event.", |object, _| text(object, "/source/component")),
+    column("Message", "Description of the event.", |object, _| text(object, "/message")),
+    wide("Name", "Name of the event.", |object, _| text(object, "/metadata/name")),
+];
+
+/// Type of the rows of a Table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// hactl objects of a kind; the first column is the name.
+    Of(Kind),
+    /// core/v1 Events; the first column is the time.
+    Events,
+    /// core/v1 Namespaces.
+    Namespaces,
+}
+
+fn columns(rows: Rows) -> &'static [Column] {
+    match rows {
+        Rows::Of(Kind::Resource) => RESOURCE,
+        Rows::Of(Kind::Group) => GROUP,
+        Rows::Of(Kind::AffinityRule) => AFFINITY_RULE,
+        Rows::Of(Kind::Node) => NODE,
+        Rows::Of(Kind::NodeGroup) => NODE_GROUP,
+        Rows::Of(Kind::Cluster) => CLUSTER,
+        Rows::Of(Kind::Operation) => OPERATION,
+        Rows::Events => EVENT,
+        Rows::Namespaces => &[NAME, AGE],
+    }
+}
+
+/// Returns a `meta.k8s.io/v1` Table of these objects. `now_seconds` is the wall clock in seconds since 1970, for ages.
+pub fn table(
+    rows: Rows,
+    objects: &[Value],
+    list_metadata: &Value,
+    include: IncludeObject,
+    now_seconds: i64,
+) -> Value {
+    let definitions: Vec<Value> = columns(rows)
+        .iter()
+        .map(|column| {
+            json!({
+                "name": column.name, "type": "string", "format": column.format, "description": column.description,
+                "priority": i32::from(column.wide),
+            })
+        })
+        .collect();
+    let body: Vec<Value> = objects
+        .iter()
+        .map(|object| {
+            let cells: Vec<Value> =
+                columns(rows).iter().map(|column| (column.cell)(object, now_seconds)).collect();
+            let mut row = json!({"cells": cells});
+            match include {
+                IncludeObject::None => {}
+                IncludeObject::Metadata => row["object"] = partial(object),
+                IncludeObject::Object => row["object"] = object.clone(),
+            }
+            row
+        })
+        .collect();
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_metadata,
+        "columnDefinitions": definitions,
+        "rows": body,
+    })
+}
+
+/// Returns the object's metadata alone.
+pub fn partial(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
+    })
+}
+
+fn name(object: &Value) -> &str {
+    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn type_name(resource: &Value) -> String {
+    read::<DriverSpec>(resource, "/spec/driver").type_name()
+}
+
+/// Returns the typed value at a pointer. A missing value, or one that this version cannot read, counts as the default.
+fn read<T: DeserializeOwned + Default>(object: &Value, pointer: &str) -> T {
+    object.pointer(pointer).and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
+}
+
+fn text(object: &Value, pointer: &str) -> Value {
+    json!(object.pointer(pointer).and_then(Value::as_str).unwrap_or_default())
+}
+
+fn number(object: &Value, pointer: &str) -> Value {
+    json!(
+        object.pointer(pointer).and_then(Value::as_i64).map(|number| number.to_string()).unwrap_or_default()
+    )
+}
+
+fn truth(object: &Value, pointer: &str, default: bool) -> Value {
+    json!(object.pointer(pointer).and_then(Value::as_bool).unwrap_or(default).to_string())
+}
+
+fn or(value: Value, default: &str) -> Value {
+    if value.as_str().is_some_and(str::is_empty) { json!(default) } else { value }
+}
+
+fn list(object: &Value, pointer: &str) -> Value {
+    let texts: Vec<&str> = object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map(|list| list.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    json!(texts.join(","))
+}
+
+/// Returns priorities such as `node1:2,node2`, higher ones first.
+fn priorities(object: &Value, pointer: &str) -> Value {
+    let mut nodes: Vec<(String, i64)> = read::<NodePriorities>(object, pointer).0.into_iter().collect();
+    nodes.sort_by_key(|(_, priority)| std::cmp::Reverse(*priority));
+    let texts: Vec<String> = nodes
+        .into_iter()
+        .map(|(node, priority)| if priority == 0 { node } else { format!("{node}:{priority}") })
+        .collect();
+    json!(texts.join(","))
+}
+
+fn condition(object: &Value, kind: &str, field: &str) -> Value {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let found = conditions
+        .and_then(|all| all.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(kind)));
+    json!(found.and_then(|one| one.get(field)).and_then(Value::as_str).unwrap_or_default())
+}
+
+/// Interval in seconds at which the leader stores the time of an Online node's last heartbeat, plus a margin for the
+/// write.
+const LAST_SEEN_INTERVAL: i64 = 65;
+
+/// Returns the time since a node's last heartbeat. For an Online node whose stored time is recent, only an upper bound
+/// is known.
+fn last_seen(node: &Value, now_seconds: i64) -> String {
+    let at = node.pointer("/status/lastSeen").and_then(Value::as_str);
+    let is_online = node.pointer("/status/state").and_then(Value::as_str) == Some("Online");
+    match at.and_then(seconds) {
+        Some(then) if is_online && now_seconds - then <= LAST_SEEN_INTERVAL => "<1m".to_owned(),
+        Some(_) => age(at, now_seconds),
+        None => String::new(),
+    }
+}
+
+fn seconds(timestamp: &str) -> Option<i64> {
+    Timestamp(timestamp.to_owned()).unix_seconds()
+}
+
+/// Returns the time since a timestamp.
+fn age(timestamp: Option<&str>, now_seconds: i64) -> String {
+    timestamp.and_then(seconds).map_or_else(|| "<unknown>".to_owned(), |then| duration(now_seconds - then))
+}
+
+/// Returns a duration in its two largest units, such as `3h12m`, as kubectl prints ages.
+pub fn duration(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..600 if seconds % 60 != 0 => format!("{minutes}m{}s", seconds % 60),
+        120..10_800 => format!("{minutes}m"),
+        10_800..28_800 if minutes % 60 != 0 => format!("{hours}h{}m", minutes % 60),
+        10_800..172_800 => format!("{hours}h"),
+        172_800..691_200 if hours % 24 != 0 => format!("{days}d{}h", hours % 24),
+        _ => format!("{days}d"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_read_as_kubectl_prints_them() {
+        for (seconds, expected) in
+            [(5, "5s"), (119, "119s"), (150, "2m30s"), (3600, "60m"), (10_860, "3h1m"), (200_000, "2d7h")]
+        {
+            let then = Timestamp::from_unix_ms(1_000_000_000_000).0;
+            assert_eq!(age(Some(&then), 1_000_000_000 + seconds), expected);
+        }
+        assert_eq!(age(None, 0), "<unknown>");
+    }
+
+    #[test]
+    fn a_node_that_is_in_time_does_not_look_late() {
+        let node = |state: &str| json!({"status": {"state": state, "lastSeen": "1970-01-01T00:00:10Z"}});
+        assert_eq!(last_seen(&node("Online"), 68), "<1m");
+        assert_eq!(last_seen(&node("Online"), 130), "2m");
+        assert_eq!(last_seen(&node("Unknown"), 40), "30s");
+        assert_eq!(last_seen(&json!({"status": {"state": "Online"}}), 40), "");
+    }
+
+    /// Returns a row as `NAME=cell` pairs, without empty cells.
+    fn row(kind: Kind, object: &Value) -> String {
+        let table = table(Rows::Of(kind), &[object.clone()], &json!({}), IncludeObject::None, 100);
+        let columns = table["columnDefinitions"].as_array().unwrap();
+        let cells = table["rows"][0]["cells"].as_array().unwrap();
+        let shown = columns.iter().zip(cells).filter(|(_, cell)| **cell != "");
+        let pairs = shown
+            .map(|(column, cell)| format!("{}={}", column["name"].as_str().unwrap(), cell.as_str().unwrap()));
+        pairs.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn rows_show_types_defaults_and_conditions() {
+        let check = |kind: Kind, object: Value, expected: &str| {
+            let got = row(kind, &object);
+            assert!(got.starts_with(expected), "{got}");
+        };
+        let metadata = json!({"name": "100", "creationTimestamp": "1970-01-01T00:00:40Z"});
+        check(
+            Kind::Resource,
+            json!({"metadata": metadata, "spec": {"driver": {"libvirt": {"domain": "x"}}, "state": "stopped"},
+                "status": {"state": "Stopped", "conditions": [{"type": "Ready", "status": "True", "reason": "Stopped"}]}}),
+            "Name=vm:100 Ready=True State=Stopped Desired=Stopped Reason=Stopped Age=60s Type=vm Running=false Priority=0",
+        );
+        check(
+            Kind::Node,
+            json!({"metadata": metadata, "status": {"watchdog": {"kind": "StandIn", "armed": true}, "drivers": ["exec"]}}),
+            "Name=100 State=Unknown Watchdog=armed (simulated) Services=0 Age=60s",
+        );
+        check(
+            Kind::AffinityRule,
+            json!({"metadata": metadata, "spec": {"disabled": true,
+                "resourceAffinity": {"affinity": "negative", "resources": ["a", "b"]}}}),
+            "Name=100 Rule=Negative (disabled) Resources=a,b Strict=true Age=60s",
+        );
+        check(
+            Kind::AffinityRule,
+            json!({"metadata": metadata, "spec": {"nodeAffinity": {"resources": ["a"], "nodes": {"n1": 0, "n2": 2}}}}),
+            "Name=100 Rule=Node Resources=a Nodes=n2:2,n1 Strict=false Age=60s",
+        );
+        check(
+            Kind::Cluster,
+            json!({"metadata": metadata}),
+            "Name=100 Profile=Default Age=60s Shutdown Policy=Conditional On Etcd Loss=Hold",
+        );
+    }
+
+    #[test]
+    fn every_row_has_a_cell_for_each_column() {
+        for rows in Kind::ALL.map(Rows::Of).into_iter().chain([Rows::Events, Rows::Namespaces]) {
+            let table = table(rows, &[json!({})], &json!({}), IncludeObject::Metadata, 0);
+            let columns = table["columnDefinitions"].as_array().unwrap().len();
+            assert_eq!(table["rows"][0]["cells"].as_array().unwrap().len(), columns, "{rows:?}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Paths of kubectl's JSONPath, such as `.metadata.labels.app\.kubernetes\.io/name`, over a library for RFC 9535.
+
+use serde_json::Value;
+use serde_json_path::JsonPath;
+
+/// A path to values of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Path {
+    text: String,
+    /// Whether the path begins at the whole document (`$`), also inside `{range}`.
+    from_root: bool,
+    query: JsonPath,
+}
+
+impl Path {
+    /// Parses a path that begins with `.`, `[`, `@` or `$`.
+    ///
+    /// # Errors
+    /// Fails with the cause if the path is invalid.
+    pub(crate) fn parse(text: &str) -> Result<Path, String> {
+        let (from_root, rest) = match text.strip_prefix('$') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('@').unwrap_or(text)),
+        };
+        let wrong = |cause: String| format!("{text}: {cause}");
+        let standard = standard(rest).map_err(wrong)?;
+        let query =
+            JsonPath::parse(&standard).map_err(|error| wrong(format!("invalid JSONPath: {error}")))?;
+        Ok(Path { text: text.to_owned(), from_root, query })
+    }
+
+    /// Parses a path as `--sort-by` and `custom-columns` take it: with or without braces and the first dot.
+    ///
+    /// # Errors
+    /// Fails with the cause if the path is invalid.
+    pub(crate) fn relaxed(text: &str) -> Result<Path, String> {
+        let inner = text.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')).unwrap_or(text).trim();
+        if inner.is_empty() {
+            return Err(format!("{text:?}: empty path; write a path such as .metadata.name"));
+        }
+        if inner.starts_with(['.', '[', '@', '$']) {
+            Path::parse(inner)
+        } else {
+            Path::parse(&format!(".{inner}"))
+        }
+    }
+
+    /// Returns the path as written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the values at the path, which may begin at the document or at the current value.
+    pub(crate) fn values<'a>(&self, root: &'a Value, current: &'a Value) -> Vec<&'a Value> {
+        self.query.query(if self.from_root { root } else { current }).all()
+    }
+}
+
+/// Returns a value as kubectl prints it: text without quotes, lists and maps as JSON.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+/// Returns the path in the syntax of RFC 9535, whose names after a dot cannot contain `-`, `/` or an escaped dot.
+fn standard(path: &str) -> Result<String, String> {
+    let mut standard = "$".to_owned();
+    let mut rest = path;
+    while let Some(first) = rest.chars().next() {
+        match first {
+            '.' => {
+                rest = &rest[1..];
+                if let Some(deeper) = rest.strip_prefix('.') {
+                    rest = deeper;
+                    standard.push_str("..");
+                }
+                if rest.starts_with('[') || (rest.is_empty() && standard == "$") {
+                    continue;
+                }
+                let (name, after) = name(rest);
+                if name.is_empty() {
+                    return Err("a name is missing after \".\"".to_owned());
+                }
+                standard.push_str(&if name == "*" {
+                    "[*]".to_owned()
+                } else {
+                    format!("[{}]", Value::from(name))
+                });
+                rest = after;
+            }
+            '[' => {
+                let end = closing(rest).ok_or("\"[\" is not closed by \"]\"")?;
+                standard.push_str(&rest[..=end]);
+                rest = &rest[end + 1..];
+            }
+            other => return Err(format!("unexpected {other:?}; write \".\" before a name")),
+        }
+    }
+    Ok(standard)
+}
+
+/// Splits a name from the beginning of a path. A backslash makes the next character part of the name.
+fn name(path: &str) -> (String, &str) {
+    let mut name = String::new();
+    let mut characters = path.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '.' | '[' => return (name, &path[at..]),
+            '\\' => name.extend(characters.next().map(|(_, escaped)| escaped)),
+            other => name.push(other),
+        }
+    }
+    (name, "")
+}
+
+/// Returns the position of the bracket that closes the first one; brackets in quotes do not count.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut quote = None;
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match (quote, character) {
+            (Some(_), '\\') => {
+                characters.next();
+            }
+            (Some(open), close) if open == close => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(character),
+            (None, '[') => depth += 1,
+            (None, ']') => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_of_kubectl() {
+        let object = json!({
+            "metadata": {"name": "web", "labels": {"app.kubernetes.io/name": "x", "my-tier": "front"}},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Stalled", "status": "False"}]},
+        });
+        let check = |path: &str, expected: &[&str]| {
+            let path = Path::relaxed(path).expect(path);
+            let values: Vec<String> = path.values(&object, &object).into_iter().map(shown).collect();
+            assert_eq!(values, expected, "{path:?}");
+        };
+        check(".metadata.name", &["web"]);
+        check("metadata.name", &["web"]);
+        check("{.metadata.name}", &["web"]);
+        check("$.metadata.name", &["web"]);
+        check("@.metadata['name']", &["web"]);
+        check(".metadata.labels.app\\.kubernetes\\.io/name", &["x"]);
+        check(".metadata.labels['app.kubernetes.io/name']", &["x"]);
+        check(".metadata.labels.my-tier", &["front"]);
+        check(".status.conditions[?(@.type==\"Ready\")].status", &["True"]);
+        check(".status.conditions[?(@.type=='Ready')].status", &["True"]);
+        check(".status.conditions[*].type", &["Ready", "Stalled"]);
+        check(".status.conditions[-1:].type", &["Stalled"]);
+        check("..type", &["Ready", "Stalled"]);
+        check(".metadata.labels.*", &["x", "front"]);
+        check(".status.conditions[0]", &["{\"type\":\"Ready\",\"status\":\"True\"}"]);
+        check(".spec.missing", &[]);
+    }
+
+    #[test]
+    fn wrong_paths_are_refused_with_the_cause() {
+        let check = |path: &str, part: &str| {
+            let cause = Path::relaxed(path).expect_err(path);
+            assert!(cause.contains(part), "{cause}");
+        };
+        check("", "empty path");
+        check("{}", "empty path");
+        check(".items[0", "\"[\" is not closed");
+        check(".items[0]x", "unexpected 'x'");
+        check(".metadata..", "a name is missing");
+        check(".items[name]", "invalid JSONPath");
+        check(".items[?(@.x=1)]", "invalid JSONPath");
+    }
+}

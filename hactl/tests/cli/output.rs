@@ -1,0 +1,141 @@
+//! Tests of the output of lists: expressions, sorting, labels, selectors, and empty lists.
+
+use super::hactl::{Ran, hactl};
+use super::server::Server;
+use serde_json::json;
+
+/// Starts a server with two resources and one node.
+fn server() -> Server {
+    let server = Server::start();
+    let put = |name: &str, priority: i64, labels: serde_json::Value| {
+        let spec =
+            json!({"driver": {"exec": {"command": ["sleep"]}}, "priority": priority, "tags": ["a", "b"]});
+        let status = json!({"state": "Started", "node": "node1"});
+        server.put(
+            "resources",
+            json!({"apiVersion": "hactl.io/v1", "kind": "Resource",
+                "metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}),
+        );
+    };
+    put("db", 9, json!({"hactl.io/tier": "back"}));
+    put("web", 10, json!({"hactl.io/tier": "front", "app": "shop"}));
+    server.put("nodes", json!({"metadata": {"name": "node1"}, "spec": {}, "status": {"state": "Online"}}));
+    server
+}
+
+/// Returns the standard error of a run that must succeed and print nothing.
+fn empty(ran: Ran) -> String {
+    ran.prints(0, "").stderr
+}
+
+#[test]
+fn expressions_select_fields() {
+    let server = server();
+    let prints = |output: &str, expected: &str| {
+        hactl(&server, &["get", "resources", "-o", output]).prints(0, expected);
+    };
+    prints("jsonpath={.items[*].metadata.name}", "db web");
+    prints(
+        "jsonpath={range .items[*]}{.metadata.name}{\"\\t\"}{.spec.tags[0]}{\"\\n\"}{end}",
+        "db\ta\nweb\ta\n",
+    );
+    prints("jsonpath={.items[?(@.spec.priority>9)].metadata.labels.hactl\\.io/tier}", "front");
+    prints(
+        "custom-columns=NAME:.metadata.name,APP:.metadata.labels.app,TAGS:.spec.tags[*]",
+        "NAME  APP     TAGS\ndb    <none>  a,b\nweb   shop    a,b\n",
+    );
+    hactl(&server, &["get", "resource", "web", "-o", "jsonpath={.status.state}"]).prints(0, "Started");
+    hactl(&server, &["get", "har,no", "--no-headers", "-o", "custom-columns=NAME:metadata.name"])
+        .prints(0, "db\nweb\nnode1\n");
+    // Every command with JSON has the expressions, too.
+    hactl(&server, &["set", "web", "priority=10", "-o", "jsonpath={.spec.priority}"]).prints(0, "10");
+}
+
+#[test]
+fn a_wrong_expression_is_refused_with_its_cause() {
+    let server = server();
+    let refused = |output: &str, part: &str| {
+        let ran = hactl(&server, &["get", "resources", "-o", output]).fails(2, part);
+        assert_eq!(ran.stderr.matches("error:").count(), 1, "{}", ran.stderr);
+    };
+    refused("jsonpath=.metadata.name", "no expression in braces");
+    refused("jsonpath={.items[*", "is not closed");
+    refused("jsonpath={range .items[*]}", "has no {end}");
+    refused("jsonpath={items}", "invalid expression");
+    refused("custom-columns=NAME", "write HEADER:PATH, such as NAME:.metadata.name");
+    refused("go-template={{.items}}", "jsonpath=TEMPLATE");
+    refused("xml", "jsonpath=TEMPLATE");
+    hactl(&server, &["get", "resources", "--sort-by", ".spec["]).fails(2, "is not closed");
+    hactl(&server, &["get", "resources", "--sort-by", ".spec.prio"])
+        .fails(2, "no object has the field .spec.prio");
+    hactl(&server, &["get", "resources", "--sort-by", ".spec.priority", "-w"])
+        .fails(2, "cannot be used with");
+    hactl(&server, &["describe", "resource", "web", "-o", "jsonpath={.spec}"]).fails(2, "is not supported");
+}
+
+#[test]
+fn tables_are_sorted_and_have_labels() {
+    let server = server();
+    let columns = ["--sort-by", ".spec.priority", "-L", "hactl.io/tier,app", "--show-labels"];
+    hactl(&server, &[&["get", "resources"][..], &columns[..]].concat()).prints(
+        0,
+        "NAME      READY  STATE    DESIRED  NODE   REASON  AGE        TIER   APP   LABELS\n\
+         exec:db   -      Started  Started  node1  -       <unknown>  back   -     hactl.io/tier=back\n\
+         exec:web  -      Started  Started  node1  -       <unknown>  front  shop  hactl.io/tier=front,app=shop\n",
+    );
+    hactl(&server, &["get", "resources", "--no-headers", "--field-selector", "metadata.name=web"])
+        .prints(0, "exec:web  -  Started  Started  node1  -  <unknown>\n");
+    hactl(&server, &["get", "resources,nodes", "--no-headers", "-l", "app=shop"])
+        .prints(0, "exec:web  -  Started  Started  node1  -  <unknown>\n");
+    hactl(&server, &["get", "resources", "-o", "name", "--sort-by", "{.metadata.labels.app}"])
+        .prints(0, "resource/db\nresource/web\n");
+}
+
+#[test]
+fn an_empty_list_is_not_an_error_and_a_missing_object_is() {
+    let server = server();
+    for arguments in [&["get", "groups"][..], &["get", "groups", "-o", "name"], &["describe", "groups"]] {
+        assert_eq!(empty(hactl(&server, arguments)), "No resources found\n", "{arguments:?}");
+    }
+    assert_eq!(empty(hactl(&server, &["get", "resources", "-l", "app=none"])), "No resources found\n");
+    hactl(&server, &["get", "groups", "-o", "json"]).shows(0, &["\"items\": []"]);
+    hactl(&server, &["get", "group", "gone"]).fails(1, "group/gone not found");
+    hactl(&server, &["get", "group", "gone", "-o", "json"]).fails(1, "group/gone not found").prints(1, "");
+    assert_eq!(empty(hactl(&server, &["events"])), "No events found\n");
+    assert_eq!(empty(hactl(&server, &["events", "--for", "resource/web"])), "No events found\n");
+    hactl(&server, &["events", "--for", "resource/nosuch"])
+        .fails(1, "resource/nosuch not found")
+        .prints(1, "");
+    hactl(&server, &["events", "--for", "nosuch", "-w"]).fails(1, "resource/nosuch not found");
+}
+
+#[test]
+fn events_are_a_kind_to_get() {
+    let server = server();
+    for (name, kind, object) in [("controller.1", "Resource", "web"), ("agent.2", "Node", "node1")] {
+        server.put(
+            "events",
+            json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "type": "Normal", "reason": "Running",
+                "message": "Service running", "involvedObject": {"kind": kind, "name": object},
+                "source": {"component": "ha-controller"}}),
+        );
+    }
+    hactl(&server, &["get", "events"]).prints(
+        0,
+        "LAST SEEN  TYPE    REASON   OBJECT        MESSAGE\n\
+         <unknown>  Normal  Running  node/node1    Service running\n\
+         <unknown>  Normal  Running  resource/web  Service running\n",
+    );
+    hactl(&server, &["get", "events", "-o", "wide"]).shows(0, &["SOURCE", "ha-controller", "controller.1"]);
+    hactl(&server, &["get", "ev", "-o", "name"]).prints(0, "event/agent.2\nevent/controller.1\n");
+    hactl(&server, &["get", "event/agent.2", "-o", "jsonpath={.reason}"]).prints(0, "Running");
+    hactl(&server, &["get", "event", "gone"]).fails(1, "event/gone not found");
+    hactl(&server, &["get", "events", "--field-selector", "involvedObject.name=web", "--no-headers"])
+        .prints(0, "<unknown>  Normal  Running  resource/web  Service running\n");
+    hactl(&server, &["get", "events,nodes"]).fails(2, "events cannot be changed, or combined");
+    hactl(&server, &["delete", "event/agent.2"]).fails(2, "events cannot be changed");
+    hactl(&server, &["events"])
+        .shows(0, &["LAST SEEN  TYPE    REASON   OBJECT        SOURCE         MESSAGE\n"]);
+    hactl(&server, &["events", "--for", "web"])
+        .prints(0, "LAST SEEN  TYPE    REASON   SOURCE         MESSAGE\n<unknown>  Normal  Running  ha-controller  Service running\n");
+}
