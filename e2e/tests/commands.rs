@@ -120,6 +120,14 @@ fn maintenance_empties_a_node_and_ends_on_command() -> Result<()> {
     let away = scenario.elsewhere(WITNESS, &home)?;
     assert_ne!(away, home);
     hactl(&scenario, &["node", "maintenance", "disable", &home], 0)?;
+
+    // The same by kubectl's names.
+    let home = scenario.home(WITNESS)?;
+    let text = hactl(&scenario, &["drain", &home, "--dry-run"], 0)?;
+    assert!(text.contains(&format!("{WITNESS} would relocate {home}")), "{text}");
+    hactl(&scenario, &["drain", &home], 0)?;
+    scenario.elsewhere(WITNESS, &home)?;
+    hactl(&scenario, &["uncordon", &home], 0)?;
     scenario.finish()
 }
 

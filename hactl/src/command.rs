@@ -13,6 +13,8 @@ mod describe;
 mod diff;
 mod disarm;
 mod doctor;
+mod drain;
+mod dry_run;
 mod edit;
 mod evacuate;
 mod events;
@@ -99,6 +101,12 @@ pub(crate) enum Command {
     ClearError(operate::ClearError),
     /// Manage nodes: maintenance, watchdog tests, fencing
     Node(node::Node),
+    /// Block new placements on nodes; their services keep running
+    Cordon(drain::Cordon),
+    /// Allow placements on nodes again; ends their maintenance
+    Uncordon(drain::Uncordon),
+    /// Enable maintenance of nodes and wait until they are empty
+    Drain(drain::Drain),
     /// Test notification targets
     Notify(notify::Notify),
     /// Suspend watchdogs and fencing for work on etcd or the network
@@ -164,6 +172,9 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::ReplaceSecondary(replace) => replace.run(session).await,
         Command::ClearError(clear_error) => clear_error.run(session).await,
         Command::Node(node) => node.run(session).await,
+        Command::Cordon(cordon) => cordon.run(session).await,
+        Command::Uncordon(uncordon) => uncordon.run(session).await,
+        Command::Drain(drain) => drain.run(session).await,
         Command::Notify(notify) => notify.run(session).await,
         Command::Disarm(disarm) => disarm.run(session).await,
         Command::Arm(arm) => arm.run(session).await,

@@ -1,6 +1,6 @@
 //! `hactl node`: lists nodes, and controls maintenance, shutdown, watchdog tests and fencing.
 
-mod maintenance;
+pub(super) mod maintenance;
 mod not_here;
 mod watchdog;
 

@@ -7,6 +7,7 @@ mod balance_live;
 mod commands;
 mod connection;
 mod doctor;
+mod drain;
 mod groups;
 mod groups_live;
 mod hactl;

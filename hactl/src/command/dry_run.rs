@@ -1,0 +1,51 @@
+//! `--dry-run`: runs a command without its changes. The flag has the same values and default in every command.
+
+use crate::client::Commitment;
+use clap::{Args, ValueEnum};
+
+/// Where a change is only checked.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct DryRunFlag {
+    /// Change nothing: check on the server (also without a value), or only on the client
+    #[arg(
+        id = "dry_run",
+        long = "dry-run",
+        value_name = "WHERE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "none",
+        default_missing_value = "server"
+    )]
+    pub(crate) mode: DryRun,
+}
+
+/// The values of `--dry-run`, as in kubectl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    /// Make the change
+    None,
+    /// Run all checks of the server; store nothing
+    Server,
+    /// Send no change to the server
+    Client,
+}
+
+impl DryRun {
+    /// Returns how changes are sent; `None`: they are not sent.
+    pub(crate) fn commitment(self) -> Option<Commitment> {
+        match self {
+            DryRun::None => Some(Commitment::Real),
+            DryRun::Server => Some(Commitment::DryRun),
+            DryRun::Client => None,
+        }
+    }
+
+    /// Returns the end of a line of confirmation.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            DryRun::None => "",
+            DryRun::Server => " (server dry run)",
+            DryRun::Client => " (dry run)",
+        }
+    }
+}
