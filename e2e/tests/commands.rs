@@ -74,6 +74,13 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     assert!(hactl(&scenario, &["describe", "resource", "web"], 0)?.contains("Started"));
     hactl(&scenario, &["events"], 0)?;
 
+    // Labels and patches.
+    hactl(&scenario, &["label", "resource", "web", "tier=front"], 0)?;
+    hactl(&scenario, &["label", "resource", "web", "tier=back"], 1)?;
+    let patch = r#"[{"op":"test","path":"/metadata/labels/tier","value":"front"},{"op":"add","path":"/spec/comment","value":"x"}]"#;
+    hactl(&scenario, &["patch", "resource", "web", "--type", "json", "-p", patch], 0)?;
+    assert_eq!(scenario.object("resources", "web").context("web exists")?["spec"]["comment"], "x");
+
     // Stop, start, relocate.
     hactl(&scenario, &["stop", "web"], 0)?;
     scenario.gone("web")?;

@@ -144,8 +144,20 @@ impl Client {
         patch: &Value,
         commitment: Commitment,
     ) -> Result<Value, ApiError> {
+        self.patch_as("application/merge-patch+json", kind, name, patch, commitment).await
+    }
+
+    /// Applies a patch of a media type to an object.
+    pub(crate) async fn patch_as(
+        &self,
+        media_type: &'static str,
+        kind: Kind,
+        name: &str,
+        patch: &Value,
+        commitment: Commitment,
+    ) -> Result<Value, ApiError> {
         let call = Call::new(Method::PATCH, object_path(kind, name));
-        self.call(&write(call, "application/merge-patch+json", patch, commitment)).await
+        self.call(&write(call, media_type, patch, commitment)).await
     }
 
     /// Replaces an object, guarded by its resourceVersion.

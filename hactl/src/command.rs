@@ -24,9 +24,11 @@ mod group;
 mod import;
 mod in_place;
 mod init;
+mod label;
 mod node;
 mod notify;
 mod operate;
+mod patch;
 mod restore;
 mod set;
 mod simulate;
@@ -83,6 +85,12 @@ pub(crate) enum Command {
     Capacity(capacity::Capacity),
     /// Set fields in the spec of an object
     Set(set::Set),
+    /// Set or remove labels of objects
+    Label(label::Label),
+    /// Set or remove annotations of objects
+    Annotate(label::Annotate),
+    /// Change fields of an object by a merge patch or a JSON patch
+    Patch(patch::Patch),
     /// Delete objects; services keep running unless --stop is given
     Delete(delete::Delete),
     /// Start a service and set its requested state to Started
@@ -163,6 +171,9 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Evacuate(evacuate) => evacuate.run(session).await,
         Command::Capacity(capacity) => capacity.run(session).await,
         Command::Set(set) => set.run(session).await,
+        Command::Label(label) => label.run(session).await,
+        Command::Annotate(annotate) => annotate.run(session).await,
+        Command::Patch(patch) => patch.run(session).await,
         Command::Delete(delete) => delete.run(session).await,
         Command::Start(start) => start.run(session).await,
         Command::Stop(stop) => stop.run(session).await,

@@ -13,6 +13,7 @@ mod groups_live;
 mod hactl;
 mod import;
 mod init;
+mod metadata;
 mod objects;
 mod operations;
 mod server;

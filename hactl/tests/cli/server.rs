@@ -14,6 +14,7 @@ pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: String,
+    pub(crate) content_type: String,
     pub(crate) body: Value,
 }
 
@@ -198,21 +199,26 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut words = line.split_whitespace();
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let mut length = 0;
+    let mut content_type = String::new();
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).ok()?;
         if header.trim().is_empty() {
             break;
         }
-        if let Some(value) = header.to_ascii_lowercase().strip_prefix("content-length:") {
+        let header = header.to_ascii_lowercase();
+        if let Some(value) = header.strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
+        }
+        if let Some(value) = header.strip_prefix("content-type:") {
+            value.trim().clone_into(&mut content_type);
         }
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Some(Request { method, path: path.to_owned(), query: query.to_owned(), body })
+    Some(Request { method, path: path.to_owned(), query: query.to_owned(), content_type, body })
 }
 
 fn answer(writer: &mut TcpStream, code: u16, body: &Value, warnings: &[&str]) -> std::io::Result<()> {
