@@ -74,7 +74,11 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     assert!(hactl(&scenario, &["describe", "resource", "web"], 0)?.contains("Started"));
     hactl(&scenario, &["events"], 0)?;
 
-    // Labels and patches.
+    // Discovery, permissions, labels and patches.
+    assert!(hactl(&scenario, &["api-resources", "-o", "name"], 0)?.contains("resources.hactl.io"));
+    assert_eq!(hactl(&scenario, &["auth", "can-i", "create", "har"], 0)?, "yes\n");
+    hactl(&scenario, &["auth", "can-i", "update", "har/web", "--subresource", "status"], 1)?;
+    assert!(hactl(&scenario, &["cluster-info"], 0)?.contains("(leader)"));
     hactl(&scenario, &["label", "resource", "web", "tier=front"], 0)?;
     hactl(&scenario, &["label", "resource", "web", "tier=back"], 1)?;
     let patch = r#"[{"op":"test","path":"/metadata/labels/tier","value":"front"},{"op":"add","path":"/spec/comment","value":"x"}]"#;

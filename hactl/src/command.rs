@@ -1,10 +1,13 @@
 //! The commands of hactl, one module each.
 
 mod allocate;
+mod api_resources;
 mod apply;
+mod auth;
 pub(crate) mod balance;
 mod capacity;
 mod check;
+mod cluster_info;
 mod completion;
 mod config;
 mod create;
@@ -145,6 +148,12 @@ pub(crate) enum Command {
     Config(config::Config),
     /// Show the versions of hactl and the controller
     Version(version::Version),
+    /// Show the addresses of the controllers and etcd members
+    ClusterInfo(cluster_info::ClusterInfo),
+    /// List the kinds that the API serves
+    ApiResources(api_resources::ApiResources),
+    /// Check permissions
+    Auth(auth::Auth),
     /// Print the completion script of a shell
     Completion(completion::Completion),
     /// Write man pages and completion scripts to a directory, for packages
@@ -201,6 +210,9 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Support(support) => support.run(session).await,
         Command::Config(config) => config.run(session),
         Command::Version(version) => version.run(session).await,
+        Command::ClusterInfo(info) => info.run(session).await,
+        Command::ApiResources(resources) => resources.run(session).await,
+        Command::Auth(auth) => auth.run(session).await,
         Command::Completion(completion) => Ok(completion.run(session)),
         Command::Generate(generate) => generate.run(),
     }

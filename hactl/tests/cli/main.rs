@@ -6,6 +6,7 @@ mod balance_copies;
 mod balance_live;
 mod commands;
 mod connection;
+mod discovery;
 mod doctor;
 mod drain;
 mod groups;
