@@ -77,6 +77,17 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     let state = hactl(&scenario, &["get", "resource", "web", "-o", "jsonpath={.status.state}"], 0)?;
     assert!(state.contains("Started"), "{state}");
 
+    // Discovery, permissions, labels and patches.
+    assert!(hactl(&scenario, &["api-resources", "-o", "name"], 0)?.contains("resources.hactl.io"));
+    assert_eq!(hactl(&scenario, &["auth", "can-i", "create", "har"], 0)?, "yes\n");
+    hactl(&scenario, &["auth", "can-i", "update", "har/web", "--subresource", "status"], 1)?;
+    assert!(hactl(&scenario, &["cluster-info"], 0)?.contains("(leader)"));
+    hactl(&scenario, &["label", "resource", "web", "tier=front"], 0)?;
+    hactl(&scenario, &["label", "resource", "web", "tier=back"], 1)?;
+    let patch = r#"[{"op":"test","path":"/metadata/labels/tier","value":"front"},{"op":"add","path":"/spec/comment","value":"x"}]"#;
+    hactl(&scenario, &["patch", "resource", "web", "--type", "json", "-p", patch], 0)?;
+    assert_eq!(scenario.object("resources", "web").context("web exists")?["spec"]["comment"], "x");
+
     // Stop, start, relocate.
     hactl(&scenario, &["stop", "web"], 0)?;
     scenario.gone("web")?;
@@ -123,6 +134,14 @@ fn maintenance_empties_a_node_and_ends_on_command() -> Result<()> {
     let away = scenario.elsewhere(WITNESS, &home)?;
     assert_ne!(away, home);
     hactl(&scenario, &["node", "maintenance", "disable", &home], 0)?;
+
+    // The same by kubectl's names.
+    let home = scenario.home(WITNESS)?;
+    let text = hactl(&scenario, &["drain", &home, "--dry-run"], 0)?;
+    assert!(text.contains(&format!("{WITNESS} would relocate {home}")), "{text}");
+    hactl(&scenario, &["drain", &home], 0)?;
+    scenario.elsewhere(WITNESS, &home)?;
+    hactl(&scenario, &["uncordon", &home], 0)?;
     scenario.finish()
 }
 

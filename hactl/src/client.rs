@@ -248,8 +248,20 @@ impl Client {
         patch: &Value,
         commitment: Commitment,
     ) -> Result<Value, ApiError> {
+        self.patch_as("application/merge-patch+json", kind, name, patch, commitment).await
+    }
+
+    /// Applies a patch of a media type to an object.
+    pub(crate) async fn patch_as(
+        &self,
+        media_type: &'static str,
+        kind: Kind,
+        name: &str,
+        patch: &Value,
+        commitment: Commitment,
+    ) -> Result<Value, ApiError> {
         let call = Call::new(Method::PATCH, object_path(kind, name));
-        self.call(&write(call, "application/merge-patch+json", patch, commitment)).await
+        self.call(&write(call, media_type, patch, commitment)).await
     }
 
     /// Replaces an object, guarded by its resourceVersion.
@@ -342,7 +354,23 @@ impl Client {
 
     /// Returns the server's version.
     pub(crate) async fn server_version(&self) -> Result<Value, ApiError> {
-        self.call(&Call::new(Method::GET, vec!["version".to_owned()])).await
+        self.document(&["version"]).await
+    }
+
+    /// Returns the document at a path, such as the discovery document `/apis`.
+    pub(crate) async fn document(&self, path: &[&str]) -> Result<Value, ApiError> {
+        self.call(&Call::new(Method::GET, path.iter().map(|part| (*part).to_owned()).collect())).await
+    }
+
+    /// Returns the review of an action, in the form of `SelfSubjectAccessReview`.
+    pub(crate) async fn access_review(&self, attributes: &Value) -> Result<Value, ApiError> {
+        let path = ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"];
+        let review = serde_json::json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        });
+        let call = Call::new(Method::POST, path.map(str::to_owned).to_vec());
+        self.call(&call.body("application/json", &review).harmless()).await
     }
 
     async fn ours<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Failure> {

@@ -1,10 +1,13 @@
 //! The commands of hactl, one module each.
 
 mod allocate;
+mod api_resources;
 mod apply;
+mod auth;
 pub(crate) mod balance;
 mod capacity;
 mod check;
+mod cluster_info;
 mod completion;
 mod config;
 mod create;
@@ -13,6 +16,7 @@ mod describe;
 mod diff;
 mod disarm;
 mod doctor;
+mod drain;
 mod dry_run;
 mod edit;
 mod evacuate;
@@ -23,9 +27,11 @@ mod group;
 mod import;
 mod in_place;
 mod init;
+mod label;
 mod node;
 mod notify;
 mod operate;
+mod patch;
 mod restore;
 mod set;
 mod simulate;
@@ -82,6 +88,12 @@ pub(crate) enum Command {
     Capacity(capacity::Capacity),
     /// Set fields in the spec of an object
     Set(set::Set),
+    /// Set or remove labels of objects
+    Label(label::Label),
+    /// Set or remove annotations of objects
+    Annotate(label::Annotate),
+    /// Change fields of an object by a merge patch or a JSON patch
+    Patch(patch::Patch),
     /// Delete objects; services keep running unless --stop is given
     Delete(delete::Delete),
     /// Start a service and set its requested state to Started
@@ -102,6 +114,12 @@ pub(crate) enum Command {
     ClearError(operate::ClearError),
     /// Manage nodes: maintenance, watchdog tests, fencing
     Node(node::Node),
+    /// Block new placements on nodes; their services keep running
+    Cordon(drain::Cordon),
+    /// Allow placements on nodes again; ends their maintenance
+    Uncordon(drain::Uncordon),
+    /// Enable maintenance of nodes and wait until they are empty
+    Drain(drain::Drain),
     /// Test notification targets
     Notify(notify::Notify),
     /// Suspend watchdogs and fencing for work on etcd or the network
@@ -135,6 +153,12 @@ pub(crate) enum Command {
     Options,
     /// Show the versions of hactl and the controller
     Version(version::Version),
+    /// Show the addresses of the controllers and etcd members
+    ClusterInfo(cluster_info::ClusterInfo),
+    /// List the kinds that the API serves
+    ApiResources(api_resources::ApiResources),
+    /// Check permissions
+    Auth(auth::Auth),
     /// Print the completion script of a shell
     Completion(completion::Completion),
     /// Write man pages and completion scripts to a directory, for packages
@@ -161,6 +185,9 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Evacuate(evacuate) => evacuate.run(session).await,
         Command::Capacity(capacity) => capacity.run(session).await,
         Command::Set(set) => set.run(session).await,
+        Command::Label(label) => label.run(session).await,
+        Command::Annotate(annotate) => annotate.run(session).await,
+        Command::Patch(patch) => patch.run(session).await,
         Command::Delete(delete) => delete.run(session).await,
         Command::Start(start) => start.run(session).await,
         Command::Stop(stop) => stop.run(session).await,
@@ -170,6 +197,9 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::ReplaceSecondary(replace) => replace.run(session).await,
         Command::ClearError(clear_error) => clear_error.run(session).await,
         Command::Node(node) => node.run(session).await,
+        Command::Cordon(cordon) => cordon.run(session).await,
+        Command::Uncordon(uncordon) => uncordon.run(session).await,
+        Command::Drain(drain) => drain.run(session).await,
         Command::Notify(notify) => notify.run(session).await,
         Command::Disarm(disarm) => disarm.run(session).await,
         Command::Arm(arm) => arm.run(session).await,
@@ -189,6 +219,9 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
             Ok(Exit::Done)
         }
         Command::Version(version) => version.run(session).await,
+        Command::ClusterInfo(info) => info.run(session).await,
+        Command::ApiResources(resources) => resources.run(session).await,
+        Command::Auth(auth) => auth.run(session).await,
         Command::Completion(completion) => Ok(completion.run(session)),
         Command::Generate(generate) => generate.run(),
     }

@@ -5,17 +5,32 @@ use clap::{Arg, Command, CommandFactory};
 
 /// The commands that help lists, in groups and in their order.
 const GROUPS: [(&str, &[&str]); 8] = [
-    ("Inspect", &["status", "get", "describe", "why", "events", "trace", "top", "doctor", "explain"]),
-    ("Change objects", &["apply", "diff", "create", "edit", "set", "delete"]),
+    (
+        "Inspect",
+        &[
+            "status",
+            "get",
+            "describe",
+            "why",
+            "events",
+            "trace",
+            "top",
+            "doctor",
+            "explain",
+            "api-resources",
+            "cluster-info",
+        ],
+    ),
+    ("Change objects", &["apply", "diff", "create", "edit", "set", "patch", "label", "annotate", "delete"]),
     (
         "Operate services",
         &["start", "stop", "restart", "migrate", "relocate", "replace-secondary", "clear-error", "wait"],
     ),
-    ("Operate nodes", &["node", "disarm", "arm"]),
+    ("Operate nodes", &["cordon", "uncordon", "drain", "node", "disarm", "arm"]),
     ("Capacity", &["balance", "check", "capacity", "allocate", "evacuate", "group"]),
     ("Set up", &["init", "import", "restore", "config", "completion"]),
     ("Test", &["simulate", "timing", "notify"]),
-    ("Other", &["support", "options", "version"]),
+    ("Other", &["auth", "support", "options", "version"]),
 ];
 
 /// Last lines of the help of a command.

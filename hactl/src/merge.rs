@@ -132,6 +132,13 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
+/// Returns a value with a merge patch (RFC 7396) applied.
+pub(crate) fn patched(value: &Value, patch: &Value) -> Value {
+    let mut patched = value.clone();
+    apply(&mut patched, patch);
+    patched
+}
+
 /// Applies a merge patch (RFC 7396).
 pub(crate) fn apply(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {

@@ -61,20 +61,24 @@ impl Diff {
             return Ok(Exit::Done);
         }
         if !self.no_effect {
-            let request = PlanRequest { objects: changed, deletions: Vec::new() };
-            match client.plan(&request).await {
-                Ok(plan) => {
-                    session.terminal().release_warnings(|warning| !is_said(&plan, warning));
-                    session.terminal().out(&effect(session.terminal(), &plan));
-                }
-                // The differences remain valid without the effects.
-                Err(failure) => {
-                    session.terminal().warn(&format!("cannot simulate the effects: {}", failure.message));
-                }
-            }
+            show_effects(session, changed).await?;
         }
         Ok(Exit::Refused)
     }
+}
+
+/// Shows the effects of changed objects on services, and the held warnings that the effects do not repeat.
+pub(super) async fn show_effects(session: &Session, changed: Vec<Value>) -> Result<(), Failure> {
+    let terminal = session.terminal();
+    match session.client()?.plan(&PlanRequest { objects: changed, deletions: Vec::new() }).await {
+        Ok(plan) => {
+            terminal.release_warnings(|warning| !is_said(&plan, warning));
+            terminal.out(&effect(terminal, &plan));
+        }
+        // The differences remain valid without the effects.
+        Err(failure) => terminal.warn(&format!("cannot simulate the effects: {}", failure.message)),
+    }
+    Ok(())
 }
 
 /// Returns the object after the apply, as changed by the server's admission.

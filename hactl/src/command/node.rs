@@ -1,6 +1,6 @@
 //! `hactl node`: controls maintenance, shutdown, watchdog tests and fencing.
 
-mod maintenance;
+pub(super) mod maintenance;
 mod not_here;
 mod watchdog;
 

@@ -149,11 +149,14 @@ pub(super) async fn bounded<T>(
 ) -> Result<T, Failure> {
     match tokio::time::timeout(timeout, work).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Failure::timed_out(format!(
-            "timed out after {}: {what}",
-            crate::duration::short(i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX))
-        ))),
+        Err(_) => Err(timed_out(timeout, what)),
     }
+}
+
+/// Returns the failure of a goal that was not reached within a timeout.
+pub(super) fn timed_out(timeout: Duration, what: &str) -> Failure {
+    let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+    Failure::timed_out(format!("timed out after {}: {what}", crate::duration::short(seconds)))
 }
 
 /// Progress of an object toward its desired state.

@@ -18,6 +18,7 @@ pub(crate) struct Request {
     pub(crate) query: String,
     /// Whether the client asks for a Table.
     pub(crate) table: bool,
+    pub(crate) content_type: String,
     pub(crate) body: Value,
 }
 
@@ -210,6 +211,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut words = line.split_whitespace();
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let (mut length, mut table) = (0, false);
+    let mut content_type = String::new();
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).ok()?;
@@ -221,12 +223,15 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
         if let Some(value) = header.strip_prefix("content-length:") {
             length = value.trim().parse().ok()?;
         }
+        if let Some(value) = header.strip_prefix("content-type:") {
+            value.trim().clone_into(&mut content_type);
+        }
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Some(Request { method, path: path.to_owned(), query: query.to_owned(), table, body })
+    Some(Request { method, path: path.to_owned(), query: query.to_owned(), table, content_type, body })
 }
 
 fn now_seconds() -> i64 {

@@ -1,8 +1,10 @@
 //! `hactl node maintenance`: moves services away from a node, or allows their return.
 
-use crate::client::{Change, Collection, Commitment, Watcher};
-use crate::command::wait::{WaitFlags, bounded, is_stuck, where_it_is};
+use crate::client::{Change, Collection, Watcher};
+use crate::command::dry_run::DryRun;
+use crate::command::wait::{WaitFlags, bounded, is_stuck, timed_out, where_it_is};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::merge;
 use crate::names::name_of;
 use crate::render::columns::condition;
 use crate::session::Session;
@@ -10,7 +12,7 @@ use clap::{Args, Subcommand};
 use ha_api_types::kind::Kind;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for an explanation.
 const HELP_WITHIN: Duration = Duration::from_secs(5);
@@ -58,40 +60,67 @@ impl Left {
 
 impl Command {
     pub(super) async fn run(&self, session: &Session) -> Outcome {
+        session.format(&[])?;
+        let (Command::Enable(Maintenance { node, wait }) | Command::Disable(Maintenance { node, wait })) =
+            self;
+        let node = session.client()?.target(&crate::command::node(node)?).await?;
         match self {
-            Command::Enable(maintenance) => enable(session, maintenance).await,
-            Command::Disable(maintenance) => disable(session, maintenance).await,
+            Command::Enable(_) => {
+                enable(session, &node, DryRun::None).await?;
+                if wait.wait {
+                    until_drained(session, &[name_of(&node)], wait.timeout).await?;
+                }
+            }
+            Command::Disable(_) => disable(session, &node, wait).await?,
         }
+        Ok(Exit::Done)
     }
 }
 
-/// Sets `spec.maintenance`. Returns the node's name, and `false` if the object already had this value.
+/// Enables the maintenance of a node. Returns the node as it is stored, or would be after a dry run.
+pub(in crate::command) async fn enable(
+    session: &Session,
+    node: &Value,
+    dry_run: DryRun,
+) -> Result<Value, Failure> {
+    let changed = change(session, node, true, dry_run).await?;
+    let what_is = if changed.is_some() { "maintenance enabled" } else { "already in maintenance" };
+    session.terminal().say(&format!("node/{} {what_is}{}", name_of(node), dry_run.suffix()));
+    Ok(changed.unwrap_or_else(|| node.clone()))
+}
+
+/// Sets `spec.maintenance`. Returns the changed node; `None` if the node already had this value.
 async fn change(
     session: &Session,
-    maintenance: &Maintenance,
+    node: &Value,
     wanted: bool,
-) -> Result<(String, bool), Failure> {
-    session.format(&[])?;
-    let client = session.client()?;
-    let target = crate::command::node(&maintenance.node)?;
-    let node = client.target(&target).await?;
-    let name = target.name.name;
-    let changed = (node["spec"]["maintenance"] == true) != wanted;
-    if changed {
-        client.patch(Kind::Node, &name, &json!({"spec": {"maintenance": wanted}}), Commitment::Real).await?;
+    dry_run: DryRun,
+) -> Result<Option<Value>, Failure> {
+    if (node["spec"]["maintenance"] == true) == wanted {
+        return Ok(None);
     }
-    Ok((name, changed))
+    let patch = json!({"spec": {"maintenance": wanted}});
+    Ok(Some(match dry_run.commitment() {
+        Some(commitment) => session.client()?.patch(Kind::Node, name_of(node), &patch, commitment).await?,
+        None => merge::patched(node, &patch),
+    }))
 }
 
-async fn enable(session: &Session, maintenance: &Maintenance) -> Outcome {
-    let (name, changed) = change(session, maintenance, true).await?;
-    let name = name.as_str();
-    let what_is = if changed { "maintenance enabled" } else { "already in maintenance" };
-    session.terminal().say(&format!("node/{name} {what_is}"));
-    if maintenance.wait.wait {
-        let what = format!("node/{name} still has services");
+/// Waits until all nodes in maintenance are empty. The error of a timeout lists the services that are left.
+pub(in crate::command) async fn until_drained(
+    session: &Session,
+    nodes: &[&str],
+    timeout: Duration,
+) -> Result<(), Failure> {
+    let started = Instant::now();
+    for node in nodes {
         let mut left = BTreeMap::new();
-        let emptied = bounded(maintenance.wait.timeout, &what, until_empty(session, name, &mut left)).await;
+        let remaining = timeout.saturating_sub(started.elapsed());
+        let emptied = tokio::time::timeout(remaining, until_empty(session, node, &mut left)).await;
+        let emptied = emptied.unwrap_or_else(|_| {
+            Err(timed_out(timeout, &format!("node/{node} still has services"))
+                .help(format!("the maintenance continues; run \"hactl drain {node}\" to wait again")))
+        });
         if let Err(failure) = emptied {
             let mut lines = String::new();
             for (service, Left { why, .. }) in &left {
@@ -102,9 +131,9 @@ async fn enable(session: &Session, maintenance: &Maintenance) -> Outcome {
             }
             return Err(Failure { message: format!("{}{lines}", failure.message), ..failure });
         }
-        session.terminal().say(&format!("node/{name} drained"));
+        session.terminal().say(&format!("node/{node} drained"));
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// Waits until no service on the node runs or is in transition. `left` always lists the remaining services.
@@ -180,25 +209,26 @@ fn occupies(resource: &Value, node: &str) -> bool {
     status["node"] == node && (status["running"] == true || !at_rest)
 }
 
-async fn disable(session: &Session, maintenance: &Maintenance) -> Outcome {
-    let (name, changed) = change(session, maintenance, false).await?;
-    let what_is = if changed { "maintenance disabled" } else { "not in maintenance" };
+async fn disable(session: &Session, node: &Value, wait: &WaitFlags) -> Result<(), Failure> {
+    let name = name_of(node);
+    let changed = change(session, node, false, DryRun::None).await?;
+    let what_is = if changed.is_some() { "maintenance disabled" } else { "not in maintenance" };
     session.terminal().say(&format!("node/{name} {what_is}"));
-    if maintenance.wait.wait {
-        let what = format!("node/{name} is still in maintenance");
-        let mut watcher = Watcher::object(session.client()?, Kind::Node, &name);
-        bounded(maintenance.wait.timeout, &what, async {
-            loop {
-                match watcher.next().await? {
-                    Change::Applied(node) if node["status"]["state"] != "Maintenance" => return Ok(()),
-                    Change::Applied(_) | Change::Synced => {}
-                    Change::Deleted(_) => return Err(Failure::refused(format!("node/{name} was deleted"))),
-                }
-            }
-        })
-        .await?;
+    if !wait.wait {
+        return Ok(());
     }
-    Ok(Exit::Done)
+    let what = format!("node/{name} is still in maintenance");
+    let mut watcher = Watcher::object(session.client()?, Kind::Node, name);
+    bounded(wait.timeout, &what, async {
+        loop {
+            match watcher.next().await? {
+                Change::Applied(node) if node["status"]["state"] != "Maintenance" => return Ok(()),
+                Change::Applied(_) | Change::Synced => {}
+                Change::Deleted(_) => return Err(Failure::refused(format!("node/{name} was deleted"))),
+            }
+        }
+    })
+    .await
 }
 
 #[cfg(test)]

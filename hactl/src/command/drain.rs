@@ -1,0 +1,144 @@
+//! `hactl cordon`, `hactl uncordon` and `hactl drain`: block a node, or empty it, as kubectl does.
+
+use super::diff::show_effects;
+use super::dry_run::{DryRun, DryRunFlag};
+use super::node::maintenance::{enable, until_drained};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::names::name_of;
+use crate::session::Session;
+use clap::Args;
+use ha_api_types::kind::Kind;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Block new placements on nodes; their services keep running
+#[derive(Args, Debug)]
+#[command(after_help = "To move the services away too: hactl drain NODE. To undo: hactl uncordon NODE.")]
+pub(crate) struct Cordon {
+    #[command(flatten)]
+    nodes: Nodes,
+}
+
+/// Allow placements on nodes again; ends their maintenance
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Services that were moved for maintenance return, as after: hactl node maintenance disable NODE."
+)]
+pub(crate) struct Uncordon {
+    #[command(flatten)]
+    nodes: Nodes,
+}
+
+/// Enable maintenance of nodes and wait until they are empty
+#[derive(Args, Debug)]
+#[command(after_help = "Same as: hactl node maintenance enable NODE --wait. To undo: hactl uncordon NODE.\n\
+        Several nodes are blocked first, so that no service moves from one to another.")]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    nodes: Nodes,
+    /// Maximum time to wait; the exit status is then 124, and the maintenance continues
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = crate::duration::parse)]
+    timeout: Duration,
+}
+
+// The nodes of a command. (A doc comment would replace the help of each command that uses it.)
+#[derive(Args, Debug)]
+struct Nodes {
+    /// Names of the nodes
+    #[arg(value_name = "NODE", required = true)]
+    names: Vec<String>,
+    #[command(flatten)]
+    dry_run: DryRunFlag,
+}
+
+impl Cordon {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        self.nodes.change(session, is_cordoned, &json!({"schedulable": false}), "cordoned").await
+    }
+}
+
+impl Uncordon {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let open = json!({"schedulable": true, "maintenance": false});
+        self.nodes.change(session, is_open, &open, "uncordoned").await
+    }
+}
+
+impl Drain {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        session.format(&[])?;
+        let nodes = self.nodes.read(session).await?;
+        match self.nodes.dry_run.mode {
+            DryRun::None => {
+                enable_all(session, &nodes, DryRun::None).await?;
+                let names: Vec<&str> = nodes.iter().map(name_of).collect();
+                until_drained(session, &names, self.timeout).await?;
+            }
+            DryRun::Server => {
+                // The effects of all nodes together may repeat the warnings of the dry runs of single nodes.
+                session.terminal().hold_warnings();
+                let shown = show(session, &nodes).await;
+                session.terminal().release_warnings(|_| true);
+                shown?;
+            }
+            DryRun::Client => {
+                enable_all(session, &nodes, DryRun::Client).await?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Enables the maintenance of all nodes. Returns the nodes as they are stored, or would be after a dry run.
+async fn enable_all(session: &Session, nodes: &[Value], dry_run: DryRun) -> Result<Vec<Value>, Failure> {
+    let mut changed = Vec::new();
+    for node in nodes {
+        changed.push(enable(session, node, dry_run).await?);
+    }
+    Ok(changed)
+}
+
+/// Shows where the services of nodes would move.
+async fn show(session: &Session, nodes: &[Value]) -> Result<(), Failure> {
+    show_effects(session, enable_all(session, nodes, DryRun::Server).await?).await
+}
+
+impl Nodes {
+    /// Returns the nodes, which must all exist before one is changed.
+    async fn read(&self, session: &Session) -> Result<Vec<Value>, Failure> {
+        let mut nodes = Vec::new();
+        for name in &self.names {
+            nodes.push(session.client()?.target(&super::node(name)?).await?);
+        }
+        Ok(nodes)
+    }
+
+    /// Merges fields into the spec of each node that does not have them.
+    async fn change(
+        &self,
+        session: &Session,
+        is_so: fn(&Value) -> bool,
+        fields: &Value,
+        word: &str,
+    ) -> Outcome {
+        session.format(&[])?;
+        for node in self.read(session).await? {
+            let name = name_of(&node);
+            let already = if is_so(&node["spec"]) { "already " } else { "" };
+            if let Some(commitment) = self.dry_run.mode.commitment().filter(|_| already.is_empty()) {
+                session.client()?.patch(Kind::Node, name, &json!({"spec": fields}), commitment).await?;
+            }
+            let suffix = self.dry_run.mode.suffix();
+            session.terminal().say(&format!("node/{name} {already}{word}{suffix}"));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn is_cordoned(spec: &Value) -> bool {
+    spec["schedulable"] == false
+}
+
+fn is_open(spec: &Value) -> bool {
+    !is_cordoned(spec) && spec["maintenance"] != true
+}

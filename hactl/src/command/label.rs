@@ -1,0 +1,301 @@
+//! `hactl label` and `hactl annotate`: set and remove labels and annotations of objects.
+
+use super::dry_run::DryRunFlag;
+use crate::client::{Client, Collection};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::names::{Selection, Target, TypedName, name_of, selection};
+use crate::render::Format;
+use crate::session::Session;
+use clap::Args;
+use ha_api_types::kind::Kind;
+use ha_api_types::validation;
+use serde_json::{Map, Value, json};
+
+/// Set or remove labels of objects
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  hactl label resource web tier=front\n  hactl label node/node1 rack=2 --overwrite\n  \
+    hactl label nodes --all rack-"
+)]
+pub(crate) struct Label {
+    #[command(flatten)]
+    edit: Edit,
+}
+
+/// Set or remove annotations of objects
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hactl annotate resource web example.com/owner='team a'\n  \
+    hactl annotate resources -l tier=front example.com/owner-")]
+pub(crate) struct Annotate {
+    #[command(flatten)]
+    edit: Edit,
+}
+
+// The arguments of both commands. (A doc comment would replace the help of each command that uses it.)
+#[derive(Args, Debug)]
+struct Edit {
+    /// KIND NAME… or KIND/NAME…, then KEY=VALUE to set and KEY- to remove
+    #[arg(required = true, value_name = "KIND NAME… KEY=VALUE|KEY-")]
+    what: Vec<String>,
+    /// Replace existing values
+    #[arg(long)]
+    overwrite: bool,
+    /// Select all objects of the kind
+    #[arg(long, conflicts_with = "selector")]
+    all: bool,
+    /// Select objects by labels, such as app=web,tier!=test
+    #[arg(long, short = 'l', value_name = "LABELS")]
+    selector: Option<String>,
+    #[command(flatten)]
+    dry_run: DryRunFlag,
+}
+
+/// The part of the metadata that a command changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Labels,
+    Annotations,
+}
+
+impl Field {
+    fn name(self) -> &'static str {
+        match self {
+            Field::Labels => "labels",
+            Field::Annotations => "annotations",
+        }
+    }
+
+    fn singular(self) -> &'static str {
+        match self {
+            Field::Labels => "label",
+            Field::Annotations => "annotation",
+        }
+    }
+}
+
+impl Label {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        self.edit.run(session, Field::Labels).await
+    }
+}
+
+impl Annotate {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        self.edit.run(session, Field::Annotations).await
+    }
+}
+
+impl Edit {
+    async fn run(&self, session: &Session, field: Field) -> Outcome {
+        let format = session.format(&[Format::Name])?;
+        let (objects, changes) = parse(field, &self.what)?;
+        let client = session.client()?;
+        let objects = self.objects(client, selection(objects)?).await?;
+        if !self.overwrite {
+            let taken: Vec<String> =
+                objects.iter().flat_map(|(target, object)| taken(field, target, object, &changes)).collect();
+            if !taken.is_empty() {
+                return Err(Failure::refused(taken.join("\n"))
+                    .help("nothing was changed; add --overwrite to replace existing values"));
+            }
+        }
+        if objects.is_empty() {
+            session.terminal().held_up("No resources found");
+        }
+        for (target, object) in &objects {
+            let shown = target.shown();
+            let live = &object["metadata"][field.name()];
+            for (key, _) in changes.iter().filter(|(key, value)| value.is_null() && live.get(key).is_none()) {
+                session.terminal().warn(&format!("{shown} has no {} {key}", field.singular()));
+            }
+            let differing = differing(live, &changes);
+            if let Some(commitment) = self.dry_run.mode.commitment().filter(|_| !differing.is_empty()) {
+                let patch = json!({"metadata": {field.name(): differing}});
+                client
+                    .patch(target.kind, &target.name.name, &patch, commitment)
+                    .await
+                    .map_err(|error| Failure::from(error).at(&shown))?;
+            }
+            match format {
+                Some(Format::Name) => session.terminal().line(&shown),
+                _ => session.terminal().say(&format!(
+                    "{shown} {}{}",
+                    word(field, &differing),
+                    self.dry_run.mode.suffix()
+                )),
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Returns the selected objects; all named ones must exist.
+    async fn objects(&self, client: &Client, selection: Selection) -> Result<Vec<(Target, Value)>, Failure> {
+        let mut found = Vec::new();
+        match selection {
+            Selection::Objects(_) if self.all || self.selector.is_some() => {
+                return Err(Failure::usage("names cannot be combined with --all or --selector")
+                    .help("remove the names, or remove --all and --selector"));
+            }
+            Selection::Objects(targets) => {
+                for target in targets {
+                    let object = client.target(&target).await?;
+                    found.push((target, object));
+                }
+            }
+            Selection::Kinds(_) if !self.all && self.selector.is_none() => {
+                return Err(Failure::usage("no names specified")
+                    .help("add names, -l LABELS, or --all for all objects of the kind"));
+            }
+            Selection::Kinds(kinds) => {
+                let query: Vec<(&str, String)> =
+                    self.selector.iter().map(|selector| ("labelSelector", selector.clone())).collect();
+                for kind in kinds {
+                    let list = client.list(Collection::Kind(kind), &query).await?;
+                    found.extend(list.items.into_iter().map(|object| (target(kind, &object), object)));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn target(kind: Kind, object: &Value) -> Target {
+    Target { kind, name: TypedName { type_name: None, name: name_of(object).to_owned() } }
+}
+
+/// Splits the arguments into objects and the merge patch of the field, in which null removes a key.
+fn parse(field: Field, arguments: &[String]) -> Result<(&[String], Map<String, Value>), Failure> {
+    let noun = field.singular();
+    let is_change = |text: &String| text.contains('=') || text.ends_with('-');
+    let (objects, words) =
+        arguments.split_at(arguments.iter().position(is_change).unwrap_or(arguments.len()));
+    if words.is_empty() {
+        return Err(Failure::usage(format!("no {noun} specified"))
+            .help(format!("write KEY=VALUE to set the {noun}, KEY- to remove it")));
+    }
+    let mut changes = Map::new();
+    for word in words {
+        let (key, value) = match (word.split_once('='), word.strip_suffix('-')) {
+            (Some((key, value)), _) => (key, json!(value)),
+            (None, Some(key)) => (key, Value::Null),
+            (None, None) => {
+                return Err(Failure::usage(format!("{word:?} is not KEY=VALUE or KEY-"))
+                    .help(format!("write the names of objects before the {}", field.name())));
+            }
+        };
+        if changes.insert(key.to_owned(), value).is_some() {
+            return Err(Failure::usage(format!("{noun} {key} is specified twice")));
+        }
+    }
+    let problems = problems(field, &changes);
+    if problems.is_empty() { Ok((objects, changes)) } else { Err(Failure::usage(problems.join("\n"))) }
+}
+
+/// Returns the problems of keys and values, by the rules of the API.
+fn problems(field: Field, changes: &Map<String, Value>) -> Vec<String> {
+    let texts: Map<String, Value> =
+        changes.iter().map(|(key, value)| (key.clone(), json!(value.as_str().unwrap_or_default()))).collect();
+    // The rules are the same for every kind.
+    let object = json!({"metadata": {"name": "any", field.name(): texts}});
+    let place = format!("metadata.{}", field.name());
+    validation::problems(Kind::Group, &object)
+        .iter()
+        .filter(|problem| problem.path.starts_with(&place))
+        .map(ToString::to_string)
+        .collect()
+}
+
+/// Returns the existing values that the changes would replace, as sentences.
+fn taken(field: Field, target: &Target, object: &Value, changes: &Map<String, Value>) -> Vec<String> {
+    let live = &object["metadata"][field.name()];
+    changes
+        .iter()
+        .filter(|(_, value)| value.is_string())
+        .filter_map(|(key, value)| Some((key, live.get(key)?.as_str()?, value)))
+        .filter(|(_, present, value)| value != present)
+        .map(|(key, present, _)| {
+            format!("{}: {} {key} already has the value {present:?}", target.shown(), field.singular())
+        })
+        .collect()
+}
+
+/// Returns the changes that an object does not have yet.
+fn differing(live: &Value, changes: &Map<String, Value>) -> Map<String, Value> {
+    let is_new = |key: &str, value: &Value| live.get(key).unwrap_or(&Value::Null) != value;
+    changes
+        .iter()
+        .filter(|(key, value)| is_new(key, value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+fn word(field: Field, sent: &Map<String, Value>) -> &'static str {
+    match field {
+        Field::Labels | Field::Annotations if sent.is_empty() => "unchanged",
+        Field::Labels if sent.values().all(Value::is_null) => "unlabeled",
+        Field::Labels => "labeled",
+        Field::Annotations => "annotated",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(field: Field, arguments: &[&str], expected: Result<(&[&str], Value), &str>) {
+        let words: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
+        match (parse(field, &words), expected) {
+            (Ok((objects, changes)), Ok((names, patch))) => {
+                assert_eq!(objects, names, "{arguments:?}");
+                assert_eq!(Value::Object(changes), patch, "{arguments:?}");
+            }
+            (Err(failure), Err(part)) => {
+                assert!(failure.message.contains(part), "{part:?} is not in {failure:?}");
+                assert_eq!(failure.exit, Exit::Usage);
+            }
+            (got, expected) => panic!("{arguments:?}: {got:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn changes_follow_the_objects() {
+        let labels = Field::Labels;
+        check(
+            labels,
+            &["resource", "web", "tier=front", "old-"],
+            Ok((&["resource", "web"], json!({"tier": "front", "old": null}))),
+        );
+        check(labels, &["nodes", "example.com/rack="], Ok((&["nodes"], json!({"example.com/rack": ""}))));
+        check(
+            Field::Annotations,
+            &["node/node1", "note=a = b-"],
+            Ok((&["node/node1"], json!({"note": "a = b-"}))),
+        );
+        check(labels, &["resource", "web"], Err("no label specified"));
+        check(labels, &["resource", "web", "tier=front", "db"], Err("\"db\" is not KEY=VALUE or KEY-"));
+        check(labels, &["resource", "web", "tier=front", "tier-"], Err("tier is specified twice"));
+        check(labels, &["resource", "web", "tier=a b"], Err("metadata.labels.tier: \"a b\" is not a valid"));
+        check(labels, &["resource", "web", "a/b/c=x"], Err("metadata.labels[a/b/c]"));
+        check(labels, &["resource", "web", "=x"], Err("is not a valid key"));
+        check(Field::Annotations, &["resource", "web", "a b-"], Err("is not a valid key"));
+    }
+
+    #[test]
+    fn only_other_values_are_taken() {
+        let object = json!({"metadata": {"name": "web", "labels": {"tier": "front", "app": "shop"}}});
+        let check = |changes: Value, expected: &[&str], sent: Value| {
+            let changes = changes.as_object().expect("a map");
+            let target = target(Kind::Resource, &object);
+            assert_eq!(taken(Field::Labels, &target, &object, changes), expected, "{changes:?}");
+            assert_eq!(Value::Object(differing(&object["metadata"]["labels"], changes)), sent);
+        };
+        check(json!({"tier": "front"}), &[], json!({}));
+        check(json!({"tier": null, "gone": null}), &[], json!({"tier": null}));
+        check(
+            json!({"tier": "back", "app": "shop"}),
+            &["resource/web: label tier already has the value \"front\""],
+            json!({"tier": "back"}),
+        );
+        assert_eq!(Value::Object(differing(&Value::Null, &Map::new())), json!({}));
+    }
+}

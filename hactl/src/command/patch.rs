@@ -1,0 +1,162 @@
+//! `hactl patch`: changes fields of an object by a merge patch or a JSON patch.
+
+use super::dry_run::DryRunFlag;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::merge;
+use crate::names::{Selection, selection};
+use crate::render::{self, Format};
+use crate::session::Session;
+use clap::{Args, ValueEnum, ValueHint};
+use ha_api_types::{document, yaml};
+use serde_json::Value;
+use std::io::Read;
+
+/// Change fields of an object by a merge patch or a JSON patch
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hactl patch resource web -p '{\"spec\":{\"maxRestart\":3}}'\n  \
+        hactl patch group/web --type json -p '[{\"op\":\"remove\",\"path\":\"/spec/nodes/node1\"}]'\n\
+        A merge patch replaces lists; null removes a field. The API has no strategic merge patches.")]
+pub(crate) struct Patch {
+    /// KIND NAME or KIND/NAME
+    #[arg(required = true, value_name = "KIND NAME")]
+    what: Vec<String>,
+    /// Type of the patch
+    #[arg(long = "type", value_name = "TYPE", default_value = "merge")]
+    patch_type: PatchType,
+    /// Patch in JSON or YAML
+    #[arg(long, short = 'p', value_name = "PATCH", required_unless_present = "patch_file")]
+    patch: Option<String>,
+    /// File with the patch, or - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "patch", value_hint = ValueHint::FilePath)]
+    patch_file: Option<String>,
+    #[command(flatten)]
+    dry_run: DryRunFlag,
+}
+
+/// The type of a patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PatchType {
+    /// Fields to merge into the object (RFC 7396)
+    Merge,
+    /// A list of operations (RFC 6902)
+    Json,
+}
+
+impl PatchType {
+    fn media_type(self) -> &'static str {
+        match self {
+            PatchType::Merge => "application/merge-patch+json",
+            PatchType::Json => "application/json-patch+json",
+        }
+    }
+}
+
+impl Patch {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
+        let target = match selection(&self.what)? {
+            Selection::Objects(mut targets) if targets.len() == 1 => targets.remove(0),
+            Selection::Objects(_) | Selection::Kinds(_) => {
+                return Err(Failure::usage("a patch requires exactly one object")
+                    .help("write KIND NAME or KIND/NAME"));
+            }
+        };
+        let patch = self.read()?;
+        let client = session.client()?;
+        let live = client.target(&target).await?;
+        let after = match (self.dry_run.mode.commitment(), self.patch_type) {
+            (Some(commitment), patch_type) => {
+                let media_type = patch_type.media_type();
+                client.patch_as(media_type, target.kind, &target.name.name, &patch, commitment).await?
+            }
+            (None, PatchType::Merge) => merge::patched(&live, &patch),
+            (None, PatchType::Json) => {
+                return Err(Failure::usage("a JSON patch is applied only by the server")
+                    .help("add --dry-run=server instead of --dry-run=client"));
+            }
+        };
+        match format {
+            Some(Format::Name) => session.terminal().line(&target.shown()),
+            _ if session.print_value(format, &render::readable(&after))? => {}
+            _ => {
+                let is_changed = render::readable(&after) != render::readable(&live);
+                let word = if is_changed { "patched" } else { "unchanged" };
+                let suffix = self.dry_run.mode.suffix();
+                session.terminal().say(&format!("{} {word}{suffix}", target.shown()));
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    fn read(&self) -> Result<Value, Failure> {
+        let (place, text) = match (&self.patch, &self.patch_file) {
+            (Some(text), _) => ("--patch", Ok(text.clone())),
+            (None, Some(path)) if path != "-" => (path.as_str(), std::fs::read_to_string(path)),
+            (None, _) => {
+                let mut text = String::new();
+                ("standard input", std::io::stdin().read_to_string(&mut text).map(|_| text))
+            }
+        };
+        let text = text.map_err(|error| Failure::usage(format!("cannot read {place}: {error}")))?;
+        parse(self.patch_type, &text).map_err(|failure| failure.at(place))
+    }
+}
+
+/// Parses a patch in JSON or YAML.
+fn parse(patch_type: PatchType, text: &str) -> Result<Value, Failure> {
+    let patch = match document::json(text.as_bytes()) {
+        Ok(read) if read.duplicates.is_empty() => read.value,
+        // The error of the YAML parser names the line, for both languages.
+        Ok(_) | Err(_) => {
+            let documents = yaml::documents(text).map_err(|error| {
+                let line = error.line.map_or(String::new(), |line| format!("line {line}: "));
+                Failure::usage(format!("{line}{}", error.message))
+            })?;
+            match <[_; 1]>::try_from(documents) {
+                Ok([one]) => one.value,
+                Err(_) => return Err(Failure::usage("a patch must be exactly one document")),
+            }
+        }
+    };
+    match patch_type {
+        PatchType::Merge if !patch.is_object() => Err(Failure::usage("a merge patch must be a map")
+            .help("write {\"spec\":{\"FIELD\":VALUE}}, or add --type json for a list of operations")),
+        PatchType::Json if !patch.is_array() => {
+            Err(Failure::usage("a JSON patch must be a list of operations")
+                .help("write [{\"op\":\"replace\",\"path\":\"/spec/FIELD\",\"value\":VALUE}]"))
+        }
+        PatchType::Merge | PatchType::Json => Ok(patch),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_patch_has_the_form_of_its_type() {
+        let check = |patch_type: PatchType, text: &str, expected: Result<Value, &str>| match (
+            parse(patch_type, text),
+            expected,
+        ) {
+            (Ok(got), Ok(expected)) => assert_eq!(got, expected),
+            (Err(failure), Err(part)) => {
+                assert!(failure.message.contains(part), "{part:?} is not in {failure:?}");
+                assert_eq!(failure.exit, Exit::Usage);
+            }
+            (got, expected) => panic!("{text:?}: {got:?} instead of {expected:?}"),
+        };
+        let merge = PatchType::Merge;
+        check(merge, "{\"spec\": {\"a\": null}}", Ok(json!({"spec": {"a": null}})));
+        check(merge, "spec:\n  maxRestart: 3\n", Ok(json!({"spec": {"maxRestart": 3}})));
+        check(merge, "[]", Err("must be a map"));
+        check(merge, "", Err("exactly one document"));
+        check(merge, "a: 1\n---\nb: 2\n", Err("exactly one document"));
+        check(merge, "{\"a\": 1, \"a\": 2}", Err("a"));
+        check(merge, "{\"a\": [", Err("line 1"));
+        let operations = "[{\"op\": \"remove\", \"path\": \"/spec/a\"}]";
+        check(PatchType::Json, operations, Ok(json!([{"op": "remove", "path": "/spec/a"}])));
+        check(PatchType::Json, "{}", Err("must be a list"));
+    }
+}

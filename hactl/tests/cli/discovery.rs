@@ -1,0 +1,115 @@
+//! Tests of `api-resources`, `auth can-i` and `cluster-info`.
+
+use super::hactl::{command, hactl, run};
+use super::server::{Request, Scripted, Server};
+use serde_json::{Value, json};
+
+fn api() -> Server {
+    Server::with(answer, |_, _| false)
+}
+
+fn answer(request: &Request) -> Option<Scripted> {
+    let version = |group: &str| json!({"name": group, "preferredVersion": {"groupVersion": format!("{group}/v1"), "version": "v1"}});
+    let body = match request.path.as_str() {
+        "/apis" => json!({"groups": [version("hactl.io"), version("authorization.k8s.io")]}),
+        "/api/v1" => json!({"groupVersion": "v1", "resources": [
+            {"name": "events", "singularName": "event", "namespaced": true, "kind": "Event", "verbs": ["get", "list"],
+                "shortNames": ["ev"]}]}),
+        "/apis/hactl.io/v1" => json!({"groupVersion": "hactl.io/v1", "resources": [
+            {"name": "resources", "singularName": "resource", "namespaced": false, "kind": "Resource",
+                "verbs": ["create", "get"], "shortNames": ["har"], "categories": ["all", "hactl"]},
+            {"name": "resources/status", "singularName": "", "namespaced": false, "kind": "Resource", "verbs": ["get"]},
+            {"name": "clusters", "singularName": "cluster", "namespaced": false, "kind": "Cluster", "verbs": ["get"]}]}),
+        "/apis/authorization.k8s.io/v1" => json!({"groupVersion": "authorization.k8s.io/v1", "resources": [
+            {"name": "selfsubjectaccessreviews", "singularName": "selfsubjectaccessreview", "namespaced": false,
+                "kind": "SelfSubjectAccessReview", "verbs": ["create"]}]}),
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" => review(&request.body),
+        _ => return None,
+    };
+    Some(Scripted::Answer(200, body))
+}
+
+fn review(request: &Value) -> Value {
+    let attributes = &request["spec"]["resourceAttributes"];
+    let allowed = attributes["subresource"] == "" && attributes["verb"] != "escalate";
+    let reason = if allowed { "" } else { "unknown verb or subresource" };
+    json!({"spec": request["spec"], "status": {"allowed": allowed, "reason": reason}})
+}
+
+#[test]
+fn kinds_come_from_the_discovery_of_the_server() {
+    let server = api();
+    hactl(&server, &["api-resources"]).prints(
+        0,
+        "NAME                      SHORTNAMES  APIVERSION               NAMESPACED  KIND\n\
+         events                    ev          v1                       true        Event\n\
+         selfsubjectaccessreviews              authorization.k8s.io/v1  false       SelfSubjectAccessReview\n\
+         clusters                              hactl.io/v1              false       Cluster\n\
+         resources                 har         hactl.io/v1              false       Resource\n",
+    );
+    hactl(&server, &["api-resources", "-o", "name"]).prints(
+        0,
+        "events\nselfsubjectaccessreviews.authorization.k8s.io\nclusters.hactl.io\nresources.hactl.io\n",
+    );
+    hactl(&server, &["api-resources", "-o", "wide"])
+        .shows(0, &["VERBS", "CATEGORIES", "create,get", "all,hactl"]);
+    hactl(&server, &["api-resources", "-o", "json"]).fails(2, "not supported");
+    run(&mut command(&["--server", "http://127.0.0.1:1", "api-resources"]))
+        .fails(3, "cannot reach any controller");
+}
+
+#[test]
+fn permissions_are_reviewed_by_the_server() {
+    let server = api();
+    hactl(&server, &["auth", "can-i", "create", "har"]).prints(0, "yes\n");
+    hactl(&server, &["auth", "can-i", "get", "resources.hactl.io/web"]).prints(0, "yes\n");
+    hactl(&server, &["auth", "can-i", "*", "*"]).prints(0, "yes\n");
+    hactl(&server, &["auth", "can-i", "update", "Resource/web", "--subresource", "status"])
+        .prints(1, "no - unknown verb or subresource\n");
+    hactl(&server, &["auth", "can-i", "escalate", "events", "-q"]).prints(1, "");
+    hactl(&server, &["auth", "can-i", "get", "resuorces"]).fails(2, "did you mean resources?");
+    hactl(&server, &["auth", "can-i", "get"]).fails(2, "<KIND[/NAME]>");
+    let asked: Vec<Value> = server
+        .requests()
+        .into_iter()
+        .filter(|request| request.method == "POST")
+        .map(|request| request.body["spec"]["resourceAttributes"].clone())
+        .collect();
+    let attributes = |verb: &str, group: &str, resource: &str, name: &str, subresource: &str| json!({"verb": verb, "group": group, "resource": resource, "name": name, "subresource": subresource});
+    assert_eq!(
+        asked,
+        [
+            attributes("create", "hactl.io", "resources", "", ""),
+            attributes("get", "hactl.io", "resources", "web", ""),
+            attributes("*", "*", "*", "", ""),
+            attributes("update", "hactl.io", "resources", "web", "status"),
+            attributes("escalate", "", "events", "", ""),
+        ]
+    );
+}
+
+#[test]
+fn cluster_info_lists_the_addresses() {
+    let overview = json!({
+        "cluster": "lab", "answeredBy": "c1",
+        "controllers": [{"id": "c1", "state": "Leading", "url": "https://c1:7443"},
+            {"id": "c2", "state": "Standby", "url": "https://c2:7443"}, {"id": "c3", "state": "Lost"}],
+        "store": {"quorum": true, "members": [
+            {"name": "s1", "url": "https://s1:2379", "healthy": true, "leader": true},
+            {"name": "s2", "url": "https://s2:2379", "healthy": false}]}});
+    let server = Server::with(
+        move |request| {
+            (request.path == "/apis/hactl.io/v1/status").then(|| Scripted::Answer(200, overview.clone()))
+        },
+        |_, _| false,
+    );
+    hactl(&server, &["cluster-info"]).prints(
+        0,
+        "Cluster lab (answered by c1)\n\
+         Controller c1 is running at https://c1:7443 (leader)\n\
+         Controller c2 is running at https://c2:7443\n\
+         Controller c3 is unreachable at an unknown URL\n\
+         etcd member s1 is running at https://s1:2379 (leader)\n\
+         etcd member s2 is unreachable at https://s2:2379\n",
+    );
+}

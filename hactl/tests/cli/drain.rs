@@ -1,0 +1,123 @@
+//! Tests of `cordon`, `uncordon` and `drain`.
+
+use super::hactl::hactl;
+use super::server::{Scripted, Server};
+use serde_json::{Value, json};
+
+fn furnish(server: &Server) {
+    for name in ["node1", "node2"] {
+        server.put(
+            "nodes",
+            json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}, "spec": {}}),
+        );
+    }
+}
+
+fn service(server: &Server, node: &str) {
+    server.put("resources", json!({"metadata": {"name": "web"}, "spec": {}, "status": {"state": "Started", "node": node,
+        "running": true, "conditions": [{"type": "Ready", "status": "False", "message": "no other node fits"}]}}));
+}
+
+fn spec(server: &Server, name: &str) -> Value {
+    server.object("nodes", name).expect("stored")["spec"].clone()
+}
+
+#[test]
+fn a_cordoned_node_is_unschedulable_until_it_is_uncordoned() {
+    let server = Server::start();
+    furnish(&server);
+    hactl(&server, &["cordon", "node1", "node/node2", "--dry-run"])
+        .prints(0, "node/node1 cordoned (server dry run)\nnode/node2 cordoned (server dry run)\n");
+    assert_eq!(spec(&server, "node1"), json!({}));
+    let writes = server.writes().len();
+    hactl(&server, &["cordon", "node1", "--dry-run=client"]).prints(0, "node/node1 cordoned (dry run)\n");
+    hactl(&server, &["drain", "node1", "--dry-run=client"])
+        .prints(0, "node/node1 maintenance enabled (dry run)\n");
+    assert_eq!(server.writes().len(), writes);
+    hactl(&server, &["cordon", "node1"]).prints(0, "node/node1 cordoned\n");
+    assert_eq!(spec(&server, "node1"), json!({"schedulable": false}));
+    hactl(&server, &["cordon", "node1", "node2"])
+        .prints(0, "node/node1 already cordoned\nnode/node2 cordoned\n");
+    hactl(&server, &["uncordon", "node1"]).prints(0, "node/node1 uncordoned\n");
+    assert_eq!(spec(&server, "node1"), json!({"schedulable": true, "maintenance": false}));
+    hactl(&server, &["uncordon", "node1"]).prints(0, "node/node1 already uncordoned\n");
+}
+
+#[test]
+fn an_unknown_node_changes_no_node() {
+    let server = Server::start();
+    furnish(&server);
+    for command in ["cordon", "uncordon", "drain"] {
+        hactl(&server, &[command, "node1", "node3"]).fails(1, "node/node3 not found");
+        hactl(&server, &[command, "resource/web"]).fails(2, "resource/web is not a node");
+        hactl(&server, &[command]).fails(2, "<NODE>...");
+    }
+    assert_eq!(server.writes(), [""; 0]);
+}
+
+#[test]
+fn a_drain_blocks_every_node_before_it_waits() {
+    let server = Server::start();
+    furnish(&server);
+    service(&server, "node2");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| hactl(&server, &["drain", "node1", "node2"]));
+        let is_watch = |request: &super::server::Request| request.query.contains("watch=true");
+        server.wait_for(is_watch);
+        let methods: Vec<String> = server.requests().into_iter().map(|request| request.method).collect();
+        let last_patch = methods.iter().rposition(|method| method == "PATCH").expect("patched");
+        let first_watch = server.requests().iter().position(is_watch).expect("watched");
+        assert!(last_patch < first_watch, "{methods:?}");
+        service(&server, "node3");
+        waiting.join().expect("the command ran").prints(
+            0,
+            "node/node1 maintenance enabled\nnode/node2 maintenance enabled\nnode/node1 drained\nnode/node2 drained\n",
+        );
+    });
+    assert_eq!(
+        server.writes(),
+        ["PATCH /apis/hactl.io/v1/nodes/node1", "PATCH /apis/hactl.io/v1/nodes/node2"]
+    );
+    hactl(&server, &["uncordon", "node2"]).prints(0, "node/node2 uncordoned\n");
+    assert_eq!(spec(&server, "node2")["maintenance"], false);
+}
+
+#[test]
+fn a_drain_that_takes_too_long_names_what_is_left() {
+    let server = Server::start();
+    furnish(&server);
+    service(&server, "node2");
+    let ran = hactl(&server, &["drain", "node2", "--timeout", "1s"]).fails(
+        124,
+        "timed out after 1s: node/node2 still has services\n  web: Started on node2: no other node fits",
+    );
+    assert!(ran.stderr.contains("run \"hactl drain node2\" to wait again"), "{}", ran.stderr);
+    assert_eq!(spec(&server, "node2")["maintenance"], true);
+}
+
+#[test]
+fn a_dry_run_shows_where_services_would_move() {
+    let server = Server::with(
+        |request| match request.path.as_str() {
+            "/apis/hactl.io/v1/plan" => Some(Scripted::Answer(
+                200,
+                json!({"effects": [{"resource": "web", "effect": "Migrate", "from": "node2", "to": "node3"}]}),
+            )),
+            _ if request.method == "PATCH" => Some(Scripted::Warned(vec![
+                "web would live-migrate node2 -> node3",
+                "spec.nodeGroup: nodegroup rack2 does not exist yet",
+            ])),
+            _ => None,
+        },
+        |_, _| false,
+    );
+    furnish(&server);
+    let ran = hactl(&server, &["drain", "node2", "--dry-run"]).prints(
+        0,
+        "node/node2 maintenance enabled (server dry run)\n\nEffect\n  web would live-migrate node2 → node3\n",
+    );
+    assert_eq!(ran.stderr, "warning: spec.nodeGroup: nodegroup rack2 does not exist yet\n");
+    assert_eq!(spec(&server, "node2"), json!({}));
+    let plan = server.requests().into_iter().find(|request| request.path.ends_with("/plan")).expect("asked");
+    assert_eq!(plan.body["objects"][0]["spec"]["maintenance"], true);
+}

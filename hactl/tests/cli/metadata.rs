@@ -1,0 +1,168 @@
+//! Tests of commands that change labels, annotations and single fields.
+
+use super::hactl::{file, hactl, hactl_with_input};
+use super::server::{Scripted, Server};
+use serde_json::{Value, json};
+
+fn server() -> Server {
+    let server = Server::start();
+    furnish(&server);
+    server
+}
+
+fn furnish(server: &Server) {
+    for (name, tier) in [("db", "back"), ("web", "front")] {
+        server.put(
+            "resources",
+            json!({"apiVersion": "hactl.io/v1", "kind": "Resource",
+                "metadata": {"name": name, "labels": {"tier": tier}},
+                "spec": {"driver": {"exec": {"command": ["sleep", "1"]}}, "maxRestart": 1}}),
+        );
+    }
+}
+
+fn labels(server: &Server, name: &str) -> Value {
+    server.object("resources", name).expect("stored")["metadata"]["labels"].clone()
+}
+
+#[test]
+fn labels_are_set_and_removed() {
+    let server = server();
+    hactl(&server, &["label", "resource", "web", "app=shop", "example.com/owner=a"])
+        .prints(0, "resource/web labeled\n");
+    assert_eq!(labels(&server, "web"), json!({"tier": "front", "app": "shop", "example.com/owner": "a"}));
+    hactl(&server, &["label", "exec:web", "app-"]).fails(2, "is not a valid kind");
+    hactl(&server, &["label", "resource/exec:web", "app-", "example.com/owner-"])
+        .prints(0, "resource/web unlabeled\n");
+    assert_eq!(labels(&server, "web"), json!({"tier": "front"}));
+    let writes = server.writes().len();
+    hactl(&server, &["label", "resource", "web", "tier=front", "gone-"])
+        .prints(0, "resource/web unchanged\n")
+        .fails(0, "warning: resource/web has no label gone");
+    assert_eq!(server.writes().len(), writes);
+}
+
+#[test]
+fn an_existing_label_is_replaced_only_on_request() {
+    let server = server();
+    hactl(&server, &["label", "resources", "web", "db", "app=shop", "tier=back"])
+        .fails(1, "resource/web: label tier already has the value \"front\"\nhint: nothing was changed; add --overwrite");
+    assert_eq!(server.writes(), [""; 0]);
+    let arguments = ["label", "resources", "web", "db", "tier=back", "--overwrite"];
+    hactl(&server, &[&arguments[..], &["--dry-run"]].concat())
+        .prints(0, "resource/web labeled (server dry run)\nresource/db unchanged (server dry run)\n");
+    assert_eq!(labels(&server, "web"), json!({"tier": "front"}));
+    hactl(&server, &arguments).prints(0, "resource/web labeled\nresource/db unchanged\n");
+    assert_eq!(labels(&server, "web"), json!({"tier": "back"}));
+}
+
+#[test]
+fn labels_and_all_select_objects() {
+    let server = server();
+    hactl(&server, &["label", "resources", "-l", "tier=front", "app=shop", "-o", "name"])
+        .prints(0, "resource/web\n");
+    hactl(&server, &["annotate", "har", "--all", "note=a b"])
+        .prints(0, "resource/db annotated\nresource/web annotated\n");
+    let web = server.object("resources", "web").expect("stored");
+    assert_eq!(web["metadata"]["annotations"], json!({"note": "a b"}));
+    hactl(&server, &["label", "resources", "-l", "tier=none", "app=shop"])
+        .prints(0, "")
+        .fails(0, "No resources found");
+}
+
+#[test]
+fn a_wrong_label_changes_nothing() {
+    let server = server();
+    let check = |arguments: &[&str], status: i32, part: &str| {
+        hactl(&server, &[&["label"], arguments].concat()).fails(status, part);
+        assert_eq!(server.writes(), [""; 0], "{arguments:?}");
+    };
+    check(&["resource", "web", "tier=a b"], 2, "metadata.labels.tier: \"a b\" is not a valid label value");
+    check(&["resource", "web", "a/b/c=x"], 2, "is not a valid key");
+    check(&["resource", "web"], 2, "no label specified");
+    check(&["resource", "web", "a=b", "a-"], 2, "label a is specified twice");
+    check(&["resource", "a=b"], 2, "no names specified");
+    check(&["a=b"], 2, "no kind specified");
+    check(&["resource", "web", "a=b", "--all"], 2, "names cannot be combined");
+    check(&["resources", "a=b", "--all", "-l", "tier=front"], 2, "cannot be used with");
+    check(&["resource", "wep", "a=b"], 1, "did you mean web?");
+    check(&["pod", "web", "a=b"], 2, "is not a valid kind");
+    hactl(&server, &["annotate", "resource", "web", "a b=x"]).fails(2, "is not a valid key");
+}
+
+#[test]
+fn a_merge_patch_changes_fields() {
+    let server = server();
+    let patch = "{\"spec\":{\"maxRestart\":3,\"comment\":\"x\"}}";
+    hactl(&server, &["patch", "resource", "web", "-p", patch, "--dry-run"])
+        .prints(0, "resource/web patched (server dry run)\n");
+    assert_eq!(server.object("resources", "web").expect("stored")["spec"]["maxRestart"], 1);
+    hactl(&server, &["patch", "resource", "exec:web", "-p", patch]).prints(0, "resource/web patched\n");
+    hactl(&server, &["patch", "resource/web", "-p", patch]).prints(0, "resource/web unchanged\n");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "patch.yaml", "spec:\n  comment: null\n");
+    hactl(&server, &["patch", "resource", "web", "--patch-file", &path, "-o", "name"])
+        .prints(0, "resource/web\n");
+    let stored = server.object("resources", "web").expect("stored");
+    assert_eq!((&stored["spec"]["maxRestart"], stored["spec"].get("comment")), (&json!(3), None));
+    let printed = hactl_with_input(
+        &server,
+        &["patch", "resource", "web", "--patch-file", "-", "-o", "json"],
+        "spec: {maxRestart: 4}",
+    );
+    assert_eq!(serde_json::from_str::<Value>(&printed.stdout).expect("JSON")["spec"]["maxRestart"], 4);
+    let types: Vec<String> = server
+        .requests()
+        .into_iter()
+        .filter(|request| request.method == "PATCH")
+        .map(|request| request.content_type)
+        .collect();
+    assert!(types.iter().all(|one| one == "application/merge-patch+json"), "{types:?}");
+}
+
+#[test]
+fn a_json_patch_is_sent_as_it_is() {
+    let server = Server::with(
+        |request| {
+            (request.content_type == "application/json-patch+json").then(|| match &request.body[0]["op"] {
+                op if op == "remove" => Scripted::Answer(200, json!({"metadata": {"name": "web"}})),
+                _ => Scripted::Answer(
+                    422,
+                    json!({"reason": "Invalid", "message": "operation 0 of the JSON patch cannot be applied"}),
+                ),
+            })
+        },
+        |_, _| false,
+    );
+    furnish(&server);
+    let patch = |text: &str| hactl(&server, &["patch", "resource", "web", "--type", "json", "-p", text]);
+    patch("[{\"op\":\"remove\",\"path\":\"/spec/maxRestart\"}]").prints(0, "resource/web patched\n");
+    patch("[{\"op\":\"test\",\"path\":\"/x\",\"value\":1}]").fails(2, "operation 0 of the JSON patch");
+    let sent = server.requests().into_iter().find(|request| request.method == "PATCH").expect("sent");
+    assert_eq!(sent.body, json!([{"op": "remove", "path": "/spec/maxRestart"}]));
+}
+
+#[test]
+fn a_wrong_patch_is_not_sent() {
+    let server = server();
+    let check = |arguments: &[&str], status: i32, part: &str| {
+        hactl(&server, &[&["patch"], arguments].concat()).fails(status, part);
+        assert_eq!(server.writes(), [""; 0], "{arguments:?}");
+    };
+    check(&["resource", "web", "--type", "strategic", "-p", "{}"], 2, "[possible values: merge, json]");
+    check(&["resource", "web"], 2, "--patch <PATCH>");
+    check(&["resource", "web", "-p", "[1]"], 2, "--patch: a merge patch must be a map");
+    check(&["resource", "web", "--type", "json", "-p", "{}"], 2, "a JSON patch must be a list of operations");
+    check(&["resource", "web", "-p", "{\"spec\": "], 2, "--patch: line 1");
+    check(&["resource", "web", "--patch-file", "/nonexistent"], 2, "cannot read /nonexistent: No such file");
+    check(&["resource", "web", "db", "-p", "{}"], 2, "a patch requires exactly one object");
+    check(&["resources", "-p", "{}"], 2, "a patch requires exactly one object");
+    check(&["resource", "wep", "-p", "{}"], 1, "did you mean web?");
+    let arguments = ["resource", "web", "--type", "json", "-p", "[]", "--dry-run=client"];
+    check(&arguments, 2, "a JSON patch is applied only by the server");
+    hactl(&server, &["patch", "resource", "web", "-p", "{\"spec\":{\"maxRestart\":3}}", "--dry-run=client"])
+        .prints(0, "resource/web patched (dry run)\n");
+    hactl(&server, &["label", "resource", "web", "app=shop", "--dry-run=client"])
+        .prints(0, "resource/web labeled (dry run)\n");
+    assert_eq!(server.writes(), [""; 0]);
+}
