@@ -78,12 +78,12 @@ impl ApiResources {
         let format = session.format(&[Format::Wide, Format::Name])?;
         let resources = discovered(session.client()?).await?;
         let terminal = session.terminal();
-        if format == Some(Format::Name) {
+        if format == Some(&Format::Name) {
             for resource in &resources {
                 terminal.line(&resource.full_name());
             }
         } else {
-            terminal.out(&table(&resources, format == Some(Format::Wide)).render(terminal, 0));
+            terminal.out(&table(&resources, format == Some(&Format::Wide)).render(terminal, 0));
         }
         Ok(Exit::Done)
     }
