@@ -7,7 +7,7 @@ use crate::names::{Selection, Target, TypedName, name_of, selection};
 use crate::render::Format;
 use crate::session::Session;
 use clap::Args;
-use ha_api_types::kind::Kind;
+use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::validation;
 use serde_json::{Map, Value, json};
 
@@ -195,10 +195,13 @@ fn parse(field: Field, arguments: &[String]) -> Result<(&[String], Map<String, V
 fn problems(field: Field, changes: &Map<String, Value>) -> Vec<String> {
     let texts: Map<String, Value> =
         changes.iter().map(|(key, value)| (key.clone(), json!(value.as_str().unwrap_or_default()))).collect();
-    // The rules are the same for every kind.
-    let object = json!({"metadata": {"name": "any", field.name(): texts}});
+    // The rules are the same for every kind, and a node needs no other fields.
+    let object = json!({
+        "apiVersion": API_VERSION, "kind": Kind::Node.name(),
+        "metadata": {"name": "any", field.name(): texts}, "spec": {},
+    });
     let place = format!("metadata.{}", field.name());
-    validation::problems(Kind::Group, &object)
+    validation::problems(Kind::Node, &object)
         .iter()
         .filter(|problem| problem.path.starts_with(&place))
         .map(ToString::to_string)
