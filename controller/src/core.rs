@@ -446,7 +446,11 @@ impl Controller {
             self.next_run += 1;
             match run.action {
                 FencerAction::Off | FencerAction::On => {
-                    self.devices.entry(run.node.clone()).or_default().start(run.id, run.action, &run.device.name);
+                    self.devices.entry(run.node.clone()).or_default().start(
+                        run.id,
+                        run.action,
+                        &run.device.name,
+                    );
                     self.runs.insert(run.id, Run::Work(run.node.clone(), run.action));
                 }
                 FencerAction::Monitor => {

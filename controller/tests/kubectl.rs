@@ -172,7 +172,7 @@ fn objects_are_applied_shown_and_deleted() {
     server.check(
         0,
         &["get", "resources"],
-        &["NAME", "TYPE", "STATE", "NODE", "web", "exec", "Started", "node1", "Running"],
+        &["NAME", "READY", "STATE", "DESIRED", "NODE", "exec:web", "Started", "node1", "Running"],
     );
     server.check(0, &["get", "har,hag", "-o", "wide"], &["MESSAGE", "Service is running", "node1:2,node2:1"]);
     server.check(0, &["get", "resource", "exec:web", "-o", "yaml"], &["state: Started", "uid:", "name: web"]);

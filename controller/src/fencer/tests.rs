@@ -95,19 +95,32 @@ async fn an_agent_that_hangs_is_killed_with_its_children() {
     let text = format!("#!/bin/sh\nsleep 1000 &\necho $! > {}\nwait\n", mark.display());
     install(folder.path(), "fence_hangs", &text);
     let hangs = FencePart { agent: "fence_hangs".to_owned(), ..FencePart::default() };
-    let device = FenceDevice {
-        name: "d".to_owned(),
-        parts: vec![hangs],
-        timeout_seconds: 1,
-        retries: 0,
-        ..FenceDevice::default()
-    };
-    let run =
-        FencerRun { id: 1, node: "node1".to_owned(), device, action: FencerAction::Off, limit_ms: 10_000 };
-    let message = failed(Fencer::new(Some(folder.path().to_owned())).run(&run).await);
-    assert!(message.contains("did not end in time"), "{message}");
-    let pid = std::fs::read_to_string(&mark).expect("the child's pid");
-    let stat = format!("/proc/{}/stat", pid.trim());
+    let mut pid = String::new();
+    // On a loaded machine a short time may end before the agent has started its child.
+    for timeout_seconds in [1, 4, 16, 64] {
+        let device = FenceDevice {
+            name: "d".to_owned(),
+            parts: vec![hangs.clone()],
+            timeout_seconds,
+            retries: 0,
+            ..FenceDevice::default()
+        };
+        let run = FencerRun {
+            id: 1,
+            node: "node1".to_owned(),
+            device,
+            action: FencerAction::Off,
+            limit_ms: 100_000,
+        };
+        let message = failed(Fencer::new(Some(folder.path().to_owned())).run(&run).await);
+        assert!(message.contains("did not end in time"), "{message}");
+        pid = std::fs::read_to_string(&mark).unwrap_or_default().trim().to_owned();
+        if !pid.is_empty() {
+            break;
+        }
+    }
+    assert!(!pid.is_empty(), "the agent never started its child");
+    let stat = format!("/proc/{pid}/stat");
     // The kernel needs a moment to end the process; a zombie counts as ended.
     while std::fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z ")) {
         tokio::time::sleep(Duration::from_millis(20)).await;

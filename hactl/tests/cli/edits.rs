@@ -95,7 +95,7 @@ fn an_edit_in_place_needs_a_confirmation_and_a_resource() {
 fn an_edit_that_the_server_refuses_is_not_confirmed() {
     let server =
         refusing("identity of the service cannot change while a copy may run: state Started on node1");
-    apply(&server, &edited(), &["--in-place", "--yes"]).fails(1, "cannot change while a copy may run");
+    apply(&server, &edited(), &["--in-place", "--yes"]).fails(2, "cannot change while a copy may run");
     assert_eq!(server.objects("operations"), Vec::<Value>::new());
 }
 
@@ -192,10 +192,10 @@ fn a_stop_before_an_edit_that_takes_too_long_says_how_to_go_back() {
 #[test]
 fn an_edit_is_stopped_for_only_if_that_helps_and_was_asked_for() {
     let server = refusing(NEEDS_A_STOP);
-    apply(&server, &edited(), &[]).fails(1, "cannot change while a copy may run");
+    apply(&server, &edited(), &[]).fails(2, "cannot change while a copy may run");
     assert_eq!(states(&server), [None]);
     let server = refusing("spec.driver: resource db already manages unit a.service");
-    apply(&server, &edited(), &["--stop-first"]).fails(1, "resource db already manages");
+    apply(&server, &edited(), &["--stop-first"]).fails(2, "resource db already manages");
     assert_eq!(states(&server), [None], "a stop would not help");
     // An edit that needs no stop stops nothing.
     let server = leader("Succeeded", "");

@@ -53,6 +53,10 @@ pub enum Step {
         /// Source machine.
         from: String,
     },
+    /// The agent sent a linearizable read of these keys.
+    Reads(Vec<String>),
+    /// The driver began to migrate a service away.
+    MigrationBegins(String),
     /// The agent asked every controller to hold its node.
     AsksToHold,
     /// A controller on this node granted a request of another node's agent.

@@ -5,6 +5,7 @@ use super::event::Event;
 use super::hold::Question;
 use super::link::{Ask, Request};
 use super::process::{Core, Generation, Process, Who};
+use super::recorded::Step;
 use ha_api_types::time::Now;
 use ha_controller::core as controller;
 use ha_node_agent::core as agent;
@@ -240,6 +241,7 @@ impl World {
                 self.ask(&who, generation, Ask::AgentCommit(id), Request::Commit(transaction), patience_ms);
             }
             agent::Effect::Read { id, keys } => {
+                self.note_step(node, || Step::Reads(keys.clone()));
                 self.ask(&who, generation, Ask::AgentRead(id), Request::Read(keys), None);
             }
             agent::Effect::GrantLease { id, ttl_seconds } => {
@@ -254,6 +256,9 @@ impl World {
             }
             agent::Effect::Run { id, command, service } => {
                 self.log(node, "driver", &format!("{} {}", command.name(), service.name));
+                if matches!(command, agent::Command::Migrate { .. }) {
+                    self.note_step(node, || Step::MigrationBegins(service.name.clone()));
+                }
                 self.begin_command(node, generation, id, command, *service);
             }
             agent::Effect::Cancel(id) => self.cancel_command(node, generation, id),

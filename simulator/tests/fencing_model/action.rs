@@ -49,7 +49,11 @@ pub(crate) enum AgentStep {
     Stay,
     /// The agent sees that its epoch is no longer the fence's.
     NoticeClosed,
-    /// The agent sees that the driver has ended without moving the service.
+    /// Source of a migration, after HandingOver: the agent reads the target's report and fence again.
+    CheckTarget,
+    /// Source of a migration: the agent begins the driver.
+    BeginDriver,
+    /// The agent sees that the driver has ended without moving the service, or decides that the driver never begins.
     EndHandOver,
     /// The agent asks every candidate not to declare its node dead.
     Ask,
@@ -104,6 +108,8 @@ pub(crate) enum Fault {
     LeaderChange(usize),
     /// A candidate's process is restarted; the leader's process becomes a follower, although its leader key still exists.
     CandidateRestart(usize),
+    /// A candidate's process ends permanently. Its candidate key stays.
+    CandidateDies(usize),
 }
 
 impl fmt::Display for Action {

@@ -8,8 +8,8 @@ use crate::configuration::Configuration;
 use crate::hold;
 use crate::mutation::Mutation;
 use crate::network::{apply, has_room, is_active, lose};
-use crate::node::{Node, Phase, Right, Service, Watchdog};
-use crate::state::State;
+use crate::node::{HandOver, Node, Phase, Right, Service, Watchdog};
+use crate::state::{Harm, State};
 use crate::store::{Answer, Mode, NodeId, Work, other};
 use crate::write::{Change, Write};
 
@@ -82,7 +82,8 @@ fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &
     let store = &state.store;
     match machine.watchdog {
         Watchdog::Off => {
-            if machine.phase == Phase::Member && (wants_permit(state, node) || is_active(state, node)) {
+            let busy = wants_permit(state, node) || machine.receives || is_active(configuration, state, node);
+            if machine.phase == Phase::Member && busy {
                 found.push(AgentStep::Arm);
             }
         }
@@ -111,7 +112,9 @@ fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &
 pub(crate) fn may_stay(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     let unknown = state.has_unknown_permit(node) && !machine.is_spent;
-    (guards_nothing(state, node) || configuration.lacks(Mutation::StayBeforeStopped)) && !unknown
+    (guards_nothing(state, node) || configuration.lacks(Mutation::StayBeforeStopped))
+        && !unknown
+        && !machine.receives
 }
 
 /// Returns `true` if the node is *empty*, or if the service need not be exclusive.
@@ -131,8 +134,26 @@ fn services(configuration: &Configuration, state: &State, node: NodeId, found: &
     if may_stop(state, node) {
         found.push(AgentStep::Stop);
     }
-    if machine.hands_over {
+    if machine.hand_over != HandOver::None {
         found.push(AgentStep::EndHandOver);
+    }
+    if let HandOver::Waiting { read, .. } = machine.hand_over
+        && machine.phase == Phase::Member
+    {
+        if read.is_none() {
+            found.push(AgentStep::CheckTarget);
+        }
+        if may_begin_driver(configuration, read) {
+            found.push(AgentStep::BeginDriver);
+        }
+    }
+}
+
+/// Returns `true` if the target was found as guarded, and less than Ts has passed since that read was sent (R8.11).
+fn may_begin_driver(configuration: &Configuration, read: Option<i8>) -> bool {
+    match read {
+        None => configuration.lacks(Mutation::BegunWithoutReading),
+        Some(age) => age < configuration.bounds.margin || configuration.lacks(Mutation::BegunAfterMargin),
     }
 }
 
@@ -148,7 +169,10 @@ fn beats(configuration: &Configuration, state: &State, node: NodeId) -> impl Ite
     let machine = state.node(node);
     let armed = state.store.member(node).armed;
     // A service that is not confirmed stopped is active (R4.26), even if nothing is left of it.
-    let busy = wants_permit(state, node) || !machine.is_empty() || is_active(state, node);
+    let busy = wants_permit(state, node)
+        || !machine.is_empty()
+        || machine.receives
+        || is_active(configuration, state, node);
     let (first, second) = match machine.phase {
         Phase::Member if machine.belongs => match machine.watchdog {
             Watchdog::Off => (None, None),
@@ -194,7 +218,7 @@ fn reports(configuration: &Configuration, state: &State, node: NodeId) -> [Optio
             may_ask(configuration, state, node).then_some(Write::Permit(node)),
             stopped(configuration, state, node),
             hand_over(configuration, state, node),
-            running(state, node),
+            running(configuration, state, node),
             may_leave(configuration, state, node).then_some(Write::Leave(node)),
         ],
         Phase::Member | Phase::Dead | Phase::Resuming | Phase::Requested => nothing,
@@ -237,17 +261,24 @@ fn hand_over(configuration: &Configuration, state: &State, node: NodeId) -> Opti
     };
     let ready = state.store.answer(other(node)) == Answer::Receiving;
     let begins = configuration.migration && moving && !answered && ready;
-    (begins && machine.service == Service::Running && !machine.hands_over).then_some(Write::HandOver(node))
+    (begins && machine.service == Service::Running && machine.hand_over == HandOver::None)
+        .then_some(Write::HandOver(node))
 }
 
-/// Returns the report that the service runs here after a migration, in whichever way it ended.
-fn running(state: &State, node: NodeId) -> Option<Write> {
+/// Returns the report that the service runs here after a migration, in whichever way it ended. A source reports that only
+/// after its driver has ended or was given up (R8.12).
+fn running(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     let machine = state.node(node);
     let asked = match state.store.answer(node) {
         Answer::Receiving | Answer::HandingOver => true,
         Answer::None | Answer::Stopped | Answer::Active | Answer::Outdated => false,
     };
-    let here = machine.service == Service::Running && !machine.hands_over;
+    let has_ended = match machine.hand_over {
+        HandOver::None => true,
+        HandOver::Waiting { .. } => configuration.lacks(Mutation::BegunAfterGivingUp),
+        HandOver::Driving => configuration.lacks(Mutation::ReportedWhileDriving),
+    };
+    let here = machine.service == Service::Running && has_ended;
     let current = state.store.is_assigned(node);
     (asked && here && current).then_some(Write::Running { node, current })
 }
@@ -264,18 +295,20 @@ fn may_leave(configuration: &Configuration, state: &State, node: NodeId) -> bool
 pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeId, step: AgentStep) {
     let names = state.store.assignment.work.names(node);
     let armed = state.store.member(node).armed;
+    let as_guarded = state.store.target_is_as_guarded(node);
+    let is_moved = matches!(state.store.assignment.work, Work::Move { .. });
     let machine = state.node_mut(node);
     match step {
         AgentStep::Arm | AgentStep::Stay => machine.watchdog = Watchdog::Free,
         AgentStep::LearnDeadline => learn_deadline(configuration, machine, armed),
         AgentStep::Release => machine.watchdog = Watchdog::Off,
         AgentStep::Commit(write) => {
-            decided(configuration, machine, names, write);
+            decided(configuration, machine, names, is_moved, write);
             names_candidates(state, node, write);
             apply(configuration, state, write, true);
         }
         AgentStep::Lose(write) => {
-            decided(configuration, machine, names, write);
+            decided(configuration, machine, names, is_moved, write);
             names_candidates(state, node, write);
             lose(state, write);
         }
@@ -283,14 +316,27 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeI
         AgentStep::Stop => {
             machine.service = Service::Absent;
             machine.right = Right::None;
-            machine.hands_over = false;
+            machine.hand_over = HandOver::None;
             machine.is_spent = names;
         }
         AgentStep::NoticeClosed => {
             machine.phase = Phase::Clearing;
             machine.right = Right::None;
         }
-        AgentStep::EndHandOver => machine.hands_over = false,
+        AgentStep::CheckTarget => {
+            machine.hand_over = match machine.hand_over {
+                HandOver::Waiting { lost, .. } if as_guarded => HandOver::Waiting { read: Some(0), lost },
+                HandOver::None | HandOver::Waiting { .. } | HandOver::Driving => HandOver::None,
+            };
+        }
+        AgentStep::BeginDriver => {
+            let overdue = matches!(machine.hand_over, HandOver::Waiting { lost, .. } if lost >= configuration.bounds.margin);
+            machine.hand_over = HandOver::Driving;
+            if overdue {
+                state.harm = Harm::BegunToLostTarget;
+            }
+        }
+        AgentStep::EndHandOver => machine.hand_over = HandOver::None,
         AgentStep::Ask => hold::ask(state, node),
         AgentStep::HoldOn => {
             let age = machine.asked.take();
@@ -309,12 +355,16 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeI
 
 /// Applies the immediate effect of sending a write, regardless of the outcome: an action that is answered with
 /// Stopped or Failed is not begun afterward.
-fn decided(configuration: &Configuration, machine: &mut Node, names: bool, write: Write) {
+fn decided(configuration: &Configuration, machine: &mut Node, names: bool, is_moved: bool, write: Write) {
     match write {
         Write::Stopped { .. } => machine.is_spent = names,
-        Write::HandOver(_) => machine.hands_over = configuration.lacks(Mutation::MigrateBeforeHandOver),
+        Write::HandOver(_) if configuration.lacks(Mutation::MigrateBeforeHandOver) => {
+            machine.hand_over = HandOver::Driving;
+        }
+        // A reception is in the journal before its permit is sent.
+        Write::Permit(_) => machine.receives |= configuration.ungated && is_moved,
         Write::Heartbeat(..)
-        | Write::Permit(_)
+        | Write::HandOver(_)
         | Write::Running { .. }
         | Write::Register(_)
         | Write::Leave(_)

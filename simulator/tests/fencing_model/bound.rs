@@ -47,7 +47,7 @@ fn w_is_that_of_the_code() {
 }
 
 /// Scenarios in which the cores commit every write of the model.
-const SCENARIOS: [&str; 10] = [
+const SCENARIOS: [&str; 11] = [
     "fencing/node-is-cut-off",
     "fencing/a-fence-device-is-proof",
     "fencing/an-idle-node-is-not-fenced",
@@ -55,6 +55,7 @@ const SCENARIOS: [&str; 10] = [
     "fencing/a-node-that-reboots-quickly-is-not-declared-dead",
     "agent/agent-is-killed-and-restarted",
     "moves/migrate-live",
+    "moves/an-agent-restarts-while-its-driver-migrates",
     "moves/relocate",
     "shutdown/failover-returns-late",
     "services/states-as-requested",
@@ -236,7 +237,7 @@ impl Reader {
             Phase::Starting | Phase::Receiving if first => Write::Permit(0),
             Phase::HandingOver if first => Write::HandOver(0),
             Phase::Stopped | Phase::Failed | Phase::HandedOver => Write::Stopped { node: 0, current: true },
-            Phase::Running => Write::Running { node: 0, current: true },
+            Phase::Running | Phase::MoveFailed => Write::Running { node: 0, current: true },
             Phase::Starting
             | Phase::Receiving
             | Phase::HandingOver
@@ -244,8 +245,7 @@ impl Reader {
             | Phase::ProbedStopped
             | Phase::ProbedUnknown
             | Phase::Stopping
-            | Phase::StopFailed
-            | Phase::MoveFailed => return None,
+            | Phase::StopFailed => return None,
         };
         let assignment: Option<Assignment> = self.before(&self.keys.assignment(resource));
         let peer = assignment.and_then(|assignment| match assignment.action {

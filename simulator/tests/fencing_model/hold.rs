@@ -55,7 +55,7 @@ impl Candidate {
             missed: false,
             alone: 0,
         };
-        Candidate { silence: [0; NODES], present, known: [known; NODES] }
+        Candidate { silence: [0; NODES], present, dead: false, known: [known; NODES] }
     }
 
     /// Returns `true` if the candidate has read everything in the store.
@@ -70,7 +70,7 @@ pub(crate) fn events(configuration: &Configuration, state: &State, add: &mut imp
         return;
     }
     for (number, candidate) in state.candidates.iter().enumerate() {
-        if candidate.present {
+        if candidate.present && !candidate.dead {
             if !candidate.is_current() {
                 add(number, Event::Read);
             }
@@ -256,7 +256,7 @@ pub(crate) fn goes_on_alone(configuration: &Configuration, state: &State) -> boo
     ALL.into_iter().any(|node| {
         let overdue = |candidate: &Candidate| {
             let known = &candidate.known[at(node)];
-            candidate.present && known.asked && known.alone > configuration.bounds.valid
+            candidate.present && !candidate.dead && known.asked && known.alone > configuration.bounds.valid
         };
         state.node(node).follows() && state.node(node).left() >= 0 && state.candidates.iter().any(overdue)
     })

@@ -7,14 +7,15 @@ use crate::action::LeaderStep;
 use crate::configuration::Configuration;
 use crate::hold;
 use crate::mutation::Mutation;
-use crate::network::{apply, arrived, has_room, is_active, is_gone, lose, proves};
+use crate::network::{apply, arrived, has_nothing, has_room, is_active, is_gone, lose, proves};
 use crate::state::State;
 use crate::store::{ALL, Answer, Fence, Mode, NodeId, Work, at, other};
 use crate::write::{Proof, Write};
 
 /// Collects every step that the leader may take now.
 pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Vec<LeaderStep>) {
-    if configuration.hold && !(state.led && state.candidates[0].is_current()) {
+    let leader = &state.candidates[0];
+    if leader.dead || configuration.hold && !(state.led && leader.is_current()) {
         return;
     }
     let room = has_room(configuration, state);
@@ -93,7 +94,7 @@ fn may_close(configuration: &Configuration, state: &State, node: NodeId) -> Opti
                     && hold::may_declare(configuration, state, node)
             } else {
                 let counts = configuration.idle_closes || state.store.is_assigned(node);
-                counts && (configuration.fence_device || !is_active(state, node))
+                counts && (configuration.fence_device || !is_active(configuration, state, node))
             };
             silent.then_some(true)
         }
@@ -192,6 +193,13 @@ fn after_migration(
                 found(Work::Run(from), 1 << from);
             }
         }
+        Answer::HandingOver
+            if configuration.lacks(Mutation::SourceEndNotAwaited) && is_gone(state, target) =>
+        {
+            if is_open(state, from) && state.store.is_assigned(from) {
+                found(Work::Run(from), 1 << from);
+            }
+        }
         Answer::Stopped | Answer::Receiving | Answer::HandingOver => {}
     }
     let handed_over = match answered {
@@ -206,7 +214,11 @@ fn after_migration(
     if (arrived(state, from) || waits) && is_open(state, target) && state.store.is_assigned(target) {
         found(Work::Run(target), rests_on(from) | 1 << target);
     }
-    if is_gone(state, target) || configuration.lacks(Mutation::FreshAfterHandOver) {
+    if has_nothing(configuration, state, target) || configuration.lacks(Mutation::FreshAfterHandOver) {
         anywhere(state, rests_on(from) | rests_on(target), found);
+    }
+    // The target's earlier answers may be older than an arrival, so the target is ordered to stop what has arrived.
+    if configuration.ungated && is_gone(state, target) && is_open(state, target) {
+        found(Work::Halt(target), rests_on(from) | rests_on(target));
     }
 }

@@ -46,7 +46,7 @@ impl Model for Protocol {
         let mut steps = Vec::new();
         leader::steps(configuration, state, &mut steps);
         found.extend(steps.drain(..).map(Action::Leader));
-        world::arrivals(state, found);
+        world::arrivals(configuration, state, found);
         hold::events(configuration, state, &mut |number, event| {
             found.push(Action::Candidate(number, event));
         });

@@ -1,7 +1,7 @@
 //! Deliberate faults in the protocol: each mutation removes one rule, and the checker must catch each.
 
 use crate::progress::STUCK;
-use crate::properties::{NEVER_TWO, NOT_ALONE};
+use crate::properties::{NEVER_TWO, NOT_ALONE, NOT_LOST};
 
 /// A rule that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +30,18 @@ pub(crate) enum Mutation {
     StayBeforeStopped,
     /// FENCING 8: the driver migrates before HandingOver is committed.
     MigrateBeforeHandOver,
+    /// R8.10: the driver begins without another reading of the target.
+    BegunWithoutReading,
+    /// R8.11: the driver begins later than Ts after the target was read.
+    BegunAfterMargin,
+    /// R8.12: the source reports that its driver never began, and the driver begins after that.
+    BegunAfterGivingUp,
+    /// R8.12: the source reports that the service runs there before its driver has ended.
+    ReportedWhileDriving,
+    /// R8.13: a proof of the target counts before the source's end, and the service stays on the source.
+    SourceEndNotAwaited,
+    /// R8.17: with a driver that is not gated, a proof of the target from before the source's end counts.
+    EarlierProofCounts,
     /// FENCING 8: after HandingOver, the service is started again once only the source is proven empty.
     FreshAfterHandOver,
     /// FENCING 8: the report of a source that registered again no longer states that it had handed over.
@@ -57,6 +69,7 @@ impl Mutation {
     pub(crate) fn breaks(self) -> &'static str {
         match self {
             Mutation::GrantThoughAble => NOT_ALONE,
+            Mutation::BegunWithoutReading | Mutation::BegunAfterMargin => NOT_LOST,
             Mutation::DeadlineFromReceipt
             | Mutation::OnePeriodLess
             | Mutation::ReleaseAtValidity
@@ -69,6 +82,10 @@ impl Mutation {
             | Mutation::KeepAliveProves
             | Mutation::StayBeforeStopped
             | Mutation::MigrateBeforeHandOver
+            | Mutation::BegunAfterGivingUp
+            | Mutation::ReportedWhileDriving
+            | Mutation::SourceEndNotAwaited
+            | Mutation::EarlierProofCounts
             | Mutation::FreshAfterHandOver
             | Mutation::HandOverForgotten
             | Mutation::MajorityGrants
@@ -82,7 +99,7 @@ impl Mutation {
 
     /// Mutations that a search for a broken promise catches: first the ten by which the protocol's page is measured,
     /// then those for other rules.
-    pub(crate) const ALL: [Mutation; 19] = [
+    pub(crate) const ALL: [Mutation; 25] = [
         Mutation::DeadlineFromReceipt,
         Mutation::OnePeriodLess,
         Mutation::ReleaseAtValidity,
@@ -95,6 +112,12 @@ impl Mutation {
         Mutation::KeepAliveProves,
         Mutation::StayBeforeStopped,
         Mutation::MigrateBeforeHandOver,
+        Mutation::BegunWithoutReading,
+        Mutation::BegunAfterMargin,
+        Mutation::BegunAfterGivingUp,
+        Mutation::ReportedWhileDriving,
+        Mutation::SourceEndNotAwaited,
+        Mutation::EarlierProofCounts,
         Mutation::FreshAfterHandOver,
         Mutation::HandOverForgotten,
         Mutation::MajorityGrants,

@@ -2,9 +2,10 @@
 
 use crate::configuration::Configuration;
 use crate::hold;
-use crate::node::{Phase, Right, Service, Watchdog};
+use crate::mutation::Mutation;
+use crate::node::{HandOver, Phase, Right, Service, Watchdog};
 use crate::state::{Harm, Late, State};
-use crate::store::{ALL, Answer, Fence, Mode, NodeId, Work, at, other};
+use crate::store::{ALL, Answer, Evidence, Fence, Mode, NodeId, Work, at, other};
 use crate::write::{Change, Key, Proof, Write};
 
 /// Refuses every late write that guards a key which has just been written.
@@ -57,7 +58,16 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             let machine = state.node_mut(node);
             machine.right = Right::None;
             machine.is_spent = true;
-            machine.hands_over = machine.service == Service::Running && machine.has_agent();
+            // A process that has started since never begins the driver (R8.12).
+            let waits = machine.service == Service::Running && machine.phase == Phase::Member;
+            machine.hand_over = match machine.hand_over {
+                // Mutation only.
+                HandOver::Driving => HandOver::Driving,
+                HandOver::None | HandOver::Waiting { .. } if waits => {
+                    HandOver::Waiting { read: None, lost: 0 }
+                }
+                HandOver::None | HandOver::Waiting { .. } => HandOver::None,
+            };
         }
         Write::Register(node) => {
             let member = &mut state.store.members[at(node)];
@@ -100,11 +110,12 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             hold::closed(configuration, state, node, heard);
             touch(configuration, state, Key::Fence(node));
         }
-        Write::Release(node, _) => {
+        Write::Release(node, proof) => {
             if !matches!(state.store.fence(node), Fence::Fencing { .. }) {
                 state.harm = Harm::EpochWentBack;
             }
             state.store.fences[at(node)] = Fence::Released;
+            note_release(configuration, state, node, proof);
             touch(configuration, state, Key::Fence(node));
         }
         Write::Open(node) => {
@@ -143,6 +154,9 @@ fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, cha
         }
     }
     touch(configuration, state, Key::Alive(node));
+    if awaits_evidence(configuration, state, node) && state.store.assignment.evidence == Evidence::None {
+        state.store.assignment.evidence = Evidence::Heartbeat;
+    }
     for candidate in &mut state.candidates {
         candidate.silence[at(node)] = 0;
         candidate.known[at(node)].alone = 0;
@@ -161,6 +175,25 @@ fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, cha
     let machine = state.node_mut(node);
     if heard && machine.watchdog != Watchdog::Off {
         machine.answer_due = Some(0);
+    }
+}
+
+/// Returns `true` if the node is the target of a migration whose source has ended, and only later evidence counts: the
+/// service may have arrived there in any boot (R8.13, R8.17).
+fn awaits_evidence(configuration: &Configuration, state: &State, node: NodeId) -> bool {
+    let from = other(node);
+    configuration.ungated && state.store.assignment.work == Work::Move { from } && is_gone(state, from)
+}
+
+/// Notes whether a release of the target is later than the source's end.
+fn note_release(configuration: &Configuration, state: &mut State, node: NodeId, proof: Proof) {
+    let is_later = match proof {
+        Proof::Silence => state.store.assignment.evidence == Evidence::Heartbeat,
+        Proof::Device => true,
+        Proof::Registration | Proof::Leave | Proof::Inactive => false,
+    };
+    if is_later && awaits_evidence(configuration, state, node) {
+        state.store.assignment.evidence = Evidence::Release;
     }
 }
 
@@ -197,12 +230,14 @@ fn learn_permit(state: &mut State, node: NodeId) {
 /// Writes a new assignment under a new action uid, which outdates every answer, right and write for the former one.
 fn assign(configuration: &Configuration, state: &mut State, work: Work) {
     state.store.assignment.work = work;
+    state.store.assignment.evidence = Evidence::None;
     for node in ALL {
         state.store.assignment.is_current[at(node)] = work.names(node);
         state.store.answers[at(node)] = state.store.answer(node).outdated();
         let machine = state.node_mut(node);
         machine.right = machine.right.outdated();
         machine.is_spent = false;
+        machine.receives = false;
     }
     for late in state.late.iter_mut().flatten() {
         if let Late::Waiting(write) = *late {
@@ -225,13 +260,28 @@ pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId,
         Proof::Device => false,
         Proof::Registration => state.store.member(node).mode == Mode::Registering { admitted: false },
         Proof::Leave => state.store.member(node).mode == Mode::Left,
-        Proof::Inactive => !is_active(state, node),
+        Proof::Inactive => !is_active(configuration, state, node),
     }
 }
 
-/// Returns `true` if the node's report names an active service that the watchdog must guard (R4.26).
-pub(crate) fn is_active(state: &State, node: NodeId) -> bool {
-    state.store.exclusive && state.store.lives[at(node)] && state.store.answer(node).is_active()
+/// Returns `true` if the node's report names an active service that the watchdog must guard (R4.26), or if the node was
+/// asked about a copy that may have arrived and has not answered (R8.17).
+pub(crate) fn is_active(configuration: &Configuration, state: &State, node: NodeId) -> bool {
+    let store = &state.store;
+    let asked = configuration.ungated
+        && store.assignment.work == Work::Halt(node)
+        && (store.is_assigned(node) || matches!(store.fence(node), Fence::Fencing { .. }))
+        && store.answer(node) != Answer::Stopped;
+    store.exclusive && (asked || store.lives[at(node)] && store.answer(node).is_active())
+}
+
+/// Returns `true` if nothing of the service can be on a migration's target, after the end of its source (R8.16, R8.17).
+pub(crate) fn has_nothing(configuration: &Configuration, state: &State, target: NodeId) -> bool {
+    if configuration.ungated && !configuration.lacks(Mutation::EarlierProofCounts) {
+        state.store.assignment.evidence == Evidence::Release
+    } else {
+        is_gone(state, target)
+    }
 }
 
 /// Returns `true` if the node has given up the assigned service, or is proven gone (FENCING 6).

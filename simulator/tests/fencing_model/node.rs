@@ -92,6 +92,23 @@ impl Right {
     }
 }
 
+/// Live migration away from a machine, from its committed HandingOver on (FENCING 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum HandOver {
+    /// No migration, or its driver has ended or never begins.
+    None,
+    /// The driver has not begun (R8.10 to R8.12).
+    Waiting {
+        /// Ticks, at most Ts, since the agent sent the read that found the target as guarded; `None`: the agent has not
+        /// read the target again.
+        read: Option<i8>,
+        /// Ticks, at most Ts, since the target's report or fence changed.
+        lost: i8,
+    },
+    /// The driver runs, and the service may arrive at any moment.
+    Driving,
+}
+
 /// A machine and everything on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Node {
@@ -108,8 +125,10 @@ pub(crate) struct Node {
     pub(crate) right: Right,
     /// Whether the journal says that the current action uid was begun or given up, so that it is never begun again.
     pub(crate) is_spent: bool,
-    /// Whether the driver is migrating away from here; the migration may finish at any moment.
-    pub(crate) hands_over: bool,
+    /// Live migration away from here.
+    pub(crate) hand_over: HandOver,
+    /// Whether the journal names a reception that its driver cannot close (R4.40, R4.41). Outlives the boot.
+    pub(crate) receives: bool,
     /// Ticks since the agent read its clock (`s`) for an applied heartbeat whose answer is on its way, at most Th + 1.
     /// `None`: no answer is due.
     pub(crate) answer_due: Option<i8>,
@@ -128,7 +147,8 @@ impl Node {
             service: Service::Absent,
             right: Right::None,
             is_spent: false,
-            hands_over: false,
+            hand_over: HandOver::None,
+            receives: false,
             answer_due: None,
             asked: None,
         }
@@ -152,7 +172,7 @@ impl Node {
 
     /// Returns `true` if the node is *empty* (FENCING 4): no service, no worker, no right to start one.
     pub(crate) fn is_empty(&self) -> bool {
-        self.service == Service::Absent && self.right == Right::None && !self.hands_over
+        self.service == Service::Absent && self.right == Right::None && self.hand_over == HandOver::None
     }
 
     /// Returns `true` if the daemon follows a deadline.
@@ -173,7 +193,17 @@ impl Node {
 
     /// Ends everything in memory, by a power loss or a reset. Late writes may still be applied.
     pub(crate) fn power_off(&mut self, self_fenced: bool) {
-        *self =
-            Node { power: Power::Off { self_fenced }, phase: Phase::Dead, belongs: false, ..Node::idle() };
+        *self = Node {
+            power: Power::Off { self_fenced },
+            phase: Phase::Dead,
+            belongs: false,
+            receives: self.receives,
+            ..Node::idle()
+        };
+    }
+
+    /// Starts a machine that was off. Only the journal is left.
+    pub(crate) fn boot(&mut self) {
+        *self = Node { phase: Phase::Clearing, belongs: false, receives: self.receives, ..Node::idle() };
     }
 }

@@ -168,7 +168,8 @@ fn is_healthy(state: &State, action: Action) -> bool {
             | Fault::AgentEnds(_)
             | Fault::DaemonEnds(_)
             | Fault::Crash(_)
-            | Fault::CandidateRestart(_),
+            | Fault::CandidateRestart(_)
+            | Fault::CandidateDies(_),
         )
         | Action::Agent(_, AgentStep::Lose(_))
         | Action::Leader(LeaderStep::Lose(_) | LeaderStep::Define) => false,

@@ -15,6 +15,9 @@ pub(crate) const NEVER_TWO: &str = "never two";
 /// Name of the property for promise 2 under Hold.
 pub(crate) const NOT_ALONE: &str = "a node that is merely cut off is not held";
 
+/// Name of the property for the wait before a migration.
+pub(crate) const NOT_LOST: &str = "no driver begins to migrate to a target that was lost Ts before";
+
 /// Returns the properties of a configuration; with a removed rule, only the invariants.
 pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
     let mut found = vec![
@@ -23,6 +26,7 @@ pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
         Property::always("no reset while agents and daemons act in time", |_, state: &State| {
             state.harm != Harm::NeedlessReset
         }),
+        Property::always(NOT_LOST, |_, state: &State| state.harm != Harm::BegunToLostTarget),
         Property::always(NOT_ALONE, |model: &Protocol, state: &State| {
             !hold::goes_on_alone(&model.configuration, state)
         }),

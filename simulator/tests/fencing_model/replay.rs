@@ -219,6 +219,8 @@ fn is_that(action: Action, event: Event) -> bool {
             action == Action::Agent(node, AgentStep::Stop) || action == Action::Fault(Fault::Crash(node))
         }
         Event::CutOver(node) => action == Action::CutOver(node),
+        Event::CheckTarget(node) => action == Action::Agent(node, AgentStep::CheckTarget),
+        Event::BeginDriver(node) => action == Action::Agent(node, AgentStep::BeginDriver),
         // The model's device resets at the latest moment; a real one may reset earlier.
         Event::PowerLost { node, by_watchdog: true } => {
             action == Action::Watchdog(node, WatchdogStep::Reset)
@@ -279,6 +281,8 @@ fn may_be_nothing(state: &State, event: Event) -> bool {
         | Event::Deadline { .. }
         | Event::Begin(_)
         | Event::CutOver(_)
+        | Event::CheckTarget(_)
+        | Event::BeginDriver(_)
         | Event::PowerLost { .. }
         | Event::Boot(_)
         | Event::AgentStarts(_)

@@ -20,6 +20,8 @@ pub(crate) struct Candidate {
     pub(crate) silence: [i8; NODES],
     /// Whether the candidate key exists.
     pub(crate) present: bool,
+    /// Whether the process has ended permanently.
+    pub(crate) dead: bool,
     /// Relation between the candidate and each node.
     pub(crate) known: [Known; NODES],
 }
@@ -42,6 +44,8 @@ pub(crate) enum Harm {
     EpochWentBack,
     /// A machine was reset although its agent and daemon could have prevented the reset in time.
     NeedlessReset,
+    /// A driver began to migrate the service to a target that was lost at least Ts before.
+    BegunToLostTarget,
 }
 
 /// The whole state of the model.
@@ -129,6 +133,9 @@ impl State {
                     candidate.silence[at(node)] = 0;
                 }
             }
+        }
+        for candidate in self.candidates.iter_mut().filter(|candidate| candidate.dead) {
+            candidate.silence = [0; NODES];
         }
         hold::normalise(configuration, &mut self);
         self.canonical(configuration.symmetric)

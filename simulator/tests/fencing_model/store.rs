@@ -150,6 +150,19 @@ pub(crate) struct Assignment {
     pub(crate) work: Work,
     /// For each node that the assignment names: whether the copied epoch is still the node's epoch.
     pub(crate) is_current: [bool; NODES],
+    /// Latest evidence of a migration's target from after the source's end (R8.17); only for drivers that are not gated.
+    pub(crate) evidence: Evidence,
+}
+
+/// Evidence of a migration's target from after the source's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Evidence {
+    /// None yet.
+    None,
+    /// A heartbeat.
+    Heartbeat,
+    /// A fence device that confirmed off, or silence since a heartbeat.
+    Release,
 }
 
 /// The content of the store.
@@ -179,7 +192,11 @@ impl Store {
             members: [member; NODES],
             answers: [Answer::None; NODES],
             lives: [true; NODES],
-            assignment: Assignment { work: Work::Run(0), is_current: [true, false] },
+            assignment: Assignment {
+                work: Work::Run(0),
+                is_current: [true, false],
+                evidence: Evidence::None,
+            },
             exclusive: true,
         }
     }
@@ -213,6 +230,15 @@ impl Store {
     /// Returns `true` if the assignment names this node under its present epoch.
     pub(crate) fn is_assigned(&self, node: NodeId) -> bool {
         self.assignment.work.names(node) && self.assignment.is_current[at(node)]
+    }
+
+    /// Returns `true` if the target's report and fence are as this source's HandingOver has guarded them.
+    pub(crate) fn target_is_as_guarded(&self, source: NodeId) -> bool {
+        let target = other(source);
+        self.assignment.work == Work::Move { from: source }
+            && self.answer(target) == Answer::Receiving
+            && self.is_assigned(target)
+            && self.fence(target) == Fence::Open
     }
 
     /// Returns `true` if the node is proven to run nothing of its assignment: the assignment is of an older epoch than

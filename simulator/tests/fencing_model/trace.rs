@@ -42,6 +42,10 @@ pub(crate) enum Event {
     End(NodeId),
     /// The service arrived on the other node, and no longer runs on this one.
     CutOver(NodeId),
+    /// The source of a migration sent a read of its target's report and fence.
+    CheckTarget(NodeId),
+    /// The driver began to migrate the service away from this node.
+    BeginDriver(NodeId),
     /// The machine lost its power.
     PowerLost {
         /// The machine.
@@ -195,6 +199,8 @@ impl Translator {
             | Step::ServiceReceives(_)
             | Step::ServiceEnds(_)
             | Step::ServiceArrives { .. }
+            | Step::Reads(_)
+            | Step::MigrationBegins(_)
             | Step::AsksToHold
             | Step::Grants { .. } => self.machine_step(&recorded.step, &recorded.node).into_iter().collect(),
         };
@@ -234,16 +240,31 @@ impl Translator {
             Step::ServiceEnds(service) if own(service) => Event::End(node),
             Step::ServiceArrives { service, from } if own(service) => Event::CutOver(self.node(from)?),
             Step::AsksToHold => Event::Ask(node),
+            Step::Reads(keys) if self.checks_a_target(name, keys) => Event::CheckTarget(node),
+            Step::MigrationBegins(service) if own(service) => Event::BeginDriver(node),
             // The device's countdown continues, because the service manager keeps its descriptor.
             Step::DaemonEnds
             | Step::ControllerStarts
             | Step::Grants { .. }
             | Step::Committed(_)
+            | Step::Reads(_)
+            | Step::MigrationBegins(_)
             | Step::ServiceStarts(_)
             | Step::ServiceReceives(_)
             | Step::ServiceEnds(_)
             | Step::ServiceArrives { .. } => return None,
         })
+    }
+
+    /// Returns `true` if this node hands over, and these are the service's report and the fence of another node.
+    fn checks_a_target(&self, reader: &str, keys: &[String]) -> bool {
+        let report: Option<ServiceReport> = self.before(&self.keys.service_report(reader, &self.service));
+        if report.is_none_or(|report| report.phase != Phase::HandingOver) {
+            return false;
+        }
+        let is_read =
+            |node: &String| *keys == [self.keys.service_report(node, &self.service), self.keys.fence(node)];
+        self.nodes.iter().any(|node| node != reader && is_read(node))
     }
 
     fn apply(&mut self, transaction: &Transaction) {

@@ -1,7 +1,7 @@
 //! Tests of traces: recorded traces must be paths of the model, and changed traces must be refused.
 
 use crate::configuration::Configuration;
-use crate::replay::{Refused, configuration, replay};
+use crate::replay::{Refused, TICK_MS, configuration, replay};
 use crate::store::Work;
 use crate::trace::{Event, Timed, Trace, of_scenario};
 use crate::write::{Change, Proof, Write};
@@ -61,6 +61,8 @@ fn shown(steps: &[Timed], refused: &Refused) -> String {
         | Event::Begin(_)
         | Event::End(_)
         | Event::CutOver(_)
+        | Event::CheckTarget(_)
+        | Event::BeginDriver(_)
         | Event::PowerLost { .. }
         | Event::Boot(_)
         | Event::AgentEnds(_)
@@ -118,6 +120,14 @@ fn advance(steps: &mut Vec<Timed>, place: usize, by_ms: Millis) {
     timed.at -= by_ms;
     let earlier = steps.partition_point(|other| other.at <= timed.at);
     steps.insert(earlier, timed);
+}
+
+/// Moves a step to a later time.
+fn delay(steps: &mut Vec<Timed>, place: usize, by_ms: Millis) {
+    let mut timed = steps.remove(place);
+    timed.at += by_ms;
+    let later = steps.partition_point(|other| other.at <= timed.at);
+    steps.insert(later, timed);
 }
 
 /// Removes a step.
@@ -191,7 +201,9 @@ fn a_migration_that_breaks_a_rule_is_refused() {
     let case = Case::of("moves/migrate-live", false, None);
     let is_hand_over = |event| event == Event::Write(Write::HandOver(0));
     let hand_over = case.place(is_hand_over);
-    case.refuses("migrated before it is handed over", without(hand_over), |event| event == Event::CutOver(0));
+    case.refuses("migrated before it is handed over", without(hand_over), |event| {
+        event == Event::CheckTarget(0)
+    });
     let receiving = case.place(|event| event == Event::Write(Write::Permit(1)));
     case.refuses(
         "handed over before the target receives",
@@ -214,6 +226,38 @@ fn a_migration_that_breaks_a_rule_is_refused() {
     case.refuses("disarmed before the source says that it is gone", without(gone), |event| {
         event == Event::Write(Write::Heartbeat(0, Change::Disarm))
     });
+}
+
+/// A driver that begins without the second reading of its target, or too late after it, must be refused, and so must a
+/// source that reports its end while the driver runs.
+#[test]
+fn a_driver_that_does_not_wait_is_refused() {
+    let case = Case::of("moves/a-target-that-dies-after-the-hand-over", false, None);
+    let is_driver = |event| event == Event::BeginDriver(0);
+    let (check, begin) = (case.place(|event| event == Event::CheckTarget(0)), case.place(is_driver));
+    case.refuses("begun without another reading of the target", without(check), is_driver);
+    let margin_ms = case.trace.timings.stop_margin_ms;
+    case.refuses("begun Ts after the reading", |steps| delay(steps, begin, margin_ms + TICK_MS), is_driver);
+    case.refuses(
+        "begun to a target that no longer receives",
+        |steps| {
+            let at = steps[check].at;
+            let stopped = Write::Stopped { node: 1, current: true };
+            steps.insert(check, Timed { at, event: Event::Write(stopped) });
+            steps.insert(check, Timed { at, event: Event::End(1) });
+        },
+        is_driver,
+    );
+    let arrival = case.place(|event| event == Event::CutOver(0));
+    let running = Write::Running { node: 0, current: true };
+    case.refuses(
+        "reported while the driver runs",
+        |steps| {
+            let at = steps[arrival].at;
+            steps.insert(arrival, Timed { at, event: Event::Write(running) });
+        },
+        |event| event == Event::CutOver(0),
+    );
 }
 
 /// Hold with one missing grant must be refused.

@@ -6,7 +6,7 @@ use crate::daemon;
 use crate::hold;
 use crate::mutation::Mutation;
 use crate::network::{apply, touch};
-use crate::node::{Node, Phase, Power, Right, Service, Watchdog};
+use crate::node::{HandOver, Node, Phase, Power, Right, Service, Watchdog};
 use crate::state::{CANDIDATES, Late, State};
 use crate::store::{ALL, NODES, NodeId, at, other};
 use crate::write::Key;
@@ -34,7 +34,12 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
             }
         }
         hold::tick(configuration, state, node);
+        let as_guarded = state.store.target_is_as_guarded(node);
         let machine = state.node_mut(node);
+        if let HandOver::Waiting { read, lost } = &mut machine.hand_over {
+            *read = read.map(|age| (age + 1).min(bounds.margin));
+            *lost = if as_guarded { 0 } else { (*lost + 1).min(bounds.margin) };
+        }
         match &mut machine.watchdog {
             Watchdog::Off | Watchdog::Free => {}
             Watchdog::Follow { timer, left, .. } | Watchdog::Orphan { timer, left } => {
@@ -48,10 +53,12 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
 }
 
 /// Collects every arrival of a late write, and every end of a migration, that may happen now.
-pub(crate) fn arrivals(state: &State, found: &mut Vec<Action>) {
+pub(crate) fn arrivals(configuration: &Configuration, state: &State, found: &mut Vec<Action>) {
     for node in ALL {
-        let ready = state.node(other(node)).service == Service::Paused;
-        if state.node(node).hands_over && state.node(node).service == Service::Running && ready {
+        let source = state.node(node);
+        let target = state.node(other(node));
+        let ready = target.service == Service::Paused || configuration.ungated && target.is_on();
+        if source.hand_over == HandOver::Driving && source.service == Service::Running && ready {
             found.push(Action::CutOver(node));
         }
     }
@@ -71,7 +78,7 @@ pub(crate) fn arrive(configuration: &Configuration, state: &mut State, number: u
 pub(crate) fn cut_over(state: &mut State, from: NodeId) {
     let source = state.node_mut(from);
     source.service = Service::Absent;
-    source.hands_over = false;
+    source.hand_over = HandOver::None;
     state.node_mut(other(from)).service = Service::Running;
 }
 
@@ -85,7 +92,7 @@ pub(crate) fn faults(configuration: &Configuration, state: &State, found: &mut V
             Power::On => node_faults(configuration, machine, node, &mut add),
         }
     }
-    let elected = |number: usize| state.candidates[number].present;
+    let elected = |number: usize| state.candidates[number].present && !state.candidates[number].dead;
     if configuration.candidates == 1 || !state.led && elected(0) {
         add(Fault::LeaderChange(0));
     }
@@ -96,6 +103,11 @@ pub(crate) fn faults(configuration: &Configuration, state: &State, found: &mut V
         let first = usize::from(!configuration.hold);
         for number in (first..CANDIDATES).filter(|number| elected(*number)) {
             add(Fault::CandidateRestart(number));
+        }
+    }
+    if configuration.candidate_deaths && (0..CANDIDATES).filter(|number| elected(*number)).count() > 1 {
+        for number in (0..CANDIDATES).filter(|number| elected(*number)) {
+            add(Fault::CandidateDies(number));
         }
     }
 }
@@ -124,9 +136,7 @@ fn node_faults(configuration: &Configuration, machine: &Node, node: NodeId, add:
 pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault: Fault) {
     match fault {
         Fault::PowerLoss(node) => state.node_mut(node).power_off(false),
-        Fault::Boot(node) => {
-            *state.node_mut(node) = Node { phase: Phase::Clearing, belongs: false, ..Node::idle() };
-        }
+        Fault::Boot(node) => state.node_mut(node).boot(),
         Fault::AgentEnds(node) => {
             let machine = state.node_mut(node);
             let joined = matches!(machine.phase, Phase::Member | Phase::Resuming);
@@ -134,6 +144,10 @@ pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault
             machine.belongs &= joined;
             machine.right = Right::None;
             machine.answer_due = None;
+            // A driver that runs outlives the agent. One that has not begun never begins (R8.12).
+            if matches!(machine.hand_over, HandOver::Waiting { .. }) {
+                machine.hand_over = HandOver::None;
+            }
         }
         Fault::AgentStarts(node) => {
             let machine = state.node_mut(node);
@@ -155,6 +169,10 @@ pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault
         }
         Fault::CandidateRestart(number) => {
             hold::restart(configuration, &mut state.candidates[number]);
+            state.led &= number != 0;
+        }
+        Fault::CandidateDies(number) => {
+            state.candidates[number].dead = true;
             state.led &= number != 0;
         }
     }

@@ -8,12 +8,7 @@ use std::path::Path;
 
 /// Reasons that no run of the simulator can show, each with the cause and the test that reaches it instead. A reason
 /// that a scenario reaches must be removed from the list.
-const EXCEPTED: [(Reason, &str); 9] = [
-    (
-        Reason::DefinitionDiffers,
-        "shown after an upgrade from a version whose API let the identity of what runs change: controller, \
-         core::tests::copies::a_copy_of_another_identity_continues_until_it_is_stopped",
-    ),
+const EXCEPTED: [(Reason, &str); 8] = [
     (
         Reason::CopyRemains,
         "shown of a copy that is left from before such an upgrade: controller, \

@@ -287,12 +287,10 @@ fn max_fencing_counts_what_a_fence_device_confirmed_but_not_what_an_operator_req
         lab.agent("node2").die();
         lab.run(20_000);
         let fenced = |lab: &Lab| {
-            let is_fenced = |node: &&&str| {
-                let fence = lab.fence(node);
-                fence.state == FenceState::Fenced && matches!(fence.proof, Some(Proof::Device { .. }))
-            };
-            ["node1", "node2"].iter().filter(is_fenced).count()
+            ["node1", "node2"].iter().filter(|node| lab.fence(node).state == FenceState::Fenced).count()
         };
+        let is_device = matches!(lab.fence("node1").proof, Some(Proof::Device { .. }));
+        assert!(is_device, "{}", lab.show());
         assert_eq!(fenced(&lab), if requested { 2 } else { 1 }, "{}", lab.show());
         lab.until(90_000, "both", |lab| fenced(lab) == 2);
     };
