@@ -26,7 +26,7 @@ enum AuthCommand {
         Exit status: 0 allowed; 1 denied. With -q, only the exit status is returned."
 )]
 struct CanI {
-    /// Verb of the API: get, list, watch, create, update, patch, delete, deletecollection, or *
+    /// Verb of the API, such as get, list, create or delete; * for all
     verb: String,
     /// KIND or KIND/NAME; * for all kinds
     #[arg(value_name = "KIND[/NAME]")]

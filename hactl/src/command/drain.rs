@@ -36,7 +36,7 @@ pub(crate) struct Uncordon {
 pub(crate) struct Drain {
     #[command(flatten)]
     nodes: Nodes,
-    /// Maximum time to wait; the exit status is then 124, and the maintenance continues
+    /// Maximum time to wait; at expiry, exit with 124 (maintenance continues)
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = crate::duration::parse)]
     timeout: Duration,
 }

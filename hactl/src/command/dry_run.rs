@@ -3,10 +3,10 @@
 use crate::client::Commitment;
 use clap::{Args, ValueEnum};
 
-/// Where a change is only checked.
+/// Selection of a dry run.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct DryRunFlag {
-    /// Change nothing; server (also without a value) runs all checks, client sends no change
+    /// Change nothing: server (or no value) checks all, client sends nothing
     #[arg(
         id = "dry_run",
         long = "dry-run",

@@ -30,7 +30,7 @@ pub(crate) struct Get {
     /// Select objects by labels, such as app=web,tier!=test
     #[arg(long, short = 'l', value_name = "LABELS")]
     selector: Option<String>,
-    /// Select objects by fields, such as status.node=node1,status.state!=Started
+    /// Select objects by fields, such as status.node=node1
     #[arg(long, value_name = "FIELDS")]
     field_selector: Option<String>,
     /// Sort by a field, such as .metadata.creationTimestamp
