@@ -441,7 +441,7 @@ mod tests {
 
     /// Returns a row as `NAME=cell` pairs, without empty cells.
     fn row(kind: Kind, object: &Value) -> String {
-        let table = table(Rows::Of(kind), &[object.clone()], &json!({}), IncludeObject::None, 100);
+        let table = table(Rows::Of(kind), std::slice::from_ref(object), &json!({}), IncludeObject::None, 100);
         let columns = table["columnDefinitions"].as_array().unwrap();
         let cells = table["rows"][0]["cells"].as_array().unwrap();
         let shown = columns.iter().zip(cells).filter(|(_, cell)| **cell != "");

@@ -59,12 +59,15 @@ fn what_prometheus_reads(scenario: &Scenario, home: &str, away: &str) -> Result<
         scrape::check(&text, &[Exposer::Every, Exposer::Controller])?;
         assert_eq!(scrape::number(&text, "hactl_leader"), Some(0.0), "{text}");
     }
-    let text = scrape::agent(cluster, away)?;
-    scrape::check(&text, &[Exposer::Every, Exposer::Agent])?;
-    for series in ["hactl_agent_watchdog_armed", "hactl_agent_exclusive_services"] {
-        assert_eq!(scrape::number(&text, series), Some(1.0), "{series} in:\n{text}");
-    }
-    Ok(())
+    // The agent refreshes its gauges twice a second.
+    wait_until("the agent to show the service and its armed watchdog", CEILING, || {
+        scrape::agent(cluster, away).is_ok_and(|text| {
+            ["hactl_agent_watchdog_armed", "hactl_agent_exclusive_services"]
+                .iter()
+                .all(|series| scrape::number(&text, series) == Some(1.0))
+        })
+    })?;
+    scrape::check(&scrape::agent(cluster, away)?, &[Exposer::Every, Exposer::Agent])
 }
 
 #[test]

@@ -171,13 +171,12 @@ impl Apply {
         if patch == json!({}) {
             return Ok((Change::Unchanged, live.clone()));
         }
-        let after = match self.dry_run.mode.commitment() {
-            Some(commitment) => client.patch(entry.kind, &entry.name, &patch, commitment).await?,
-            None => {
-                let mut merged = live.clone();
-                merge::apply(&mut merged, &patch);
-                merged
-            }
+        let after = if let Some(commitment) = self.dry_run.mode.commitment() {
+            client.patch(entry.kind, &entry.name, &patch, commitment).await?
+        } else {
+            let mut merged = live.clone();
+            merge::apply(&mut merged, &patch);
+            merged
         };
         // A value that differs only in its spelling (`started`, `0.5`) is no change on the server.
         let same = |path: &str| live.pointer(path) == after.pointer(path);

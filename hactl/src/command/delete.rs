@@ -107,16 +107,15 @@ impl Delete {
         let mut missing = None;
         for id in ids {
             let shown = format!("controller/{id}");
-            let exists = match mode.commitment() {
-                Some(commitment) => session
+            let exists = if let Some(commitment) = mode.commitment() {
+                session
                     .client()?
                     .delete_controller(id, commitment)
                     .await
-                    .map_err(|error| Failure::from(error).at(&shown))?,
-                None => {
-                    let overview = session.client()?.overview().await?;
-                    overview.controllers.iter().any(|controller| controller.id == *id)
-                }
+                    .map_err(|error| Failure::from(error).at(&shown))?
+            } else {
+                let overview = session.client()?.overview().await?;
+                overview.controllers.iter().any(|controller| controller.id == *id)
             };
             if exists {
                 session.terminal().say(&format!("{shown} deleted{}", mode.suffix()));

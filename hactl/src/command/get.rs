@@ -388,7 +388,7 @@ fn order(left: Option<&Value>, right: Option<&Value>) -> Ordering {
 fn amount(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.parse::<Quantity>().ok().map(|quantity| quantity.as_f64()),
+        Value::String(text) => text.parse::<Quantity>().ok().map(Quantity::as_f64),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }

@@ -21,14 +21,20 @@ pub(crate) struct Patch {
     #[arg(required = true, value_name = "KIND NAME")]
     what: Vec<String>,
     /// Type of the patch
-    #[arg(long = "type", value_name = "TYPE", default_value = "merge")]
-    patch_type: PatchType,
+    #[arg(id = "type", long = "type", value_name = "TYPE", default_value = "merge")]
+    kind: PatchType,
     /// Patch in JSON or YAML
-    #[arg(long, short = 'p', value_name = "PATCH", required_unless_present = "patch_file")]
-    patch: Option<String>,
+    #[arg(
+        id = "patch",
+        long = "patch",
+        short = 'p',
+        value_name = "PATCH",
+        required_unless_present = "patch_file"
+    )]
+    inline: Option<String>,
     /// File with the patch, or - for standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "patch", value_hint = ValueHint::FilePath)]
-    patch_file: Option<String>,
+    #[arg(id = "patch_file", long = "patch-file", value_name = "FILE", conflicts_with = "patch", value_hint = ValueHint::FilePath)]
+    file: Option<String>,
     #[command(flatten)]
     dry_run: DryRunFlag,
 }
@@ -64,7 +70,7 @@ impl Patch {
         let patch = self.read()?;
         let client = session.client()?;
         let live = client.target(&target).await?;
-        let after = match (self.dry_run.mode.commitment(), self.patch_type) {
+        let after = match (self.dry_run.mode.commitment(), self.kind) {
             (Some(commitment), patch_type) => {
                 let media_type = patch_type.media_type();
                 client.patch_as(media_type, target.kind, &target.name.name, &patch, commitment).await?
@@ -89,7 +95,7 @@ impl Patch {
     }
 
     fn read(&self) -> Result<Value, Failure> {
-        let (place, text) = match (&self.patch, &self.patch_file) {
+        let (place, text) = match (&self.inline, &self.file) {
             (Some(text), _) => ("--patch", Ok(text.clone())),
             (None, Some(path)) if path != "-" => (path.as_str(), std::fs::read_to_string(path)),
             (None, _) => {
@@ -98,7 +104,7 @@ impl Patch {
             }
         };
         let text = text.map_err(|error| Failure::usage(format!("cannot read {place}: {error}")))?;
-        parse(self.patch_type, &text).map_err(|failure| failure.at(place))
+        parse(self.kind, &text).map_err(|failure| failure.at(place))
     }
 }
 

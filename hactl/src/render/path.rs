@@ -127,7 +127,6 @@ fn closing(text: &str) -> Option<usize> {
                 characters.next();
             }
             (Some(open), close) if open == close => quote = None,
-            (Some(_), _) => {}
             (None, '\'' | '"') => quote = Some(character),
             (None, '[') => depth += 1,
             (None, ']') => {
@@ -136,7 +135,7 @@ fn closing(text: &str) -> Option<usize> {
                     return Some(at);
                 }
             }
-            (None, _) => {}
+            (Some(_) | None, _) => {}
         }
     }
     None

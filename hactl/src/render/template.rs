@@ -106,10 +106,9 @@ fn end(text: &str) -> Option<usize> {
                 characters.next();
             }
             (Some(open), close) if open == close => quote = None,
-            (Some(_), _) => {}
             (None, '\'' | '"') => quote = Some(character),
             (None, '}') => return Some(at),
-            (None, _) => {}
+            (Some(_) | None, _) => {}
         }
     }
     None
