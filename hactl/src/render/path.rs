@@ -119,26 +119,39 @@ fn name(path: &str) -> (String, &str) {
 /// Returns the position of the bracket that closes the first one; brackets in quotes do not count.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
-    let mut quote = None;
-    let mut characters = text.char_indices();
-    while let Some((at, character)) = characters.next() {
-        match (quote, character) {
-            (Some(_), '\\') => {
-                characters.next();
-            }
-            (Some(open), close) if open == close => quote = None,
-            (None, '\'' | '"') => quote = Some(character),
-            (None, '[') => depth += 1,
-            (None, ']') => {
+    for (at, character) in outside_quotes(text) {
+        match character {
+            '[' => depth += 1,
+            ']' => {
                 depth -= 1;
                 if depth == 0 {
                     return Some(at);
                 }
             }
-            (Some(_) | None, _) => {}
+            _ => {}
         }
     }
     None
+}
+
+/// Returns the characters outside quotes, with their positions. In quotes, a backslash escapes the next character.
+pub(super) fn outside_quotes(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut quote = None;
+    let mut characters = text.char_indices();
+    std::iter::from_fn(move || {
+        while let Some((at, character)) = characters.next() {
+            match (quote, character) {
+                (Some(_), '\\') => {
+                    characters.next();
+                }
+                (Some(open), close) if open == close => quote = None,
+                (Some(_), _) => {}
+                (None, '\'' | '"') => quote = Some(character),
+                (None, _) => return Some((at, character)),
+            }
+        }
+        None
+    })
 }
 
 #[cfg(test)]

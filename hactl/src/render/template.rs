@@ -1,6 +1,6 @@
 //! Templates of `-o jsonpath=…`: text, paths in braces, quoted text and ranges, as kubectl reads them.
 
-use super::path::{Path, shown};
+use super::path::{Path, outside_quotes, shown};
 use serde_json::Value;
 
 /// A parsed template.
@@ -36,7 +36,8 @@ impl Template {
                 parts.push(Part::Text(rest[..start].to_owned()));
             }
             let inside = &rest[start + 1..];
-            let end = end(inside).ok_or_else(|| format!("{{{inside}: \"{{\" is not closed by \"}}\""))?;
+            let end = outside_quotes(inside).find(|(_, character)| *character == '}');
+            let (end, _) = end.ok_or_else(|| format!("{{{inside}: \"{{\" is not closed by \"}}\""))?;
             let expression = inside[..end].trim();
             rest = &inside[end + 1..];
             match expression.split_whitespace().next() {
@@ -94,24 +95,6 @@ fn render(parts: &[Part], root: &Value, current: &Value, text: &mut String) {
             }
         }
     }
-}
-
-/// Returns the position of the brace that ends an expression; braces in quotes do not count.
-fn end(text: &str) -> Option<usize> {
-    let mut quote = None;
-    let mut characters = text.char_indices();
-    while let Some((at, character)) = characters.next() {
-        match (quote, character) {
-            (Some(_), '\\') => {
-                characters.next();
-            }
-            (Some(open), close) if open == close => quote = None,
-            (None, '\'' | '"') => quote = Some(character),
-            (None, '}') => return Some(at),
-            (Some(_) | None, _) => {}
-        }
-    }
-    None
 }
 
 /// Returns quoted text without its quotes, with `\n`, `\t` and escaped characters replaced.
