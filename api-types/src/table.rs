@@ -379,13 +379,14 @@ fn condition(object: &Value, kind: &str, field: &str) -> Value {
 /// write.
 const LAST_SEEN_INTERVAL: i64 = 65;
 
-/// Returns the time since a node's last heartbeat. For an Online node whose stored time is recent, only an upper bound
-/// is known.
+/// Returns the time since a node's last heartbeat. For a node in time, whose stored time is recent, only an upper bound is
+/// known.
 fn last_seen(node: &Value, now_seconds: i64) -> String {
     let at = node.pointer("/status/lastSeen").and_then(Value::as_str);
-    let is_online = node.pointer("/status/state").and_then(Value::as_str) == Some("Online");
+    let state = node.pointer("/status/state").and_then(Value::as_str);
+    let is_in_time = matches!(state, Some("Online" | "Maintenance"));
     match at.and_then(seconds) {
-        Some(then) if is_online && now_seconds - then <= LAST_SEEN_INTERVAL => "<1m".to_owned(),
+        Some(then) if is_in_time && now_seconds - then <= LAST_SEEN_INTERVAL => "<1m".to_owned(),
         Some(_) => age(at, now_seconds),
         None => String::new(),
     }
@@ -434,6 +435,7 @@ mod tests {
     fn a_node_that_is_in_time_does_not_look_late() {
         let node = |state: &str| json!({"status": {"state": state, "lastSeen": "1970-01-01T00:00:10Z"}});
         assert_eq!(last_seen(&node("Online"), 68), "<1m");
+        assert_eq!(last_seen(&node("Maintenance"), 68), "<1m");
         assert_eq!(last_seen(&node("Online"), 130), "2m");
         assert_eq!(last_seen(&node("Unknown"), 40), "30s");
         assert_eq!(last_seen(&json!({"status": {"state": "Online"}}), 40), "");

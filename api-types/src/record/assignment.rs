@@ -1,6 +1,6 @@
 //! The assignment of a service to a node by the leader.
 
-use super::Replacement;
+use super::{Replacement, Revision};
 use crate::resource::ServiceDefinition;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,10 @@ pub struct Assignment {
     /// Requested replacement of the secondary while the service runs; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<Replacement>,
+    /// The end of a live migration to this node (FENCING, R8.13) with a driver that is not gated, until the node has
+    /// answered. Only proofs that are later than this revision show that nothing has arrived (R8.17).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals_until: Option<Revision>,
 }
 
 /// The requested action on a service.

@@ -354,6 +354,10 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
     queued::forget_verified(&planner.situation, service, &mut draft);
     identity::follow(&planner.situation, service, &mut draft);
     let rests = prepare(planner, service, &mut draft);
+    if !rests && migrate::hold_for_arrival(planner, service, &mut draft) {
+        finish(planner, service, draft);
+        return;
+    }
     operation::consider(planner, service, &mut draft);
     preemption::leave(planner, service, &mut draft);
     for _ in 0..MOST_STEPS {

@@ -66,6 +66,7 @@ impl World {
                 definition: ServiceDefinition::of(&resource),
                 replacement: None,
                 in_place: None,
+                arrivals_until: None,
             };
             self.remember(self.keys.assignment(&name), &assignment)?;
         }

@@ -278,7 +278,9 @@ impl Configuration {
             | Mutation::BegunAfterMargin
             | Mutation::BegunAfterGivingUp
             | Mutation::ReportedWhileDriving => Configuration { migration: true, ..running },
-            Mutation::SourceEndNotAwaited | Mutation::EarlierProofCounts => Self::SHORT_UNGATED,
+            Mutation::SourceEndNotAwaited | Mutation::EarlierProofCounts | Mutation::AnswerNotAwaited => {
+                Self::SHORT_UNGATED
+            }
             Mutation::MigrateBeforeHandOver => Configuration { migration: true, late: 1, ..running },
             Mutation::MajorityGrants => Configuration { hold: true, candidates: 3, ..running },
             Mutation::GrantNotObserved => Configuration { hold: true, ..running },

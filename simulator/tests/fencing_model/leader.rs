@@ -9,7 +9,7 @@ use crate::hold;
 use crate::mutation::Mutation;
 use crate::network::{apply, arrived, has_nothing, has_room, is_active, is_gone, lose, proves};
 use crate::state::State;
-use crate::store::{ALL, Answer, Fence, Mode, NodeId, Work, at, other};
+use crate::store::{ALL, Answer, Evidence, Fence, Mode, NodeId, Work, at, other};
 use crate::write::{Proof, Write};
 
 /// Collects every step that the leader may take now.
@@ -116,10 +116,14 @@ fn assignments(configuration: &Configuration, state: &State, found: &mut impl Fn
             let waits_for_none = !state.store.exclusive && state.store.fence(on) != Fence::Open;
             if stopped
                 || waits_for_none
-                || state.store.is_proven_dead(on)
+                || state.store.is_proven_dead(on) && !awaits_answer(configuration, state)
                 || may_release_unclosed(configuration, state, on)
             {
                 anywhere(state, if stopped { 1 << on } else { 0 }, found);
+            }
+            // The proof of the closed epoch may be older than the arrival, so the node is asked again (R8.17).
+            if state.store.is_proven_dead(on) && awaits_answer(configuration, state) && is_open(state, on) {
+                found(Work::Halt(on), 0);
             }
             if is_open(state, on) && state.store.assignment.is_current[at(on)] {
                 in_place(configuration, state, on, found);
@@ -127,6 +131,14 @@ fn assignments(configuration: &Configuration, state: &State, found: &mut impl Fn
         }
         Work::Move { from } => after_migration(configuration, state, from, found),
     }
+}
+
+/// Returns `true` if a proof without an answer does not show that nothing has arrived (R8.17).
+fn awaits_answer(configuration: &Configuration, state: &State) -> bool {
+    let assignment = state.store.assignment;
+    assignment.asks
+        && assignment.evidence != Evidence::Release
+        && !configuration.lacks(Mutation::AnswerNotAwaited)
 }
 
 /// Collects the starts of a service without any copy: it may start on any open node.

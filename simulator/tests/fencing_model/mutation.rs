@@ -42,6 +42,8 @@ pub(crate) enum Mutation {
     SourceEndNotAwaited,
     /// R8.17: with a driver that is not gated, a proof of the target from before the source's end counts.
     EarlierProofCounts,
+    /// R8.17: the proof that closes the epoch of a target that was asked counts as its answer.
+    AnswerNotAwaited,
     /// FENCING 8: after HandingOver, the service is started again once only the source is proven empty.
     FreshAfterHandOver,
     /// FENCING 8: the report of a source that registered again no longer states that it had handed over.
@@ -86,6 +88,7 @@ impl Mutation {
             | Mutation::ReportedWhileDriving
             | Mutation::SourceEndNotAwaited
             | Mutation::EarlierProofCounts
+            | Mutation::AnswerNotAwaited
             | Mutation::FreshAfterHandOver
             | Mutation::HandOverForgotten
             | Mutation::MajorityGrants
@@ -99,7 +102,7 @@ impl Mutation {
 
     /// Mutations that a search for a broken promise catches: first the ten by which the protocol's page is measured,
     /// then those for other rules.
-    pub(crate) const ALL: [Mutation; 25] = [
+    pub(crate) const ALL: [Mutation; 26] = [
         Mutation::DeadlineFromReceipt,
         Mutation::OnePeriodLess,
         Mutation::ReleaseAtValidity,
@@ -118,6 +121,7 @@ impl Mutation {
         Mutation::ReportedWhileDriving,
         Mutation::SourceEndNotAwaited,
         Mutation::EarlierProofCounts,
+        Mutation::AnswerNotAwaited,
         Mutation::FreshAfterHandOver,
         Mutation::HandOverForgotten,
         Mutation::MajorityGrants,

@@ -182,7 +182,9 @@ fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, cha
 /// service may have arrived there in any boot (R8.13, R8.17).
 fn awaits_evidence(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let from = other(node);
-    configuration.ungated && state.store.assignment.work == Work::Move { from } && is_gone(state, from)
+    let assignment = state.store.assignment;
+    let has_moved = configuration.ungated && assignment.work == Work::Move { from } && is_gone(state, from);
+    has_moved || assignment.asks && assignment.work.names(node)
 }
 
 /// Notes whether a release of the target is later than the source's end.
@@ -227,10 +229,27 @@ fn learn_permit(state: &mut State, node: NodeId) {
     }
 }
 
+/// Returns `true` if a new assignment asks its node about an arrival: the node was a migration's target, or was asked
+/// and has not answered (R8.17).
+fn asks_about_arrival(configuration: &Configuration, state: &State, work: Work) -> bool {
+    let before = state.store.assignment;
+    match (before.work, work) {
+        (Work::Move { from }, Work::Halt(on)) => configuration.ungated && on != from,
+        (Work::Run(was) | Work::Halt(was), Work::Run(on) | Work::Halt(on)) => {
+            before.asks && was == on && state.store.answer(on) != Answer::Stopped
+        }
+        (_, Work::Move { .. }) | (Work::Move { .. }, Work::Run(_)) => false,
+    }
+}
+
 /// Writes a new assignment under a new action uid, which outdates every answer, right and write for the former one.
 fn assign(configuration: &Configuration, state: &mut State, work: Work) {
+    let asks = asks_about_arrival(configuration, state, work);
+    if !asks {
+        state.store.assignment.evidence = Evidence::None;
+    }
+    state.store.assignment.asks = asks;
     state.store.assignment.work = work;
-    state.store.assignment.evidence = Evidence::None;
     for node in ALL {
         state.store.assignment.is_current[at(node)] = work.names(node);
         state.store.answers[at(node)] = state.store.answer(node).outdated();

@@ -152,6 +152,9 @@ pub(crate) struct Assignment {
     pub(crate) is_current: [bool; NODES],
     /// Latest evidence of a migration's target from after the source's end (R8.17); only for drivers that are not gated.
     pub(crate) evidence: Evidence,
+    /// Whether the assignment asks about an arrival in a migration whose source has ended (`arrivals_until`); only for
+    /// drivers that are not gated.
+    pub(crate) asks: bool,
 }
 
 /// Evidence of a migration's target from after the source's end.
@@ -196,6 +199,7 @@ impl Store {
                 work: Work::Run(0),
                 is_current: [true, false],
                 evidence: Evidence::None,
+                asks: false,
             },
             exclusive: true,
         }

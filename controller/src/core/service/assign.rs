@@ -7,7 +7,7 @@ use super::{
 use crate::core::health::Health;
 use crate::core::situation::Situation;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, Assignment, FenceState, Phase};
+use ha_api_types::record::{Action, Assignment, FenceState, Phase, Revision};
 use ha_api_types::resource::{ServiceDefinition, ServiceState};
 use ha_store::Guard;
 use std::collections::BTreeMap;
@@ -107,6 +107,7 @@ pub(super) fn assign(
         in_place: in_place::carried_over(service, node, fence.value.epoch, &definition),
         definition,
         replacement,
+        arrivals_until: migrate::unanswered_arrival(&situation, service, node, fence.value.epoch),
     }));
     draft.guards.extend(guards);
     true
@@ -254,6 +255,21 @@ fn begins(action: &Action) -> bool {
         Action::Start | Action::Restart | Action::Migrate { .. } => true,
         Action::Stop { .. } | Action::Leave => false,
     }
+}
+
+/// Orders a node to stop what has arrived there in a live migration whose source ended at this revision.
+pub(super) fn stop_arrivals_on(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    node: &str,
+    source_end: Revision,
+) -> bool {
+    let is_assigned = stop_on(planner, service, draft, node);
+    if let Assign::Put(assignment) = &mut draft.assign {
+        assignment.arrivals_until = Some(source_end);
+    }
+    is_assigned
 }
 
 /// Assigns a start and enters Starting.

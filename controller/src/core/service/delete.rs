@@ -111,6 +111,7 @@ fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<Stri
         nodes.insert(node.clone());
     }
     nodes.extend(service.not_stopped(situation).map(|(node, _, _)| node.to_owned()));
+    nodes.extend(super::migrate::unproven_arrival(situation, service).map(|(node, _)| node.to_owned()));
     let unguarded = status.is_some_and(|status| status.state == ServiceState::Ignored)
         || super::probe::may_run_anywhere(world, status);
     if unguarded {

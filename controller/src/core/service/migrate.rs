@@ -1,8 +1,8 @@
 //! Live migration (FENCING, section 8). Until the cutover the service is on the source; afterwards, on either node.
 
-use super::assign::{assign, start_on, stop_on};
+use super::assign::{assign, start_on, stop_arrivals_on, stop_on};
 use super::policy::{remember, remember_failure};
-use super::{Draft, Planner, Service, Standing, error, recover};
+use super::{Assign, Draft, Planner, Service, Standing, error, recover};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
 use ha_api_types::reason::Reason;
@@ -99,10 +99,16 @@ pub(super) fn release_counts(
         SourceEnd::At(_) if !is_ungated(assignment) => return true,
         SourceEnd::At(end) => end,
     };
+    proves_empty_after(situation, target, end)
+}
+
+/// Returns `true` if the proof that closed a node's last epoch covers everything that arrived until this revision
+/// (R8.17).
+fn proves_empty_after(situation: &Situation<'_>, node: &str, end: Revision) -> bool {
     let world = situation.world;
-    let Some(fence) = world.fences.get(target) else { return false };
+    let Some(fence) = world.fences.get(node) else { return false };
     let is_later = fence.value.state == FenceState::Fenced && fence.modified > end;
-    let heard_since = || world.alive.get(target).is_some_and(|alive| alive.modified > end);
+    let heard_since = || world.alive.get(node).is_some_and(|alive| alive.modified > end);
     is_later
         && match &fence.value.proof {
             Some(Proof::Device { .. } | Proof::Operator { .. }) => true,
@@ -112,6 +118,80 @@ pub(super) fn release_counts(
             )
             | None => false,
         }
+}
+
+/// Returns the node where a copy may have arrived although the epoch of its assignment is closed, with the end of the
+/// migration's source (R8.17).
+pub(super) fn unproven_arrival<'a>(
+    situation: &Situation<'_>,
+    service: &Service<'a>,
+) -> Option<(&'a str, Revision)> {
+    let assignment = &service.assignment?.value;
+    let (node, epoch, end) = match &assignment.action {
+        Action::Migrate { target, target_epoch, .. } if is_ungated(assignment) => {
+            let SourceEnd::At(end) = source_end(situation, service, assignment) else { return None };
+            (target, *target_epoch, end)
+        }
+        Action::Migrate { .. } => return None,
+        Action::Stop { .. } | Action::Start | Action::Restart | Action::Leave => {
+            let (node, epoch) = (&assignment.node, assignment.epoch);
+            (node, epoch, unanswered_arrival(situation, service, node, epoch)?)
+        }
+    };
+    let is_open = Service::standing(situation, node, epoch) == Standing::Released
+        && !proves_empty_after(situation, node, end);
+    is_open.then_some((node.as_str(), end))
+}
+
+/// Returns until when something may have arrived on this node, as long as the node, which was asked about it, has not
+/// answered.
+pub(super) fn unanswered_arrival(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    node: &str,
+    epoch: u64,
+) -> Option<Revision> {
+    let assignment = &service.assignment?.value;
+    let has_answered = service.phase(situation).is_some_and(|phase| match phase {
+        Phase::Stopped | Phase::Failed | Phase::StopFailed => true,
+        Phase::Starting
+        | Phase::Running
+        | Phase::Stopping
+        | Phase::Receiving
+        | Phase::HandingOver
+        | Phase::HandedOver
+        | Phase::MoveFailed
+        | Phase::ProbedRunning
+        | Phase::ProbedStopped
+        | Phase::ProbedUnknown => false,
+    });
+    let is_asked = assignment.node == node && assignment.epoch == epoch && !has_answered;
+    assignment.arrivals_until.filter(|_| is_asked)
+}
+
+/// Holds a service whose node was asked about an arrival and has lost its epoch without an answer: the closing proof may
+/// be older than the arrival (R8.17). Asks again under the node's present epoch. Returns `true` if the service is held.
+pub(super) fn hold_for_arrival(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
+    let situation = planner.situation;
+    let was_asked = service.assignment.is_some_and(|assignment| assignment.value.arrivals_until.is_some());
+    if !was_asked || draft.assign != Assign::Keep || draft.status.state == ServiceState::Ignored {
+        return false;
+    }
+    let Some((node, end)) = unproven_arrival(&situation, service) else { return false };
+    let is_open = situation.world.fences.get(node).is_some_and(|fence| fence.value.state == FenceState::Open);
+    if is_open {
+        stop_arrivals_on(planner, service, draft, node, end);
+    } else {
+        draft.wait(Reason::Fencing, may_have_arrived(node));
+    }
+    true
+}
+
+fn may_have_arrived(node: &str) -> String {
+    format!(
+        "Service may have arrived on node {node} after that node was fenced: start node {node}, or power it off and run \
+         \"hactl node confirm-fenced {node}\""
+    )
 }
 
 fn side(standing: Standing, phase: Option<Phase>) -> Side {
@@ -231,7 +311,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 && is_ungated(assignment) =>
         {
             let report = target_report.map(|report| &report.value);
-            ask_again(planner, service, draft, target, report);
+            ask_again(planner, service, draft, target, end, report);
         }
         (Side::Gone, Side::Gone) => {
             let report = target_report.map(|report| &report.value);
@@ -240,13 +320,9 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         (Side::Gone, Side::Unproven) => {
             let fence = situation.world.fences.get(target);
             if fence.is_some_and(|fence| fence.value.state == FenceState::Open) {
-                ask_again(planner, service, draft, target, None);
+                ask_again(planner, service, draft, target, end, None);
             } else {
-                let message = format!(
-                    "Service may have arrived on node {target} after that node was fenced: start node \
-                     {target}, or power it off and run \"hactl node confirm-fenced {target}\""
-                );
-                draft.wait(Reason::Fencing, message);
+                draft.wait(Reason::Fencing, may_have_arrived(target));
             }
         }
         // The source is proven gone without a hand-over; the new assignment ends the target's right to receive.
@@ -379,15 +455,20 @@ fn left_behind(
 }
 
 /// Orders the target to stop any copy that has arrived there, because its earlier reports are older than the source's
-/// end. The answer is newer than that end, even if the target fails.
+/// end. If the target fails before it has answered, only a later proof counts, see [`hold_for_arrival`].
 fn ask_again(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
     target: &str,
+    end: SourceEnd,
     report: Option<&ServiceReport>,
 ) {
-    if !stop_on(planner, service, draft, target) {
+    let is_assigned = match end {
+        SourceEnd::At(end) => stop_arrivals_on(planner, service, draft, target, end),
+        SourceEnd::Open | SourceEnd::NeverBegan => stop_on(planner, service, draft, target),
+    };
+    if !is_assigned {
         return;
     }
     draft.status.target = None;

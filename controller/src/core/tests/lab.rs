@@ -370,6 +370,13 @@ impl Lab {
         entry.map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision))
     }
 
+    /// Writes a record as the leader does.
+    pub(super) fn put(&mut self, key: &str, record: &impl serde::Serialize) {
+        let value = serde_json::to_vec(record).unwrap();
+        let transaction = Transaction::new().put(key.to_owned(), self.guard(key), value);
+        assert!(self.state.commit(&transaction).applied().is_some());
+    }
+
     /// Writes an object as the API does.
     pub(super) fn apply<S: Spec>(&mut self, mut object: Object<S>) {
         let key = self.keys.spec(S::KIND, object.name());

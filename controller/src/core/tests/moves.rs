@@ -2,13 +2,14 @@
 //! moves.
 
 use super::services::{condition, group, grouped, lab, operation, other, started};
+use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeSpec, NodeState};
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::placement::{Affinity, AffinityRule, AffinityRuleSpec, ResourceAffinity};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, Phase, ServiceReport};
-use ha_api_types::resource::{ResourceSpec, ServiceState};
+use ha_api_types::record::{Action, Assignment, FenceState, Phase, ServiceReport, Tombstone};
+use ha_api_types::resource::{ResourceSpec, ResourceStatus, ServiceState};
 
 #[test]
 fn failback_to_a_preferred_node_when_it_returns() {
@@ -276,4 +277,64 @@ fn after_a_hand_over_nothing_starts_afresh_before_the_target_too_is_proven_empty
         fenced && lab.places("web").iter().any(|place| *place != target)
     });
     assert!(lab.fence(&source).epoch == 2 && lab.places("web").len() == 1);
+}
+
+/// Returns a service that the leader has ordered its target to stop after the end of a migration's source. The target
+/// registers again without an answer, and a copy has arrived there in the meantime.
+fn arrived_after_the_request_to_register() -> (super::lab::Lab, String) {
+    let (mut lab, source) = started(&["node1", "node2", "node3"]);
+    let target = other(&lab, &source);
+    lab.agent(&target).faults.idle = true;
+    lab.agent(&source).running.clear();
+    let gone = lab.keys.service_report(&source, "web");
+    let handed_over = ServiceReport { phase: Phase::HandedOver, ..lab.read(&gone).unwrap() };
+    lab.put(&gone, &handed_over);
+    let (fence, assignment) = (lab.fence(&target), lab.assignment("web").unwrap());
+    let stop = Assignment {
+        node: target.clone(),
+        epoch: fence.epoch,
+        boot_id: fence.boot_id,
+        action_uid: "asked-after-the-source-ended".to_owned(),
+        action: Action::Stop { timeout_ms: None },
+        arrivals_until: Some(lab.state.revision()),
+        ..assignment
+    };
+    let status = ResourceStatus {
+        state: ServiceState::Relocate,
+        node: Some(target.clone()),
+        epoch: Some(stop.epoch),
+        action_uid: Some(stop.action_uid.clone()),
+        ..lab.status("web")
+    };
+    lab.put(&lab.keys.assignment("web"), &stop);
+    lab.put(&lab.keys.status(Kind::Resource, "web"), &status);
+    lab.agent(&target).lose_journal();
+    lab.until(5_000, "registered again", |lab| lab.fence(&target).epoch == 2);
+    lab.agent(&target).running.insert("web".to_owned());
+    (lab, target)
+}
+
+/// FENCING R8.17: the proof may be older than the arrival, so the target is asked again under its new epoch.
+#[test]
+fn an_arrival_after_the_request_to_register_is_asked_for_again() {
+    let (mut lab, target) = arrived_after_the_request_to_register();
+    lab.run(3_000);
+    let asked = lab.assignment("web").unwrap();
+    assert_eq!((asked.node, asked.epoch), (target.clone(), 2), "{}", lab.show());
+    assert!(matches!(asked.action, Action::Stop { .. }) && asked.arrivals_until.is_some());
+    lab.agent(&target).faults.idle = false;
+    lab.until(10_000, "runs once", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
+    assert_eq!(lab.places("web").len(), 1);
+    assert_eq!(lab.assignment("web").unwrap().arrivals_until, None);
+}
+
+/// FENCING R7.15 and R8.17: the tombstone of a deleted resource names the place of the arrival.
+#[test]
+fn a_resource_that_may_have_arrived_leaves_a_tombstone() {
+    let (mut lab, target) = arrived_after_the_request_to_register();
+    lab.delete("web");
+    let key = lab.keys.tombstone("web");
+    lab.until(2_000, "deleted", |lab| lab.assignment("web").is_none());
+    let tombstone: Tombstone = lab.read(&key).expect("a tombstone");
+    assert!(tombstone.nodes.contains(&target), "{tombstone:?}");
 }

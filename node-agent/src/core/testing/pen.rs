@@ -120,6 +120,7 @@ impl World {
             definition: self.definition(name),
             replacement: None,
             in_place: None,
+            arrivals_until: None,
         };
         self.write(&self.keys.assignment(name), &assignment);
         self.deliver();

@@ -102,6 +102,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
             definition: world.definition("web"),
             replacement: None,
             in_place: None,
+            arrivals_until: None,
         };
         world.write(&world.keys.assignment("web"), &assignment);
         world.advance(3_000);
