@@ -1,4 +1,4 @@
-//! `hactl simulate`: runs a whole cluster under a virtual clock, from a scenario file.
+//! `hactl simulate`: runs a whole cluster under a virtual clock, from a scenario file or the default scenario.
 
 mod random;
 
@@ -15,15 +15,19 @@ use std::path::{Path, PathBuf};
 /// Simulate a cluster from a scenario file
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 all expectations and invariants hold; 1 some do not; 2 invalid file. \
+    after_help = "Without a file, the default cluster runs: three nodes with six services, and one node fails.\n\n\
+        Exit status: 0 all expectations and invariants hold; 1 some do not; 2 invalid file. \
         For a directory: one line for each file, and the worst status.\n\n\
         With --random, each seed defines a cluster and faults. A failed seed is printed as a scenario file that reproduces \
         the failure: `hactl simulate --random --seeds 7 > seed-7.yaml; hactl simulate seed-7.yaml`."
 )]
 pub(crate) struct Simulate {
     /// Scenario file, or directory of scenario files
-    #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath, required_unless_present = "random", conflicts_with = "random")]
+    #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath, conflicts_with = "random")]
     path: Option<PathBuf>,
+    /// Print the default scenario as a file to edit, and simulate nothing
+    #[arg(long, conflicts_with_all = ["path", "random"])]
+    print_default: bool,
     /// Simulate random clusters and faults, and check the invariants
     #[arg(long)]
     random: bool,
@@ -35,22 +39,47 @@ impl Simulate {
     pub(crate) fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Json, Format::Yaml])?;
         match &self.path {
-            None => self.runs.run(session, format),
+            None if self.random => self.runs.run(session, format),
+            None if self.print_default => {
+                session.terminal().out(DEFAULT);
+                Ok(Exit::Done)
+            }
+            None => default_cluster(session, format),
             Some(path) if path.is_dir() => folder(session, path, format),
             Some(path) => file(session, path, format),
         }
     }
 }
 
+/// Scenario that runs if no file is given.
+const DEFAULT: &str = include_str!("simulate/default.yaml");
+
+fn default_cluster(session: &Session, format: Option<&Format>) -> Outcome {
+    let exit = show(session, format, &run("the default scenario", DEFAULT, Path::new("."))?)?;
+    if format.is_none() {
+        session.terminal().line(
+            "This was the default cluster: three nodes, six services, and node2 failed.\n\
+             To change it:  hactl simulate --print-default > cluster.yaml\n\
+             To run it:     hactl simulate cluster.yaml\n\
+             Random faults: hactl simulate --random",
+        );
+    }
+    Ok(exit)
+}
+
 fn file(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
-    let world = simulated(path)?;
+    show(session, format, &simulated(path)?)
+}
+
+/// Prints the timeline of a run and its verdict.
+fn show(session: &Session, format: Option<&Format>, world: &World) -> Outcome {
     if !session.print_value(format, &world.summary())? {
         for line in world.timeline() {
             session.terminal().line(line);
         }
         session.terminal().out(&verdict(session, &world.summary()));
     }
-    Ok(exit(&world))
+    Ok(exit(world))
 }
 
 fn folder(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
@@ -109,7 +138,11 @@ fn simulated(path: &Path) -> Result<World, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let scenario = Scenario::parse(&name, &text, folder).map_err(Failure::usage)?;
+    run(&name, &text, folder)
+}
+
+fn run(name: &str, text: &str, folder: &Path) -> Result<World, Failure> {
+    let scenario = Scenario::parse(name, text, folder).map_err(Failure::usage)?;
     let mut world = World::new(scenario).map_err(|message| Failure::usage(format!("{name}: {message}")))?;
     world.run();
     Ok(world)

@@ -177,6 +177,13 @@ fn a_scenario_runs_under_a_virtual_clock() {
     };
     let good = super::hactl::file(folder.path(), "good.yaml", &scenario("node1, node2, node3"));
     run(&mut command(&["simulate", &good])).shows(0, &["ok: service web is Started"]);
+    run(&mut command(&["simulate"]))
+        .shows(0, &["node2 off", "hactl simulate --print-default > cluster.yaml"]);
+    let default = run(&mut command(&["simulate", "--print-default"])).shows(0, &["name: database"]);
+    let folder_of_default = tempfile::tempdir().expect("a folder");
+    let edited = super::hactl::file(folder_of_default.path(), "default.yaml", &default.stdout);
+    run(&mut command(&["simulate", &edited])).shows(0, &["running"]);
+    run(&mut command(&["simulate", &edited, "--print-default"])).fails(2, "cannot be used with");
     let ran = run(&mut command(&["simulate", &good, "-o", "json"])).shows(0, &[]);
     assert_eq!(
         serde_json::from_str::<Value>(&ran.stdout).expect("JSON")["services"]["web"]["state"],
