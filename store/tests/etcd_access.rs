@@ -112,6 +112,8 @@ fn grant_agent(endpoint: &str, keys: &Keys, node: &str) {
     run(&["role", "grant-permission", node, "read", &keys.incarnation()]);
     run(&["role", "grant-permission", node, "readwrite", &keys.alive(node)]);
     run(&["role", "grant-permission", node, "readwrite", &keys.reports_of(node), "--prefix"]);
+    run(&["role", "grant-permission", node, "read", &keys.log_requests_of(node), "--prefix"]);
+    run(&["role", "grant-permission", node, "readwrite", &keys.log_answers_of(node), "--prefix"]);
     run(&[
         "role",
         "grant-permission",
