@@ -85,7 +85,15 @@ pub(in crate::driver) async fn of_programs(
     resource: &str,
     query: LogQuery,
 ) -> Result<LogTail, LogFailure> {
-    of_file(programs.folder_of(resource).log(), query).await
+    let folder = programs.folder_of(resource);
+    match of_file(folder.log(), query).await {
+        // The file is created at the first output.
+        Err(LogFailure::NotKept(_)) if folder.path().exists() => Ok(LogTail::default()),
+        Err(LogFailure::NotKept(_)) => {
+            Err(LogFailure::NotKept("the service has not run on this node".to_owned()))
+        }
+        read => read,
+    }
 }
 
 /// Returns the last lines of a file and, if it is short, of the file that was rotated away last.
