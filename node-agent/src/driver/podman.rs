@@ -175,7 +175,8 @@ impl Driver for PodmanDriver {
                 podman.ok_or_else(|| LogFailure::Unreadable("spec.driver.podman is missing".to_owned()))?;
             let name = definition::container_name(service, podman);
             let read = self.context.client.log_tail(&name, query).await;
-            read.map_err(|error| LogFailure::Unreadable(format!("container {name}: {error}")))
+            let read = read.map_err(|error| LogFailure::Unreadable(format!("container {name}: {error}")))?;
+            read.ok_or_else(|| LogFailure::NotKept(format!("container {name} does not exist")))
         })
     }
 }

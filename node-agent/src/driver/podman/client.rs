@@ -197,14 +197,22 @@ impl Client {
         call.bytes().await.ok().and_then(|text| frames::last_line(&frames::text(&text)))
     }
 
-    /// Returns the last lines of a container's output, in bounded memory.
-    pub(super) async fn log_tail(&self, container: &str, query: LogQuery) -> Result<LogTail, ApiError> {
+    /// Returns the last lines of a container's output, in bounded memory; `None` if the container does not exist.
+    pub(super) async fn log_tail(
+        &self,
+        container: &str,
+        query: LogQuery,
+    ) -> Result<Option<LogTail>, ApiError> {
         let seconds = |length: u64| i64::try_from(length).unwrap_or(i64::MAX);
         let since = query.since_seconds.map_or_else(String::new, |length| {
             format!("&since={}", seconds_since_1970().saturating_sub(seconds(length)))
         });
         let what = format!("/logs?stdout=true&stderr=true&tail={}{since}", query.lines);
-        let mut answer = self.of(Method::GET, container, &what).answer().await?;
+        let mut answer = match self.of(Method::GET, container, &what).answer().await {
+            Ok(answer) => answer,
+            Err(ApiError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let (mut ending, mut read) = (Ending::default(), Vec::new());
         while let Some(frame) = answer.response.body_mut().frame().await {
             let frame = frame.map_err(|error| ApiError::Unreadable(error.to_string()))?;
@@ -216,7 +224,7 @@ impl Client {
                 }
             }
         }
-        Ok(ending.tail(query.lines))
+        Ok(Some(ending.tail(query.lines)))
     }
 
     /// Returns the resource usage of a container; `None` if it does not run.
