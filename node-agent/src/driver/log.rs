@@ -104,9 +104,12 @@ pub(in crate::driver) async fn of_file(path: PathBuf, query: LogQuery) -> Result
     let read = move || {
         let _permit = permit;
         let read = file_tail(&path, query, SystemTime::now());
-        read.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => LogFailure::NotKept(format!("{} does not exist", path.display())),
-            _ => LogFailure::Unreadable(format!("cannot read {}: {error}", path.display())),
+        read.map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                LogFailure::NotKept(format!("{} does not exist", path.display()))
+            } else {
+                LogFailure::Unreadable(format!("cannot read {}: {error}", path.display()))
+            }
         })
     };
     let unended = |error: tokio::task::JoinError| LogFailure::Unreadable(error.to_string());
