@@ -13,7 +13,8 @@ pub use exec::ExecDriver;
 pub use external::ExternalDriver;
 pub use identity::Identity;
 pub use libvirt::{
-    DefinitionError, DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER, is_domain_name,
+    DefinitionError, DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER, console_log,
+    is_domain_name,
 };
 pub use ocf::OcfDriver;
 pub use podman::{HealthCheck, Mount, PodmanDriver, Port, Protocol};

@@ -55,13 +55,13 @@ error_reasons! {
     UnsupportedMediaType = 415, "The request body has an unsupported format.", "send one of the formats that the \
      message lists";
     Invalid = 422, "Fields have invalid values.", "correct the fields that the causes name";
-    TooManyRequests = 429, "Too many watches are open.", "wait for the time in `Retry-After`";
-    InternalError = 500, "Internal error of the controller (a bug).", "check the journal of the controller and \
-     report the bug";
-    ServiceUnavailable = 503, "The controller is not ready, or etcd is unreachable.", "use another controller, or \
+    TooManyRequests = 429, "Too many watches or requests for logs are open.", "wait for the time in `Retry-After`";
+    InternalError = 500, "An agent could not read a log, or internal error of the controller (a bug).", "follow the message; for a bug, check the \
+     journal of the controller and report it";
+    ServiceUnavailable = 503, "The controller is not ready, etcd is unreachable, or the agent of a node is not online.", "use another controller, or \
      wait for the time in `Retry-After`";
-    Timeout = 504, "etcd did not respond: the change may or may not have been made.", "check the object, and retry \
-     if it was not changed";
+    Timeout = 504, "etcd did not respond: the change may or may not have been made. Or an agent did not answer a request for a log.",
+        "check the object, and retry if it was not changed";
 }
 
 impl fmt::Display for ErrorReason {

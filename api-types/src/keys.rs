@@ -48,6 +48,10 @@ pub enum Key<'a> {
     ServiceReport(&'a str, &'a str),
     /// `event/<writer>/<id>`.
     Event(&'a str, &'a str),
+    /// `log/<node>/<id>`: node, request.
+    LogRequest(&'a str, &'a str),
+    /// `log-answer/<node>/<id>`: node, request.
+    LogAnswer(&'a str, &'a str),
 }
 
 /// Prefix of the keys of every cluster.
@@ -217,6 +221,26 @@ impl Keys {
         format!("{}event/", self.root)
     }
 
+    /// Returns the key for a request for the log of a service, written by the API; `id` must not contain `/`.
+    pub fn log_request(&self, node: &str, id: &str) -> String {
+        format!("{}log/{node}/{id}", self.root)
+    }
+
+    /// Returns the prefix of the log requests to one agent.
+    pub fn log_requests_of(&self, node: &str) -> String {
+        format!("{}log/{node}/", self.root)
+    }
+
+    /// Returns the key for the answer of an agent to the log request with this id.
+    pub fn log_answer(&self, node: &str, id: &str) -> String {
+        format!("{}log-answer/{node}/{id}", self.root)
+    }
+
+    /// Returns the prefix of the log answers of one agent.
+    pub fn log_answers_of(&self, node: &str) -> String {
+        format!("{}log-answer/{node}/", self.root)
+    }
+
     /// Parses a key; `None` for keys of other clusters and of later versions.
     pub fn parse<'a>(&self, key: &'a str) -> Option<Key<'a>> {
         let rest = key.strip_prefix(self.root.as_str())?;
@@ -239,6 +263,8 @@ impl Keys {
             ("report", Some(node), Some("usage"), None) => Key::UsageReport(node),
             ("report", Some(node), Some("resource"), Some(name)) => Key::ServiceReport(node, name),
             ("event", Some(writer), Some(id), None) => Key::Event(writer, id),
+            ("log", Some(node), Some(id), None) => Key::LogRequest(node, id),
+            ("log-answer", Some(node), Some(id), None) => Key::LogAnswer(node, id),
             _ => return None,
         };
         // No key of this version has a fifth part.
@@ -277,6 +303,8 @@ mod tests {
         check(keys.usage_report("node1"), Key::UsageReport("node1"));
         check(keys.service_report("node1", "web"), Key::ServiceReport("node1", "web"));
         check(keys.event("agent-node1", "1"), Key::Event("agent-node1", "1"));
+        check(keys.log_request("node1", "1"), Key::LogRequest("node1", "1"));
+        check(keys.log_answer("node1", "1"), Key::LogAnswer("node1", "1"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod doctor_report;
 mod fence;
 mod hold;
 mod incarnation;
+mod log;
 mod machine_ids;
 mod node_report;
 mod notified;
@@ -24,6 +25,10 @@ pub use doctor_report::{DoctorReport, LastEnd, WatchdogSeen};
 pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};
 pub use hold::{HoldAnswer, HoldRequest, HoldTerms};
 pub use incarnation::Incarnation;
+pub use log::{
+    LOG_BYTES_MAX, LOG_LEASE_SECONDS, LOG_LINES_DEFAULT, LOG_LINES_MAX, LOG_PATIENCE_MS, LogAnswer,
+    LogFailure, LogRequest,
+};
 pub use machine_ids::{MachineIds, SameMachine};
 pub use node_report::{
     Mode, NodeReport, NotStopped, SOFTDOG_IDENTITY, SleepProtection, WatchdogKind, WatchdogReport,

@@ -15,6 +15,7 @@ mod explain;
 mod facts;
 mod hold;
 mod identity;
+mod log;
 mod managed;
 mod metrics;
 mod objects;
@@ -41,9 +42,10 @@ use axum::routing::{any, delete, get, post};
 use error::ApiError;
 use futures::future::BoxFuture;
 use ha_api_types::keys::Keys;
+use ha_api_types::record::LOG_LEASE_SECONDS;
 use ha_api_types::time::Timestamp;
 use ha_api_types::view::StoreMember;
-use ha_store::Store;
+use ha_store::{ShortLease, Store};
 pub use hold::AskHold;
 pub use metrics::ApiMetrics;
 use metrics::WatchPermit;
@@ -51,8 +53,11 @@ use observer::Observer;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::catch_panic::CatchPanicLayer;
+
+/// Number of requests for logs that this process answers at once; further ones are refused with 429.
+const LOG_REQUESTS_MAX: usize = 8;
 
 /// Settings of the API that come from the process that serves it.
 #[derive(Clone)]
@@ -117,6 +122,8 @@ struct Shared<S> {
     keys: Keys,
     options: ApiOptions,
     watches: Arc<Semaphore>,
+    logs: Arc<Semaphore>,
+    log_lease: ShortLease,
     observer: Observer,
     agents: Option<ocf::Agents>,
 }
@@ -125,9 +132,12 @@ impl<S> ApiState<S> {
     /// Creates the API over a store.
     pub fn new(store: Arc<S>, keys: Keys, options: ApiOptions) -> ApiState<S> {
         let watches = Arc::new(Semaphore::new(options.watches));
+        let logs = Arc::new(Semaphore::new(LOG_REQUESTS_MAX));
+        let log_lease = ShortLease::new(LOG_LEASE_SECONDS);
         let agents = options.ocf_root.clone().map(ocf::Agents::new);
         let observer = Observer::new();
-        ApiState { shared: Arc::new(Shared { store, keys, options, watches, observer, agents }) }
+        let shared = Shared { store, keys, options, watches, logs, log_lease, observer, agents };
+        ApiState { shared: Arc::new(shared) }
     }
 
     fn store(&self) -> &S {
@@ -154,6 +164,16 @@ impl<S> ApiState<S> {
         let permit = Arc::clone(&self.shared.watches).try_acquire_owned();
         let permit = permit.map_err(|_| ApiError::too_many_watches())?;
         Ok(WatchPermit::new(permit, self.shared.options.metrics.clone()))
+    }
+
+    /// Returns the permission for one request for a log, which ends on drop.
+    fn log_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        Arc::clone(&self.shared.logs).try_acquire_owned().map_err(|_| ApiError::too_many_logs())
+    }
+
+    /// Returns the lease of the requests for logs.
+    fn log_lease(&self) -> &ShortLease {
+        &self.shared.log_lease
     }
 
     /// Returns the wall clock time, for timestamps that people read.
@@ -211,6 +231,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/apis/hactl.io/v1/plan", post(what_if::handler::<S>))
         .route("/apis/hactl.io/v1/reservation", get(reservation::handler::<S>))
         .route("/apis/hactl.io/v1/resources/{name}/explain", get(explain::handler::<S>))
+        .route("/apis/hactl.io/v1/resources/{name}/log", get(log::handler::<S>))
         .route("/apis/hactl.io/v1/events/stream", get(core_v1::stream::<S>))
         .route("/apis/hactl.io/v1/nodes/{name}/hold", post(hold::handler::<S>))
         .route("/apis/hactl.io/v1/controllers/{id}", delete(controllers::delete::<S>))

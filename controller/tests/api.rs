@@ -38,6 +38,33 @@ async fn concurrent_patches_all_arrive() {
 }
 
 #[tokio::test]
+async fn a_log_is_what_the_agent_of_the_node_answers() {
+    suite::a_log_is_what_the_agent_of_the_node_answers(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_answer_holds_up_few_requests() {
+    suite::an_agent_that_does_not_answer_holds_up_few_requests(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn discovery_lists_the_log_of_resources() {
+    let api = Api::over(MemoryStore::new());
+    let list = api.get("/apis/hactl.io/v1").await;
+    let logs: Vec<&Value> =
+        list.at("/resources").as_array().unwrap().iter().filter(|one| is_log(&one["name"])).collect();
+    assert_eq!(logs.len(), 1, "{}", list.body);
+    assert_eq!((&logs[0]["name"], &logs[0]["verbs"]), (&json!("resources/log"), &json!(["get"])));
+    let schema = api.get("/openapi/v3/apis/hactl.io/v1").await;
+    let log = &schema.at("/paths")["/apis/hactl.io/v1/resources/{name}/log"];
+    assert!(log["get"]["responses"]["200"]["content"]["text/plain"].is_object(), "{log}");
+}
+
+fn is_log(name: &Value) -> bool {
+    name.as_str().is_some_and(|name| name.ends_with("/log"))
+}
+
+#[tokio::test]
 async fn fields_of_newer_versions_are_kept() {
     let api = Api::over(MemoryStore::new());
     api.post("groups", &group("g")).await;

@@ -40,6 +40,18 @@ async fn a_watch_goes_on_where_a_list_ended() {
 }
 
 #[tokio::test]
+async fn a_log_is_what_the_agent_of_the_node_answers() {
+    let (_cluster, store) = store().await;
+    suite::a_log_is_what_the_agent_of_the_node_answers(store).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_answer_holds_up_few_requests() {
+    let (_cluster, store) = store().await;
+    suite::an_agent_that_does_not_answer_holds_up_few_requests(store).await;
+}
+
+#[tokio::test]
 async fn concurrent_patches_all_arrive() {
     let (_cluster, store) = store().await;
     suite::concurrent_patches_all_arrive(store).await;

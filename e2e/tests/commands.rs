@@ -88,6 +88,18 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     hactl(&scenario, &["patch", "resource", "web", "--type", "json", "-p", patch], 0)?;
     assert_eq!(scenario.object("resources", "web").context("web exists")?["spec"]["comment"], "x");
 
+    // The log of a service, which its driver keeps on the node.
+    let command = ["sh", "-c", "echo first; echo second; exec sleep 100000"];
+    let talker = object("talker", &json!({"driver": {"exec": {"command": command}}}));
+    let path = write(&scenario, "talker.yaml", &talker)?;
+    hactl(&scenario, &["apply", "-f", path.to_str().context("a path in UTF-8")?], 0)?;
+    wait_until("the log of talker", CEILING, || {
+        let logs = scenario.cluster.hactl(&["logs", "talker"]);
+        logs.is_ok_and(|output| output.status.success() && said(&output) == "first\nsecond\n")
+    })?;
+    assert_eq!(hactl(&scenario, &["logs", "talker", "--tail", "1", "--since", "1h"], 0)?, "second\n");
+    hactl(&scenario, &["delete", "resource", "talker", "--stop"], 0)?;
+
     // Stop, start, relocate.
     hactl(&scenario, &["stop", "web"], 0)?;
     scenario.gone("web")?;

@@ -12,11 +12,16 @@ use crate::failure::{Exit, Failure};
 use crate::names::{Target, name_of};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
+use ha_api_types::record::LOG_PATIENCE_MS;
 use ha_api_types::view::{Explanation, Overview, Plan, PlanRequest, ReservationReport, UsageOverview};
 use ha_scheduler::View;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// Time for the answer with a log: that of the server for the agent's answer, and some more for its other requests.
+const LOG_PATIENCE: Duration = Duration::from_millis(LOG_PATIENCE_MS + 5_000);
 
 /// Whether a write takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -329,6 +334,28 @@ impl Client {
     /// Returns the explanation why a service runs on its node, or why it does not run.
     pub(crate) async fn explanation(&self, name: &str) -> Result<Explanation, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["resources", name, "explain"]))).await
+    }
+
+    /// Returns the last lines of a service's log, and the warnings of the server.
+    ///
+    /// `node`: read the log on this node, instead of the service's own.
+    pub(crate) async fn log(
+        &self,
+        name: &str,
+        tail_lines: u32,
+        since_seconds: Option<u64>,
+        node: Option<&str>,
+    ) -> Result<(String, Vec<String>), ApiError> {
+        let mut call = Call::new(Method::GET, ours_path(&["resources", name, "log"]))
+            .patience(LOG_PATIENCE)
+            .query("tailLines", &tail_lines.to_string());
+        if let Some(seconds) = since_seconds {
+            call = call.query("sinceSeconds", &seconds.to_string());
+        }
+        if let Some(node) = node {
+            call = call.query("node", node);
+        }
+        self.text(&call).await
     }
 
     /// Returns the result of the failover capacity (N+1) check. `proof`: also the nodes to which services would move.

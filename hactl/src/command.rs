@@ -28,6 +28,7 @@ mod import;
 mod in_place;
 mod init;
 mod label;
+mod logs;
 mod node;
 mod notify;
 mod operate;
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     Top(top::Top),
     /// List events with their reasons
     Events(events::Events),
+    /// Print the log of a service, as its driver keeps it
+    Logs(logs::Logs),
     /// Trace an operation or action across controllers and agents
     Trace(trace::Trace),
     /// Create or update objects from files
@@ -174,6 +177,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Why(why) => why.run(session).await,
         Command::Top(top) => top.run(session).await,
         Command::Events(events) => events.run(session).await,
+        Command::Logs(logs) => logs.run(session).await,
         Command::Trace(trace) => trace.run(session).await,
         Command::Apply(apply) => apply.run(session).await,
         Command::Diff(diff) => diff.run(session).await,

@@ -13,6 +13,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "describe",
             "why",
             "events",
+            "logs",
             "trace",
             "top",
             "doctor",

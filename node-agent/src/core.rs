@@ -418,14 +418,16 @@ impl AgentCore {
                 | Key::Event(..),
             )
             | None => self.all_stale = true,
-            // Only the node's report depends on candidates. Reports of the doctor and of usage, and the leader's
-            // notification records, do not concern services.
+            // Only the node's report depends on candidates. Reports of the doctor and of usage, the leader's notification
+            // records, and logs that users read do not concern services.
             Some(
                 Key::Candidate(_)
                 | Key::Refresh(_)
                 | Key::DoctorReport(_)
                 | Key::UsageReport(_)
-                | Key::Notified,
+                | Key::Notified
+                | Key::LogRequest(..)
+                | Key::LogAnswer(..),
             ) => {}
         }
     }

@@ -3,6 +3,7 @@
 pub mod exec;
 pub mod external;
 pub mod libvirt;
+pub mod log;
 pub mod ocf;
 pub mod podman;
 pub mod program;
@@ -12,11 +13,12 @@ mod watches;
 
 use futures::future::BoxFuture;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
 use ha_api_types::time::{Millis, Mono};
 
 pub use crate::core::{DriverEvent, DriverFailure, Sample};
+pub use log::{LogQuery, LogTail};
 
 /// A driver for one kind of service.
 ///
@@ -155,4 +157,17 @@ pub trait Driver: Send + Sync {
     /// Returns the resource usage of the service on this node at the current time `at`. `None`: the usage cannot be
     /// measured, and the service's requests count instead.
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>>;
+
+    /// Returns the last lines of the service's log on this node, also after the service has ended.
+    ///
+    /// Runs in parallel with every other command, and changes nothing. Dropping the future kills the programs that it
+    /// started.
+    fn read_log<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        query: LogQuery,
+    ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
+        let _ = (service, query);
+        Box::pin(async { Err(LogFailure::NotKept(format!("driver {} keeps no log", self.name()))) })
+    }
 }

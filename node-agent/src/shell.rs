@@ -12,6 +12,7 @@ mod identity;
 mod inhibitor;
 mod journal_file;
 mod logind;
+mod logs;
 mod machine_end;
 mod machine_usage;
 mod measuring;
@@ -115,6 +116,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let delay = ShutdownDelay::spawn(inputs.clone());
     drivers.spawn_checks();
     examiner::spawn(inputs.clone());
+    logs::spawn(store.clone(), keys.clone(), &options.node, drivers.clone());
     let writer = EventWriter::spawn(store.clone(), keys, format!("agent-{}", config.node));
     let process = config.instance.clone();
     let mut core = ObservedCore::new(AgentCore::new(config, journal), agent_metrics.clone());

@@ -124,7 +124,9 @@ impl Vocabulary {
                     | Key::DoctorReport(_)
                     | Key::UsageReport(_)
                     | Key::ServiceReport(..)
-                    | Key::Event(..),
+                    | Key::Event(..)
+                    | Key::LogRequest(..)
+                    | Key::LogAnswer(..),
                 )
                 | None => {}
             }

@@ -12,6 +12,7 @@ pub mod followed;
 pub mod memory;
 pub mod memory_state;
 pub mod reflector;
+pub mod short_lease;
 pub mod store;
 pub mod transaction;
 
@@ -20,5 +21,6 @@ pub use etcd::{Config, EtcdStore, MemberStatus};
 #[cfg(feature = "etcd")]
 pub use followed::{Followed, Verdict};
 pub use memory::MemoryStore;
+pub use short_lease::ShortLease;
 pub use store::{Change, Reading, Store, StoreError, WatchItem, selects};
 pub use transaction::{Entry, Guard, LeaseId, MAX_OPERATIONS, Outcome, Transaction, Write};

@@ -112,6 +112,8 @@ fn grant_agent(endpoint: &str, keys: &Keys, node: &str) {
     run(&["role", "grant-permission", node, "read", &keys.incarnation()]);
     run(&["role", "grant-permission", node, "readwrite", &keys.alive(node)]);
     run(&["role", "grant-permission", node, "readwrite", &keys.reports_of(node), "--prefix"]);
+    run(&["role", "grant-permission", node, "read", &keys.log_requests_of(node), "--prefix"]);
+    run(&["role", "grant-permission", node, "readwrite", &keys.log_answers_of(node), "--prefix"]);
     run(&[
         "role",
         "grant-permission",
@@ -179,6 +181,16 @@ async fn an_agent_writes_only_what_is_its_own() {
         assert!(matches!(outcome, Outcome::Applied(_)), "{own}: {outcome:?}");
     }
     assert!(agent.keep_alive(lease).await.is_ok());
+    let request = keys.log_request("node1", "1");
+    let asked = controller.commit(put(&request)).await.applied().expect("applied");
+    let answer = Transaction::new().guard(request, Guard::Created(asked)).put_leased(
+        keys.log_answer("node1", "1"),
+        Guard::Absent,
+        vec![1],
+        lease,
+    );
+    let answered = agent.commit(answer).await;
+    assert!(matches!(answered, Outcome::Applied(_)), "{answered:?}");
 
     // An agent must not write keys of other nodes, not even of a node whose name has its own name as a prefix.
     for foreign in [
@@ -191,6 +203,8 @@ async fn an_agent_writes_only_what_is_its_own() {
         keys.leader(),
         keys.candidate("c1"),
         keys.event("agent-node10", "1"),
+        keys.log_request("node1", "2"),
+        keys.log_answer("node10", "1"),
     ] {
         let outcome = agent.commit(put(&foreign)).await;
         assert!(matches!(&outcome, Outcome::Refused(_)), "{foreign}: {outcome:?}");
@@ -198,6 +212,7 @@ async fn an_agent_writes_only_what_is_its_own() {
         assert!(found.entries.is_empty() || foreign == keys.fence("node1"), "{foreign} was written");
     }
     assert!(matches!(agent.get(&keys.alive("node2")).await, Err(StoreError::Refused(_))));
+    assert!(matches!(agent.get(&keys.log_answer("node2", "1")).await, Err(StoreError::Refused(_))));
 
     // All keys that an agent follows fit into one watch; a watch of a forbidden key is refused, and does not stay
     // silent.

@@ -3,7 +3,7 @@
 mod definition;
 mod memo;
 
-pub use definition::{DefinitionError, DomainDefinition, is_domain_name};
+pub use definition::{DefinitionError, DomainDefinition, console_log, is_domain_name};
 
 use crate::quantity::Amounts;
 use memo::Memo;

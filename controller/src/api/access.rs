@@ -67,6 +67,7 @@ fn answer(question: &Question) -> (bool, &'static str) {
         return match question.subresource.as_str() {
             "" if verbs(&discovery::VERBS) => (true, ""),
             "status" | "explain" if verbs(&["get"]) && question.verb != "*" => (true, ""),
+            "log" if has_log(&question.resource) && verbs(&["get"]) && question.verb != "*" => (true, ""),
             "status" => (false, "status is read-only: only the leader writes it"),
             _ => (false, "unknown verb or subresource"),
         };
@@ -76,6 +77,11 @@ fn answer(question: &Question) -> (bool, &'static str) {
         return (true, "");
     }
     (false, "unknown resource")
+}
+
+/// Returns `true` if the objects of a kind, or of any kind, have the subresource `log`.
+fn has_log(plural: &str) -> bool {
+    plural == "*" || plural == Kind::Resource.plural()
 }
 
 fn from_json(review: &Value) -> Question {
@@ -184,6 +190,8 @@ mod tests {
             .0
         };
         assert!(ask("*", "resources", "") && ask("get", "resources", "status") && ask("list", "events", ""));
+        assert!(ask("get", "resources", "log"));
+        assert!(!ask("get", "nodes", "log") && !ask("create", "resources", "log"));
         assert!(
             !ask("update", "resources", "status") && !ask("delete", "events", "") && !ask("get", "pods", "")
         );

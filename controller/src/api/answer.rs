@@ -64,7 +64,7 @@ pub(crate) fn one<S>(
 
 /// Returns a warning header by RFC 7234: code, agent, quoted text. Characters that a header cannot carry are
 /// replaced.
-fn warning(text: &str) -> HeaderValue {
+pub(super) fn warning(text: &str) -> HeaderValue {
     let clean: String = text
         .replace('→', "->")
         .chars()

@@ -135,7 +135,9 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
         | Key::NodeReport(_)
         | Key::DoctorReport(_)
         | Key::UsageReport(_)
-        | Key::ServiceReport(..) => None,
+        | Key::ServiceReport(..)
+        | Key::LogRequest(..)
+        | Key::LogAnswer(..) => None,
     }
 }
 

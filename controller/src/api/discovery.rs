@@ -68,6 +68,15 @@ pub(crate) fn resources() -> Value {
             "kind": kind.name(),
             "verbs": ["get"],
         }));
+        if kind == Kind::Resource {
+            resources.push(json!({
+                "name": format!("{}/log", kind.plural()),
+                "singularName": "",
+                "namespaced": false,
+                "kind": kind.name(),
+                "verbs": ["get"],
+            }));
+        }
     }
     resource_list(API_VERSION, &resources)
 }
@@ -149,11 +158,15 @@ fn aggregated_groups() -> Value {
             let mut entry =
                 entry(GROUP, kind.name(), (kind.plural(), kind.singular()), "Cluster", &VERBS, &short);
             entry["categories"] = json!(["all", "hactl"]);
-            entry["subresources"] = json!([{
-                "subresource": "status",
-                "responseKind": {"group": GROUP, "version": VERSION, "kind": kind.name()},
-                "verbs": ["get"],
-            }]);
+            let names: &[&str] = if *kind == Kind::Resource { &["status", "log"] } else { &["status"] };
+            let subresources = names.iter().map(|name| {
+                json!({
+                    "subresource": name,
+                    "responseKind": {"group": GROUP, "version": VERSION, "kind": kind.name()},
+                    "verbs": ["get"],
+                })
+            });
+            entry["subresources"] = subresources.collect();
             entry
         })
         .collect();

@@ -126,6 +126,11 @@ impl ApiError {
         ApiError::new(ErrorReason::TooManyRequests, "too many open watches: try again later").retry_after(5)
     }
 
+    pub(crate) fn too_many_logs() -> ApiError {
+        let message = "too many requests for logs are in progress: try again later";
+        ApiError::new(ErrorReason::TooManyRequests, message).retry_after(1)
+    }
+
     pub(crate) fn internal(message: impl Into<String>) -> ApiError {
         ApiError::new(ErrorReason::InternalError, message)
     }

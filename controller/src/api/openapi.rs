@@ -90,6 +90,9 @@ fn build() -> Value {
         let base = format!("/apis/{API_VERSION}/{}", kind.plural());
         paths.insert(base.clone(), collection(kind, &name));
         paths.insert(format!("{base}/{{name}}"), item(kind, &name));
+        if kind == Kind::Resource {
+            paths.insert(format!("{base}/{{name}}/log"), log(kind));
+        }
     }
     json!({
         "openapi": "3.0.0",
@@ -126,9 +129,22 @@ fn item(kind: Kind, name: &str) -> Value {
         "put": operation(kind, "put", "replace", &WRITE, Some(&["application/json", "application/yaml"]), name),
         "patch": operation(kind, "patch", "patch", &apply, Some(&patches), name),
         "delete": operation(kind, "delete", "delete", &WRITE[..1], None, name),
-        "parameters": [{"name": "name", "in": "path", "required": true, "schema": {"type": "string"},
-            "description": "Name of the object; for resources also type:name."}],
+        "parameters": [name_parameter()],
     })
+}
+
+/// Returns the path item of the log, whose answer is text.
+fn log(kind: Kind) -> Value {
+    let mut get = operation(kind, "get", "readLog", &LOG, None, &schema_name(kind));
+    get["responses"] =
+        json!({"200": {"description": "OK", "content": {"text/plain": {"schema": {"type": "string"}}}}});
+    json!({"get": get, "parameters": [name_parameter()]})
+}
+
+/// Returns the parameter of paths that contain the name of an object.
+fn name_parameter() -> Value {
+    json!({"name": "name", "in": "path", "required": true, "schema": {"type": "string"},
+        "description": "Name of the object; for resources also type:name."})
 }
 
 type Parameter = (&'static str, &'static str, &'static str);
@@ -141,6 +157,12 @@ const WRITE: [Parameter; 3] = [
         "string",
         "Treatment of unknown and duplicate fields. One of Strict (default), Warn, Ignore.",
     ),
+];
+
+const LOG: [Parameter; 3] = [
+    ("tailLines", "integer", "Number of last lines. From 1 to 10000. Default: 100."),
+    ("sinceSeconds", "integer", "Maximum age of the lines, in seconds. Default: no limit."),
+    ("node", "string", "Node to read the log on. Default: the node of the service."),
 ];
 
 const READ: [Parameter; 5] = [

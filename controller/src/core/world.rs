@@ -259,7 +259,9 @@ impl World {
 
     fn put(&mut self, entry: Entry, now: Mono) -> Touched {
         let touched = match self.keys.parse(&entry.key) {
-            None | Some(Key::Event(..)) => return Touched::Nothing,
+            None | Some(Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..)) => {
+                return Touched::Nothing;
+            }
             Some(key) => self.take_in(&key, &entry, now),
         };
         match self.read.get_mut(&entry.key) {
@@ -341,7 +343,7 @@ impl World {
                 let read = put_record(table, node, entry, now);
                 self.doubt_service_report(node, name, read)
             }
-            Key::Event(..) => return Touched::Nothing,
+            Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..) => return Touched::Nothing,
         };
         match read {
             Ok(()) => {
@@ -416,7 +418,7 @@ impl World {
         self.read.remove(key);
         self.unreadable.remove(key);
         match self.keys.parse(key) {
-            None | Some(Key::Event(..)) => Touched::Nothing,
+            None | Some(Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..)) => Touched::Nothing,
             Some(parsed) => {
                 self.forget(&parsed);
                 Touched::Something
@@ -483,7 +485,7 @@ impl World {
                     }
                 }
             }
-            Key::Event(..) => {}
+            Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..) => {}
         }
     }
 }

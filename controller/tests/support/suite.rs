@@ -2,6 +2,7 @@
 
 use crate::http::{Api, MERGE, group, resource};
 use futures::StreamExt;
+use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Assignment, Fence, FenceState};
 use ha_store::Store;
@@ -144,4 +145,89 @@ pub(crate) async fn concurrent_patches_all_arrive<S: Store>(store: S) {
     }
     let labels = api.get("groups/g").await;
     assert_eq!(labels.at("/metadata/labels").as_object().unwrap().len(), 6);
+}
+
+/// Answers the next request for a log as the agent of node1, and returns the request. Any answer is sent as it is.
+async fn answer_as_agent<S: Store>(api: Arc<Api<S>>, answer: Value) -> Value {
+    let (key, request) = loop {
+        let reading = api.store.list(&api.keys.log_requests_of("node1")).await.unwrap();
+        if let Some(entry) = reading.entries.first() {
+            assert_ne!(entry.lease, 0, "a request vanishes");
+            break (entry.key.clone(), serde_json::from_slice(&entry.value).unwrap());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    let Some(Key::LogRequest(node, id)) = api.keys.parse(&key) else { panic!("{key} is no request") };
+    api.write(&api.keys.log_answer(node, id), &answer).await;
+    request
+}
+
+pub(crate) async fn a_log_is_what_the_agent_of_the_node_answers<S: Store>(store: S) {
+    let api = Arc::new(Api::over(store));
+    for (path, code) in [
+        ("resources/web/log", 404),
+        ("resources/web/log?tailLines=0", 400),
+        ("resources/web/log?tailLines=10001", 400),
+        ("resources/web/log?sinceSeconds=x", 400),
+    ] {
+        let refused = api.get(path).await;
+        assert_eq!((refused.code, refused.at("/kind")), (code, &json!("Status")), "{path}");
+    }
+    api.post("resources", &resource("web")).await;
+    let nowhere = api.get("resources/web/log").await;
+    assert_eq!(nowhere.code, 409, "{}", nowhere.body);
+    assert!(nowhere.at("/message").as_str().unwrap().contains("is not assigned to a node"));
+    assert_eq!(api.get("resources/ct:web/log").await.code, 400, "a wrong type");
+    assert_eq!(api.get("resources/web/log?node=node7").await.code, 404);
+    api.status(Kind::Resource, "web", &json!({"state": "Started", "node": "node1"})).await;
+    let offline = api.get("resources/web/log").await;
+    assert_eq!(offline.code, 503);
+    assert!(offline.at("/message").as_str().unwrap().contains("node1 is not online"));
+    api.write(&api.keys.alive("node1"), &json!({"instance": "a", "epoch": 1, "sequence": 1})).await;
+
+    let agent =
+        tokio::spawn(answer_as_agent(Arc::clone(&api), json!({"text": "one\ntwo\n", "truncated": true})));
+    let path = "resources/vm:web/log?tailLines=2&sinceSeconds=60";
+    let response = api.send("GET", path, "", Vec::new()).await;
+    assert_eq!(response.status().as_u16(), 200);
+    assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
+    assert!(response.headers()["warning"].to_str().unwrap().contains("older lines were left out"));
+    let text = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+    assert_eq!(text.as_ref(), b"one\ntwo\n");
+    let asked = agent.await.unwrap();
+    assert_eq!((&asked["tailLines"], &asked["sinceSeconds"]), (&json!(2), &json!(60)));
+    assert_eq!(asked["definition"]["name"], "web");
+    for left in [api.keys.log_requests_of("node1"), api.keys.log_answers_of("node1")] {
+        assert!(api.store.list(&left).await.unwrap().entries.is_empty(), "{left}");
+    }
+
+    for (kind, code) in [("NotKept", 400), ("Unreadable", 500)] {
+        let answer = json!({"failure": {"kind": kind, "message": "so it is"}});
+        let agent = tokio::spawn(answer_as_agent(Arc::clone(&api), answer));
+        let failed = api.get("resources/web/log").await;
+        assert_eq!(failed.code, code, "{}", failed.body);
+        assert!(failed.at("/message").as_str().unwrap().ends_with("so it is"), "{}", failed.body);
+        agent.await.unwrap();
+    }
+}
+
+pub(crate) async fn an_agent_that_does_not_answer_holds_up_few_requests<S: Store>(store: S) {
+    let api = Arc::new(Api::over(store));
+    api.post("resources", &resource("web")).await;
+    api.status(Kind::Resource, "web", &json!({"state": "Started", "node": "node1"})).await;
+    api.write(&api.keys.alive("node1"), &json!({"instance": "a", "epoch": 1, "sequence": 1})).await;
+    let waiting = |_| {
+        let api = Arc::clone(&api);
+        tokio::spawn(async move { api.get("resources/web/log").await.code })
+    };
+    let tasks: Vec<_> = (0..8).map(waiting).collect();
+    while api.store.list(&api.keys.log_requests_of("node1")).await.unwrap().entries.len() < 8 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(api.get("resources/web/log").await.code, 429);
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), 504);
+    }
+    let left = api.store.list(&api.keys.log_requests_of("node1")).await.unwrap();
+    assert!(left.entries.is_empty(), "{:?}", left.entries);
 }

@@ -40,13 +40,16 @@ pub(crate) struct Call {
     form: Form,
     body: Option<(&'static str, Vec<u8>)>,
     harmless: bool,
+    /// Shortest time for the answer of each controller.
+    patience: Duration,
 }
 
 impl Call {
     /// Creates a request without a body. Path segments are encoded, so a name cannot change the path.
     pub(crate) fn new(method: Method, path: Vec<String>) -> Call {
         let harmless = method == Method::GET;
-        Call { method, path, query: Vec::new(), form: Form::Objects, body: None, harmless }
+        let patience = Duration::ZERO;
+        Call { method, path, query: Vec::new(), form: Form::Objects, body: None, harmless, patience }
     }
 
     pub(crate) fn query(mut self, name: &str, value: &str) -> Call {
@@ -62,6 +65,12 @@ impl Call {
 
     pub(crate) fn body(mut self, content_type: &'static str, body: &Value) -> Call {
         self.body = Some((content_type, body.to_string().into_bytes()));
+        self
+    }
+
+    /// Sets the shortest time for the answer of each controller, for a request that waits for something else.
+    pub(crate) fn patience(mut self, patience: Duration) -> Call {
+        self.patience = patience;
         self
     }
 
@@ -95,6 +104,13 @@ enum Answer {
     Whole,
     /// The beginning of a stream, which then has no time limit.
     Stream,
+}
+
+/// A successful answer.
+struct Received {
+    server: String,
+    body: Vec<u8>,
+    warnings: Vec<String>,
 }
 
 /// The outcome of a request to one controller.
@@ -159,13 +175,24 @@ impl Client {
 
     /// Sends a request and parses the answer as JSON.
     pub(crate) async fn call(&self, call: &Call) -> Result<Value, ApiError> {
+        let Received { server, body, warnings } = self.receive(call).await?;
+        warnings.iter().for_each(|text| self.terminal.warn(text));
+        serde_json::from_slice(&body)
+            .map_err(|error| ApiError::Malformed { server, message: error.to_string() })
+    }
+
+    /// Sends a request, and returns the answer as text, with its warnings.
+    pub(crate) async fn text(&self, call: &Call) -> Result<(String, Vec<String>), ApiError> {
+        let received = self.receive(call).await?;
+        Ok((String::from_utf8_lossy(&received.body).into_owned(), received.warnings))
+    }
+
+    async fn receive(&self, call: &Call) -> Result<Received, ApiError> {
         let (server, mut response) = self.send(call, Answer::Whole).await?;
         let code = response.status();
-        for warning in response.headers().get_all("warning") {
-            if let Some(text) = warning.to_str().ok().and_then(warning_text) {
-                self.terminal.warn(&text);
-            }
-        }
+        let headers = response.headers().get_all("warning");
+        let warnings: Vec<String> =
+            headers.iter().filter_map(|header| header.to_str().ok().and_then(warning_text)).collect();
         let mut body = Vec::new();
         loop {
             match response.chunk().await {
@@ -188,10 +215,11 @@ impl Client {
             }
         }
         if !code.is_success() {
+            // The warnings of a refused request help to correct it.
+            warnings.iter().for_each(|text| self.terminal.warn(text));
             return Err(ApiError::Status(StatusError::read(code.as_u16(), &body)));
         }
-        serde_json::from_slice(&body)
-            .map_err(|error| ApiError::Malformed { server, message: error.to_string() })
+        Ok(Received { server, body, warnings })
     }
 
     /// Sends a request whose answer is a stream. Only the beginning of the answer has a time limit.
@@ -216,6 +244,7 @@ impl Client {
             let server = servers[index].to_string();
             let left = u32::try_from(servers.len() - step).unwrap_or(1);
             let share = self.connection.request_timeout.saturating_sub(started.elapsed()) / left;
+            let share = share.max(call.patience);
             match self.attempt(call, &servers[index], share, answer).await {
                 // The controller is not ready or cannot reach etcd, and has not taken the request: try the next one.
                 Attempt::Answered(response)

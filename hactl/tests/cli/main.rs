@@ -15,6 +15,7 @@ mod groups_live;
 mod hactl;
 mod import;
 mod init;
+mod logs;
 mod metadata;
 mod objects;
 mod operations;

@@ -48,6 +48,8 @@ impl Request {
 /// A scripted answer: a status and a body, or a closed connection.
 pub(crate) enum Scripted {
     Answer(u16, Value),
+    /// A text, with these warnings.
+    Text(String, Vec<&'static str>),
     /// The usual answer, with these warnings.
     Warned(Vec<&'static str>),
     HangUp,
@@ -189,6 +191,7 @@ fn serve(shared: &Shared, stream: TcpStream) {
         let answered = match scripted {
             Some(Scripted::HangUp) => return,
             Some(Scripted::Answer(code, body)) => answer(&mut writer, code, &body, &[]),
+            Some(Scripted::Text(text, warnings)) => send(&mut writer, 200, "text/plain", &text, &warnings),
             None if request.has("watch=true") => watch(shared, &mut writer, &request),
             Some(Scripted::Warned(warnings)) => {
                 let (code, body) = act(shared, &request);
@@ -240,12 +243,21 @@ fn now_seconds() -> i64 {
 }
 
 fn answer(writer: &mut TcpStream, code: u16, body: &Value, warnings: &[&str]) -> std::io::Result<()> {
-    let body = body.to_string();
+    send(writer, code, "application/json", &body.to_string(), warnings)
+}
+
+fn send(
+    writer: &mut TcpStream,
+    code: u16,
+    media_type: &str,
+    body: &str,
+    warnings: &[&str],
+) -> std::io::Result<()> {
     let header = |text: &&str| format!("warning: 299 - \"{text}\"\r\n");
     let warnings: String = warnings.iter().map(header).collect();
     write!(
         writer,
-        "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\n{warnings}content-length: {}\r\n\r\n{body}",
+        "HTTP/1.1 {code} X\r\ncontent-type: {media_type}\r\n{warnings}content-length: {}\r\n\r\n{body}",
         body.len()
     )
 }

@@ -342,7 +342,9 @@ impl View {
             | Key::Incarnation
             | Key::Leader
             | Key::Refresh(_)
-            | Key::Event(..) => {}
+            | Key::Event(..)
+            | Key::LogRequest(..)
+            | Key::LogAnswer(..) => {}
         }
     }
 
@@ -384,7 +386,9 @@ impl View {
             | Key::Incarnation
             | Key::Leader
             | Key::Refresh(_)
-            | Key::Event(..) => {}
+            | Key::Event(..)
+            | Key::LogRequest(..)
+            | Key::LogAnswer(..) => {}
         }
     }
 
@@ -456,7 +460,9 @@ fn name_of<'a>(key: &Key<'a>) -> &'a str {
         | Key::DoctorReport(name)
         | Key::UsageReport(name)
         | Key::ServiceReport(_, name)
-        | Key::Event(_, name) => name,
+        | Key::Event(_, name)
+        | Key::LogRequest(_, name)
+        | Key::LogAnswer(_, name) => name,
         Key::Notified | Key::Restored | Key::Incarnation | Key::Leader => "",
     }
 }

@@ -13,11 +13,11 @@ mod supervisor;
 mod watch;
 
 use super::program::{LAUNCH, ProgramSettings, Programs, launch, measure};
-use super::{Driver, DriverEvent, DriverFailure, Sample};
+use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
 use futures::future::BoxFuture;
 use ha_api_types::driver::ExecDriver as ExecSpec;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::io;
@@ -238,6 +238,14 @@ impl Driver for ExecDriver {
             let read = move || measure::of_service(&context.programs, &service, at);
             tokio::task::spawn_blocking(read).await.ok().flatten()
         })
+    }
+
+    fn read_log<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        query: LogQuery,
+    ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
+        Box::pin(log::of_programs(&self.context.programs, &service.name, query))
     }
 }
 

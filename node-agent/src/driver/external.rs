@@ -10,11 +10,11 @@ mod watch;
 
 use super::program::{ProgramSettings, Programs};
 use super::watches::Watches;
-use super::{Driver, DriverEvent, DriverFailure, Sample};
+use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
 use drivers::Folders;
 use futures::future::BoxFuture;
 use ha_api_types::driver::{DriverKind, ExternalDriver as ExternalSpec};
-use ha_api_types::record::Observed;
+use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use ha_runtime::problems::Problems;
@@ -167,5 +167,13 @@ impl Driver for ExternalDriver {
 
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move { self.context.measure(service, at).await })
+    }
+
+    fn read_log<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        query: LogQuery,
+    ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
+        Box::pin(log::of_programs(&self.context.programs, &service.name, query))
     }
 }

@@ -15,13 +15,13 @@ mod standing;
 mod virsh;
 mod watch;
 
-use super::{Driver, DriverEvent, DriverFailure, Sample};
+use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
 use definition::Source;
 use domain::{Domain, QUICK};
 use futures::future::BoxFuture;
 use ha_api_types::driver::DomainDefinition;
-use ha_api_types::driver::LibvirtDriver as LibvirtSpec;
-use ha_api_types::record::Observed;
+use ha_api_types::driver::{LibvirtDriver as LibvirtSpec, console_log};
+use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeMap;
@@ -31,6 +31,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
 use virsh::Virsh;
 use watch::Watches;
+
+/// Directory in which libvirt's system daemon logs the output of each QEMU.
+const QEMU_LOGS: &str = "/var/log/libvirt/qemu";
 
 /// Driver `libvirt`. Dropping it ends the monitoring; domains keep running.
 #[derive(Debug)]
@@ -192,4 +195,27 @@ impl Driver for LibvirtDriver {
             Some(answers::sample(&printed, at))
         })
     }
+
+    fn read_log<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        query: LogQuery,
+    ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
+        Box::pin(async move {
+            let domain = self.domain(service).map_err(|failure| LogFailure::Unreadable(failure.message))?;
+            // The running domain's definition decides. After its end, libvirt still has the log of QEMU.
+            let console = match domain.uuid().await {
+                Ok(Some(uuid)) => domain.virsh.ask(QUICK, &["dumpxml", &uuid]).await.ok(),
+                Ok(None) | Err(_) => None,
+            };
+            let console = console.and_then(|xml| console_log(&xml)).map(PathBuf::from);
+            log::of_file(console.unwrap_or_else(|| qemu_log(&domain.name)), query).await
+        })
+    }
+}
+
+/// Returns the path at which libvirt's system daemon logs the output of a domain's QEMU.
+fn qemu_log(domain: &str) -> PathBuf {
+    // A domain's name contains no slash, so the file is in this directory.
+    Path::new(QEMU_LOGS).join(format!("{domain}.log"))
 }

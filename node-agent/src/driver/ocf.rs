@@ -12,11 +12,11 @@ mod watch;
 
 use super::program::{ProgramSettings, Programs, measure};
 use super::watches::Watches;
-use super::{Driver, DriverEvent, DriverFailure, Sample};
+use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
 use agents::Agents;
 use futures::future::BoxFuture;
 use ha_api_types::driver::OcfDriver as OcfSpec;
-use ha_api_types::record::Observed;
+use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
 use ha_api_types::time::{Millis, Mono};
 use std::io;
@@ -142,5 +142,13 @@ impl Driver for OcfDriver {
             let read = move || measure::of_service(&context.programs, &service, at);
             tokio::task::spawn_blocking(read).await.ok().flatten()
         })
+    }
+
+    fn read_log<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        query: LogQuery,
+    ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
+        Box::pin(log::of_programs(&self.context.programs, &service.name, query))
     }
 }

@@ -16,12 +16,12 @@ mod known;
 mod lifecycle;
 mod watch;
 
-use super::{Driver, DriverEvent, DriverFailure, Sample};
+use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample};
 use crate::core::Meter;
 use client::Client;
 use futures::future::BoxFuture;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::path::{Path, PathBuf};
@@ -161,6 +161,22 @@ impl Driver for PodmanDriver {
             let podman = service.driver.podman.as_ref()?;
             let name = definition::container_name(service, podman);
             self.context.client.usage(&name).await.ok()?.map(|usage| sample(&usage, at))
+        })
+    }
+
+    fn read_log<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        query: LogQuery,
+    ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
+        Box::pin(async move {
+            let podman = service.driver.podman.as_ref();
+            let podman =
+                podman.ok_or_else(|| LogFailure::Unreadable("spec.driver.podman is missing".to_owned()))?;
+            let name = definition::container_name(service, podman);
+            let read = self.context.client.log_tail(&name, query).await;
+            let read = read.map_err(|error| LogFailure::Unreadable(format!("container {name}: {error}")))?;
+            read.ok_or_else(|| LogFailure::NotKept(format!("container {name} does not exist")))
         })
     }
 }

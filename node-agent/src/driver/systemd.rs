@@ -18,13 +18,13 @@ mod watch;
 
 use super::program::measure;
 use super::watches::Watches;
-use super::{Driver, DriverEvent, DriverFailure, Sample};
+use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
 use bus::{Bus, BusError};
 use futures::future::BoxFuture;
 use group::{Groups, describe};
 use ha_api_types::driver::SystemdDriver as SystemdSpec;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use ha_runtime::problems::Problems;
@@ -171,6 +171,19 @@ impl Driver for SystemdDriver {
                 measure::of_group(&folder, || context.groups.members(&group).ok(), at)
             };
             tokio::task::spawn_blocking(read).await.ok().flatten()
+        })
+    }
+
+    fn read_log<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        query: LogQuery,
+    ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
+        Box::pin(async move {
+            process_one_is_systemd().map_err(LogFailure::Unreadable)?;
+            let spec = spec(service).map_err(|failure| LogFailure::Unreadable(failure.message))?;
+            let arguments = log::journal_arguments(&spec.unit_name(&service.name), query);
+            log::of_program("journalctl", &arguments, query).await
         })
     }
 }

@@ -175,7 +175,9 @@ impl World {
                     | Key::Refresh(_)
                     | Key::DoctorReport(_)
                     | Key::UsageReport(_)
-                    | Key::Event(..),
+                    | Key::Event(..)
+                    | Key::LogRequest(..)
+                    | Key::LogAnswer(..),
                 )
                 | None => {}
             }

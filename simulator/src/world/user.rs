@@ -275,7 +275,9 @@ impl World {
                 | Key::DoctorReport(_)
                 | Key::UsageReport(_)
                 | Key::ServiceReport(..)
-                | Key::Event(..),
+                | Key::Event(..)
+                | Key::LogRequest(..)
+                | Key::LogAnswer(..),
             )
             | None => None,
         };

@@ -78,6 +78,18 @@ impl DomainDefinition {
     }
 }
 
+/// Returns the file to which libvirt copies the output of the domain's first serial port or console; `None` if its
+/// definition names no such file.
+pub fn console_log(xml: &str) -> Option<String> {
+    let document = Document::parse(xml).ok()?;
+    let devices = child(document.root_element(), "devices")?;
+    let ports = devices.children().filter(|node| node.has_tag_name("serial") || node.has_tag_name("console"));
+    ports
+        .filter_map(|port| child(port, "log")?.attribute("file"))
+        .find(|file| file.starts_with('/'))
+        .map(str::to_owned)
+}
+
 /// Returns `true` if the name can be passed to programs and read back from their output.
 pub fn is_domain_name(text: &str) -> bool {
     !text.is_empty()
@@ -191,6 +203,19 @@ mod tests {
             "<!DOCTYPE d [<!ENTITY a 'b'>]><domain><name>&a;</name></domain>",
             "line 1: invalid XML: XML with DTD detected",
         );
+    }
+
+    #[test]
+    fn the_file_of_a_console_is_found() {
+        let check = |devices: &str, expected: Option<&str>| {
+            let xml = format!("<domain><name>a</name><devices>{devices}</devices></domain>");
+            assert_eq!(console_log(&xml).as_deref(), expected, "{devices}");
+        };
+        check("<serial type='pty'><log file='/var/log/a.log' append='on'/></serial>", Some("/var/log/a.log"));
+        check("<serial type='pty'/><console type='pty'><log file='/b'/></console>", Some("/b"));
+        check("<console type='pty'><log file='relative'/></console>", None);
+        check("<disk><log file='/c'/></disk>", None);
+        assert_eq!(console_log("<domain>"), None);
     }
 
     #[test]

@@ -6,13 +6,14 @@ use ha_api_types::keys::Key;
 /// Returns the writer of a key, in words for an operator.
 pub(super) fn of(world: &World, key: &str) -> String {
     match world.keys.parse(key) {
-        Some(Key::Spec(..)) => "the API or another etcd client".to_owned(),
+        Some(Key::Spec(..) | Key::LogRequest(..)) => "the API or another etcd client".to_owned(),
         Some(
             Key::Alive(node)
             | Key::NodeReport(node)
             | Key::DoctorReport(node)
             | Key::UsageReport(node)
-            | Key::ServiceReport(node, _),
+            | Key::ServiceReport(node, _)
+            | Key::LogAnswer(node, _),
         ) => {
             let report = world.node_reports.get(node).map(|report| report.value.version.as_str());
             format!("the agent of node {node}{}", version(report))

@@ -48,7 +48,9 @@ fn sort(keys: &Keys, key: &str) -> Option<String> {
         | Key::Leader
         | Key::DoctorReport(_)
         | Key::UsageReport(_)
-        | Key::Event(..) => {
+        | Key::Event(..)
+        | Key::LogRequest(..)
+        | Key::LogAnswer(..) => {
             return None;
         }
     })

@@ -68,7 +68,9 @@ impl Doubts {
             | Key::DoctorReport(_)
             | Key::UsageReport(_)
             | Key::ServiceReport(..)
-            | Key::Event(..) => {}
+            | Key::Event(..)
+            | Key::LogRequest(..)
+            | Key::LogAnswer(..) => {}
         }
     }
 }
@@ -92,7 +94,9 @@ pub(super) fn is_kept(key: &Key<'_>) -> bool {
         | Key::DoctorReport(_)
         | Key::UsageReport(_)
         | Key::ServiceReport(..)
-        | Key::Event(..) => true,
+        | Key::Event(..)
+        | Key::LogRequest(..)
+        | Key::LogAnswer(..) => true,
         Key::Spec(..) | Key::Tombstone(_) => false,
     }
 }

@@ -3,6 +3,7 @@
 use super::connection::{Answer, ApiError, Call, escaped};
 use super::container::{self, Container, Process};
 use super::frames;
+use crate::driver::log::{Ending, LogQuery, LogTail};
 use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
@@ -16,6 +17,8 @@ use tokio::time::timeout;
 const LATELY_SECONDS: i64 = 60;
 /// Time limit for reading a container's last output, which delays the report of its end.
 const READING: Duration = Duration::from_secs(1);
+/// Maximum length of one piece of output, in bytes. Podman's pieces are at most 32 KiB long.
+const LINE_BYTES_MAX: usize = 1 << 20;
 /// First podman version that can change restart policies.
 const UPDATES_SINCE: (u32, u32) = (5, 1);
 
@@ -192,6 +195,36 @@ impl Client {
     async fn log(&self, container: &str, which: &str) -> Option<String> {
         let call = self.of(Method::GET, container, &format!("/logs?stdout=true&stderr=true&{which}"));
         call.bytes().await.ok().and_then(|text| frames::last_line(&frames::text(&text)))
+    }
+
+    /// Returns the last lines of a container's output, in bounded memory; `None` if the container does not exist.
+    pub(super) async fn log_tail(
+        &self,
+        container: &str,
+        query: LogQuery,
+    ) -> Result<Option<LogTail>, ApiError> {
+        let seconds = |length: u64| i64::try_from(length).unwrap_or(i64::MAX);
+        let since = query.since_seconds.map_or_else(String::new, |length| {
+            format!("&since={}", seconds_since_1970().saturating_sub(seconds(length)))
+        });
+        let what = format!("/logs?stdout=true&stderr=true&tail={}{since}", query.lines);
+        let mut answer = match self.of(Method::GET, container, &what).answer().await {
+            Ok(answer) => answer,
+            Err(ApiError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (mut ending, mut read) = (Ending::default(), Vec::new());
+        while let Some(frame) = answer.response.body_mut().frame().await {
+            let frame = frame.map_err(|error| ApiError::Unreadable(error.to_string()))?;
+            if let Ok(data) = frame.into_data() {
+                read.extend_from_slice(&data);
+                frames::take_whole(&mut read, |text| ending.push(text));
+                if read.len() > LINE_BYTES_MAX {
+                    return Err(ApiError::Unreadable("a line of output is too long".to_owned()));
+                }
+            }
+        }
+        Ok(Some(ending.tail(query.lines)))
     }
 
     /// Returns the resource usage of a container; `None` if it does not run.

@@ -14,6 +14,20 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// Removes the complete frames from the start of `bytes`, and passes their texts on. The rest continues with what arrives
+/// next.
+pub(super) fn take_whole(bytes: &mut Vec<u8>, mut with: impl FnMut(&[u8])) {
+    let mut taken = 0;
+    while let Some((header, after)) = bytes[taken..].split_first_chunk::<8>() {
+        let [_, _, _, _, length @ ..] = *header;
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        let Some(text) = after.get(..length) else { break };
+        with(text);
+        taken += header.len() + length;
+    }
+    bytes.drain(..taken);
+}
+
 /// Returns the last line that is not blank, without control characters and at most 300 characters long.
 pub(super) fn last_line(text: &str) -> Option<String> {
     const LENGTH_MAX: usize = 300;
@@ -36,6 +50,23 @@ mod tests {
         check(b"\x01\0\0\0\0\0\0\x09cut", "cut");
         check(b"\x01\0\0\0\xff\xff\xff\xffx", "x");
         check(b"\x01\0\0", "");
+    }
+
+    #[test]
+    fn frames_that_arrive_in_pieces_are_joined() {
+        let all = b"\x01\0\0\0\0\0\0\x04out\n\x02\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\x04err\n\x01\0\0";
+        for size in 1..all.len() {
+            let (mut bytes, mut out) = (Vec::new(), Vec::new());
+            for piece in all.chunks(size) {
+                bytes.extend_from_slice(piece);
+                take_whole(&mut bytes, |text| out.extend_from_slice(text));
+            }
+            assert_eq!(
+                (out.as_slice(), bytes.as_slice()),
+                (b"out\nerr\n".as_slice(), b"\x01\0\0".as_slice()),
+                "{size}"
+            );
+        }
     }
 
     #[test]

@@ -1,0 +1,154 @@
+//! `hactl logs`: prints the last lines of a service's log, and follows new ones.
+
+mod followed;
+
+use crate::client::{ApiError, Client};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::names::Target;
+use crate::session::Session;
+use clap::Args;
+use followed::Followed;
+use ha_api_types::record::LOG_LINES_MAX;
+use std::time::{Duration, Instant};
+
+/// Interval between requests while a log is followed.
+const POLL: Duration = Duration::from_secs(1);
+/// Time by which the period of a request overlaps the one before, so that clocks and delays lose no line.
+const OVERLAP: Duration = Duration::from_secs(5);
+
+/// Print the log of a service, as its driver keeps it
+///
+/// systemd: journal of the unit. podman: output of the container. libvirt: log file of the console, or of QEMU. exec, ocf
+/// and external: output of the programs. The agent of the node reads the log. An answer has at most 64 KiB; older lines are
+/// left out.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  hactl logs web\n  hactl logs web -f --since 10m\n  hactl logs vm:100 --tail 1000 --node node2"
+)]
+pub(crate) struct Logs {
+    /// Name of the resource
+    #[arg(value_name = "RESOURCE")]
+    name: String,
+    /// Print new lines until interrupted
+    ///
+    /// The log is read every second. Lines are left out if more than 64 KiB or 10000 lines are written in that time, and
+    /// equal lines that follow each other can be printed fewer times.
+    #[arg(long, short = 'f')]
+    follow: bool,
+    /// Number of last lines; -1 prints all lines within the limits
+    #[arg(long, value_name = "LINES", default_value_t = 100, allow_negative_numbers = true)]
+    tail: i64,
+    /// Print only lines that are newer than a duration, such as 10m
+    ///
+    /// The lines of exec, ocf, external and libvirt have no times: the log is printed if it was written in this period.
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    since: Option<Duration>,
+    /// Node to read the log on, instead of the node of the service
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+}
+
+impl Logs {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        session.format(&[])?;
+        let target = super::resource(&self.name)?;
+        let lines = lines(self.tail)?;
+        let node = self.node.as_deref().map(super::node).transpose()?;
+        let client = session.client()?;
+        // Names the nearest resource if there is none of this name.
+        client.target(&target).await?;
+        let terminal = session.terminal();
+        let asked_at = Instant::now();
+        let read = self.read(client, &target, lines, self.since.map(seconds), node.as_ref()).await;
+        let (text, warnings) = read.map_err(failure)?;
+        warnings.iter().for_each(|warning| terminal.warn(warning));
+        if !self.follow {
+            terminal.out(&text);
+            return Ok(Exit::Done);
+        }
+        let mut followed = Followed::default();
+        terminal.out(&followed.new_lines(&text));
+        let (mut read_at, mut is_failing) = (asked_at, false);
+        while !terminal.is_closed() {
+            tokio::time::sleep(POLL).await;
+            let asked_at = Instant::now();
+            let since = seconds(read_at.elapsed() + OVERLAP);
+            match self.read(client, &target, LOG_LINES_MAX, Some(since), node.as_ref()).await {
+                Ok((text, _)) => {
+                    (read_at, is_failing) = (asked_at, false);
+                    terminal.out(&followed.new_lines(&text));
+                }
+                // A service that moves has no node for a moment.
+                Err(error) if error.is_passing() || error.is_status(409) => {
+                    if !is_failing {
+                        terminal.held_up(&format!("retrying: {}", failure(error).message));
+                    }
+                    is_failing = true;
+                }
+                Err(error) => return Err(failure(error)),
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    async fn read(
+        &self,
+        client: &Client,
+        target: &Target,
+        lines: u32,
+        since: Option<u64>,
+        node: Option<&Target>,
+    ) -> Result<(String, Vec<String>), ApiError> {
+        client.log(&target.name.name, lines, since, node.map(|node| node.name.name.as_str())).await
+    }
+}
+
+/// Returns the number of lines to ask for; -1 stands for the limit.
+fn lines(tail: i64) -> Result<u32, Failure> {
+    match u32::try_from(tail) {
+        Ok(lines @ 1..=LOG_LINES_MAX) => Ok(lines),
+        _ if tail == -1 => Ok(LOG_LINES_MAX),
+        Ok(_) | Err(_) => {
+            Err(Failure::usage(format!("--tail {tail}: must be -1 or a number from 1 to {LOG_LINES_MAX}")))
+        }
+    }
+}
+
+/// Returns a duration in whole seconds, at least one.
+fn seconds(length: Duration) -> u64 {
+    u64::try_from(length.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1)
+}
+
+fn failure(error: ApiError) -> Failure {
+    if error.is_status(409) {
+        return Failure::from(error).help("add --node NODE to read the log on a node");
+    }
+    Failure::from(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_lines_is_bounded() {
+        for (tail, expected) in [
+            (-1, Some(10_000)),
+            (1, Some(1)),
+            (10_000, Some(10_000)),
+            (0, None),
+            (-2, None),
+            (10_001, None),
+            (i64::MAX, None),
+        ] {
+            assert_eq!(lines(tail).ok(), expected, "{tail}");
+        }
+    }
+
+    #[test]
+    fn periods_are_whole_seconds() {
+        for (milliseconds, expected) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (600_000, 600)] {
+            assert_eq!(seconds(Duration::from_millis(milliseconds)), expected);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Reads the last lines of a service's log within a bound: from files, and from programs that print it.
+
+use super::program::Programs;
+use ha_api_types::record::{LOG_BYTES_MAX, LogFailure};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+use tokio::sync::Semaphore;
+
+/// File reads that may be in progress at once. A read that hangs on broken storage keeps its thread, so more of them could
+/// use up the threads of the whole agent.
+static FILE_READS: Semaphore = Semaphore::const_new(2);
+
+/// The part of a log to return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogQuery {
+    /// Maximum number of last lines.
+    pub lines: u32,
+    /// Age in seconds of the oldest line; `None` for no limit. A file without times is returned whole if it was written in
+    /// this period.
+    pub since_seconds: Option<u64>,
+}
+
+/// The last lines of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogTail {
+    /// Lines, at most [`LOG_BYTES_MAX`] bytes. The last line may be incomplete while it is being written.
+    pub text: String,
+    /// `true` if queried lines are missing because of the limit of bytes.
+    pub truncated: bool,
+}
+
+/// The end of a stream of bytes, kept in bounded memory.
+#[derive(Debug, Default)]
+pub(in crate::driver) struct Ending {
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Ending {
+    /// Appends bytes, and drops old ones beyond the limit.
+    pub(in crate::driver) fn push(&mut self, more: &[u8]) {
+        self.bytes.extend_from_slice(more);
+        // Twice the limit, so that bytes are not moved for each small piece.
+        if self.bytes.len() > 2 * LOG_BYTES_MAX {
+            self.bytes.drain(..self.bytes.len() - LOG_BYTES_MAX);
+            self.is_cut = true;
+        }
+    }
+
+    /// Returns the last lines.
+    pub(in crate::driver) fn tail(&self, lines: u32) -> LogTail {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let over = text.len().saturating_sub(LOG_BYTES_MAX);
+        let start = (over..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        let (kept, is_cut) = (&text[start..], self.is_cut || start > 0);
+        let lines = usize::try_from(lines).unwrap_or(usize::MAX);
+        if let Some(from) = start_of_last(kept, lines) {
+            return LogTail { text: kept[from..].to_owned(), truncated: false };
+        }
+        // The first line has no beginning. It is kept only if there is no other.
+        let whole = if is_cut { kept.split_once('\n').map_or(kept, |(_, rest)| rest) } else { kept };
+        let whole = if whole.is_empty() { kept } else { whole };
+        LogTail { text: whole.to_owned(), truncated: is_cut }
+    }
+}
+
+/// Returns the offset of the last `lines` lines; `None` if the text does not certainly contain the beginning of as many.
+fn start_of_last(text: &str, lines: usize) -> Option<usize> {
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    if lines == 0 {
+        return Some(text.len());
+    }
+    body.rmatch_indices('\n').nth(lines - 1).map(|(at, _)| at + 1)
+}
+
+/// Returns the last lines of the output of a service's programs in its directory.
+pub(in crate::driver) async fn of_programs(
+    programs: &Programs,
+    resource: &str,
+    query: LogQuery,
+) -> Result<LogTail, LogFailure> {
+    let folder = programs.folder_of(resource);
+    match of_file(folder.log(), query).await {
+        // The file is created at the first output.
+        Err(LogFailure::NotKept(_)) if folder.path().exists() => Ok(LogTail::default()),
+        Err(LogFailure::NotKept(_)) => {
+            Err(LogFailure::NotKept("the service has not run on this node".to_owned()))
+        }
+        read => read,
+    }
+}
+
+/// Returns the last lines of a file and, if it is short, of the file that was rotated away last.
+pub(in crate::driver) async fn of_file(path: PathBuf, query: LogQuery) -> Result<LogTail, LogFailure> {
+    let permit = FILE_READS
+        .try_acquire()
+        .map_err(|_| LogFailure::Unreadable("earlier reads of log files have not ended".to_owned()))?;
+    let read = move || {
+        let _permit = permit;
+        let read = file_tail(&path, query, SystemTime::now());
+        read.map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                LogFailure::NotKept(format!("{} does not exist", path.display()))
+            } else {
+                LogFailure::Unreadable(format!("cannot read {}: {error}", path.display()))
+            }
+        })
+    };
+    let unended = |error: tokio::task::JoinError| LogFailure::Unreadable(error.to_string());
+    tokio::task::spawn_blocking(read).await.map_err(unended)?
+}
+
+fn file_tail(path: &Path, query: LogQuery, now: SystemTime) -> io::Result<LogTail> {
+    let newest = end_of(path)?;
+    let age = now.duration_since(newest.written).unwrap_or_default();
+    if query.since_seconds.is_some_and(|seconds| age > Duration::from_secs(seconds)) {
+        return Ok(LogTail::default());
+    }
+    let mut ending = Ending::default();
+    if newest.bytes.len() < LOG_BYTES_MAX {
+        let mut previous = path.as_os_str().to_owned();
+        previous.push(".1");
+        if let Ok(older) = end_of(Path::new(&previous)) {
+            ending.is_cut = older.is_cut;
+            ending.push(&older.bytes);
+        }
+    } else {
+        ending.is_cut = newest.is_cut;
+    }
+    ending.push(&newest.bytes);
+    Ok(ending.tail(query.lines))
+}
+
+struct FileEnd {
+    bytes: Vec<u8>,
+    is_cut: bool,
+    written: SystemTime,
+}
+
+/// Reads the end of a regular file. Opening anything else must not block, so a pipe is opened without waiting for a writer.
+fn end_of(path: &Path) -> io::Result<FileEnd> {
+    let mut file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let from = metadata.len().saturating_sub(LOG_BYTES_MAX as u64);
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+    Ok(FileEnd { bytes, is_cut: from > 0, written: metadata.modified()? })
+}
+
+/// Returns the last lines that a program prints. Dropping the future kills the program.
+pub(in crate::driver) async fn of_program(
+    name: &str,
+    arguments: &[String],
+    query: LogQuery,
+) -> Result<LogTail, LogFailure> {
+    let unreadable = |error: &dyn std::fmt::Display| LogFailure::Unreadable(format!("{name}: {error}"));
+    let mut child = Command::new(name)
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| unreadable(&error))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (printed, complained) = tokio::join!(collect(stdout), collect(stderr));
+    let status = child.wait().await.map_err(|error| unreadable(&error))?;
+    if status.success() {
+        return printed.map(|printed| printed.tail(query.lines)).map_err(|error| unreadable(&error));
+    }
+    let complained = complained.map(|complained| complained.tail(1).text).unwrap_or_default();
+    let cause = if complained.trim().is_empty() { status.to_string() } else { complained };
+    Err(unreadable(&cause.trim()))
+}
+
+async fn collect(stream: Option<impl AsyncRead + Unpin>) -> io::Result<Ending> {
+    let mut ending = Ending::default();
+    let Some(mut stream) = stream else { return Ok(ending) };
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(ending),
+            length => ending.push(&buffer[..length]),
+        }
+    }
+}
+
+/// Returns the arguments of journalctl for the log of a unit.
+pub(in crate::driver) fn journal_arguments(unit: &str, query: LogQuery) -> Vec<String> {
+    let mut arguments = vec![
+        format!("--unit={unit}"),
+        format!("--lines={}", query.lines),
+        "--output=short-iso-precise".to_owned(),
+        "--no-hostname".to_owned(),
+        "--no-pager".to_owned(),
+        "--quiet".to_owned(),
+    ];
+    arguments.extend(query.since_seconds.map(|seconds| format!("--since=-{seconds}s")));
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const ALL: LogQuery = LogQuery { lines: 10_000, since_seconds: None };
+
+    fn check(pieces: &[&[u8]], lines: u32, expected: &str, truncated: bool) {
+        let mut ending = Ending::default();
+        for piece in pieces {
+            ending.push(piece);
+        }
+        let expected = LogTail { text: expected.to_owned(), truncated };
+        assert_eq!(ending.tail(lines), expected, "{lines} lines of {} pieces", pieces.len());
+    }
+
+    #[test]
+    fn the_last_lines_are_kept() {
+        check(&[], 5, "", false);
+        check(&[b"a\nb\nc\n"], 2, "b\nc\n", false);
+        check(&[b"a\nb\nc\n"], 3, "a\nb\nc\n", false);
+        check(&[b"a\nb", b"\nc"], 2, "b\nc", false);
+        check(&[b"a\n\n\n"], 2, "\n\n", false);
+        check(&[b"a\n"], 0, "", false);
+        check(&[b"\xff\n"], 1, "\u{fffd}\n", false);
+    }
+
+    #[test]
+    fn a_long_log_is_cut_between_lines() {
+        let line = format!("{}\n", "x".repeat(999));
+        let mut ending = Ending::default();
+        for _ in 0..500 {
+            ending.push(line.as_bytes());
+        }
+        let tail = ending.tail(10_000);
+        assert!(tail.truncated && tail.text.len() <= LOG_BYTES_MAX, "{}", tail.text.len());
+        assert!(tail.text.lines().all(|found| found.len() == 999));
+        assert_eq!(ending.tail(2), LogTail { text: line.repeat(2), truncated: false });
+        // A single line that is too long is cut, rather than left out. Replaced bytes count as they are returned.
+        let long = vec![0xff; 3 * LOG_BYTES_MAX];
+        let mut ending = Ending::default();
+        ending.push(&long);
+        let tail = ending.tail(5);
+        assert!(tail.truncated && !tail.text.is_empty() && tail.text.len() <= LOG_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_file_is_read_with_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("output.log");
+        let now = SystemTime::now();
+        assert_eq!(file_tail(&path, ALL, now).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::write(&path, "new\n").unwrap();
+        fs::write(folder.path().join("output.log.1"), "old\n").unwrap();
+        assert_eq!(file_tail(&path, ALL, now).unwrap().text, "old\nnew\n");
+        assert_eq!(file_tail(&path, LogQuery { lines: 1, ..ALL }, now).unwrap().text, "new\n");
+        let recent = LogQuery { since_seconds: Some(60), ..ALL };
+        assert_eq!(file_tail(&path, recent, now).unwrap().text, "old\nnew\n");
+        let later = now + Duration::from_secs(120);
+        assert_eq!(file_tail(&path, recent, later).unwrap(), LogTail::default());
+        assert!(file_tail(folder.path(), ALL, now).is_err(), "a directory is not a log");
+    }
+
+    #[tokio::test]
+    async fn a_program_is_read_and_its_failure_is_told() {
+        let of = async |script: &str| of_program("sh", &["-c".to_owned(), script.to_owned()], ALL).await;
+        assert_eq!(of("printf 'a\\nb\\n'").await.unwrap().text, "a\nb\n");
+        let failed = of("echo no journal >&2; exit 3").await.unwrap_err();
+        assert_eq!(failed, LogFailure::Unreadable("sh: no journal".to_owned()));
+        let missing = of_program("/nonexistent/journalctl", &[], ALL).await.unwrap_err();
+        assert!(matches!(missing, LogFailure::Unreadable(why) if why.contains("No such file")));
+    }
+
+    #[test]
+    fn the_journal_is_asked_for_one_unit() {
+        let query = LogQuery { lines: 7, since_seconds: Some(60) };
+        let arguments = journal_arguments("nginx.service", query).join(" ");
+        assert!(arguments.contains("--unit=nginx.service --lines=7 "), "{arguments}");
+        assert!(arguments.ends_with("--since=-60s"), "{arguments}");
+        assert!(!journal_arguments("a.service", ALL).join(" ").contains("--since"));
+    }
+}

@@ -1,0 +1,222 @@
+//! Answers requests for the logs of services, outside the loop of the core.
+//!
+//! The task has a watch of its own, so that etcd permissions from before these keys existed do not stop the agent. It holds
+//! at most [`READS`] reads at a time, and no result of it reaches the core.
+
+use super::drivers::Drivers;
+use crate::driver::LogQuery;
+use futures::StreamExt;
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::record::{
+    LOG_LEASE_SECONDS, LOG_LINES_MAX, LOG_PATIENCE_MS, LogAnswer, LogFailure, LogRequest, Revision,
+};
+use ha_store::etcd::EtcdStore;
+use ha_store::reflector::{Item, Options, reflector};
+use ha_store::{Change, Entry, Guard, Outcome, ShortLease, Store, StoreError, Transaction};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+/// Number of logs that are read at once.
+const READS: usize = 2;
+/// Number of requests that are read or wait; further ones are left unanswered.
+const REQUESTS: usize = 64;
+/// Intervals of the watch. Requests are rare and short-lived, so it lists and retries less often than that of the core.
+const WATCH: Options = Options {
+    relist_interval: Duration::from_secs(300),
+    backoff_min: Duration::from_millis(200),
+    backoff_max: Duration::from_secs(15),
+};
+
+/// Answers the requests to a node for as long as the process runs.
+pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &str, drivers: Drivers) {
+    let selectors = vec![keys.log_requests_of(node)];
+    let reader = Arc::new(Reader {
+        store: store.clone(),
+        keys,
+        drivers,
+        lease: ShortLease::new(LOG_LEASE_SECONDS),
+        reads: Semaphore::new(READS),
+        requests: Arc::new(Semaphore::new(REQUESTS)),
+    });
+    tokio::spawn(async move {
+        let (_refresher, mut items) = reflector(store, selectors, WATCH);
+        let (mut seen, mut is_refused) = (Seen::default(), false);
+        while let Some(item) = items.next().await {
+            match item {
+                Item::Synced(reading) => {
+                    is_refused = false;
+                    seen.synced(&reading.entries).into_iter().for_each(|entry| reader.begin(entry));
+                }
+                Item::Changes { changes, revision: _ } => {
+                    seen.changed(changes).into_iter().for_each(|entry| reader.begin(entry));
+                }
+                Item::Progress(_) => {}
+                Item::Unavailable(StoreError::Refused(why)) => {
+                    if !is_refused {
+                        tracing::warn!(
+                            why,
+                            "cannot read requests for logs: grant the etcd user of this node access to log and log-answer"
+                        );
+                    }
+                    is_refused = true;
+                }
+                // The watch of the core reports that.
+                Item::Unavailable(_) => {}
+            }
+        }
+    });
+}
+
+/// The requests that were seen, so that each is answered once.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Create revision by key.
+    requests: BTreeMap<String, Revision>,
+}
+
+impl Seen {
+    /// Takes in a complete reading, and returns the new requests.
+    fn synced(&mut self, entries: &[Entry]) -> Vec<Entry> {
+        self.requests.retain(|key, _| entries.iter().any(|entry| entry.key == *key));
+        entries.iter().filter(|entry| self.is_new(entry)).cloned().collect()
+    }
+
+    /// Takes in changes, and returns the new requests.
+    fn changed(&mut self, changes: Vec<Change>) -> Vec<Entry> {
+        let mut new = Vec::new();
+        for change in changes {
+            match change {
+                Change::Put(entry) if self.is_new(&entry) => new.push(entry),
+                Change::Put(_) => {}
+                Change::Delete { key, revision: _ } => {
+                    self.requests.remove(&key);
+                    // A request that was withdrawn in the meantime needs no answer.
+                    new.retain(|entry| entry.key != key);
+                }
+            }
+        }
+        new
+    }
+
+    fn is_new(&mut self, entry: &Entry) -> bool {
+        self.requests.insert(entry.key.clone(), entry.create_revision) != Some(entry.create_revision)
+    }
+}
+
+/// Reads logs and writes the answers.
+struct Reader {
+    store: EtcdStore,
+    keys: Keys,
+    drivers: Drivers,
+    lease: ShortLease,
+    reads: Semaphore,
+    requests: Arc<Semaphore>,
+}
+
+impl Reader {
+    /// Starts to answer a request. The caller does not wait.
+    fn begin(self: &Arc<Self>, entry: Entry) {
+        let Ok(permit) = Arc::clone(&self.requests).try_acquire_owned() else { return };
+        let reader = Arc::clone(self);
+        tokio::spawn(async move {
+            let _permit = permit;
+            reader.answer(&entry).await;
+        });
+    }
+
+    async fn answer(&self, entry: &Entry) {
+        let Some(Key::LogRequest(node, id)) = self.keys.parse(&entry.key) else { return };
+        let Ok(request) = serde_json::from_slice::<LogRequest>(&entry.value) else { return };
+        let until = Instant::now() + Duration::from_millis(LOG_PATIENCE_MS);
+        let answer = timeout_at(until, self.read(&request)).await.unwrap_or_else(|_| {
+            let message = format!("reading the log took longer than {} s", LOG_PATIENCE_MS / 1000);
+            LogAnswer { failure: Some(LogFailure::Unreadable(message)), ..LogAnswer::default() }
+        });
+        let key = self.keys.log_answer(node, id);
+        if let Err(why) = self.write(entry, &key, &answer).await {
+            tracing::debug!(why, resource = request.definition.name, "cannot answer a request for a log");
+        }
+    }
+
+    async fn read(&self, request: &LogRequest) -> LogAnswer {
+        let service = &request.definition;
+        let driver = service.driver.kind().and_then(|kind| self.drivers.by_name.get(kind.name()));
+        let read = match driver {
+            Some(driver) => match self.reads.acquire().await {
+                Ok(_permit) => driver.read_log(service, query_of(request)).await,
+                Err(closed) => Err(LogFailure::Unreadable(closed.to_string())),
+            },
+            None => Err(LogFailure::NotKept("this version of the agent has no such driver".to_owned())),
+        };
+        match read {
+            Ok(tail) => LogAnswer { text: tail.text, truncated: tail.truncated, failure: None },
+            Err(failure) => LogAnswer { failure: Some(failure), ..LogAnswer::default() },
+        }
+    }
+
+    /// Writes an answer while its request exists.
+    async fn write(&self, request: &Entry, key: &str, answer: &LogAnswer) -> Result<(), String> {
+        let value = serde_json::to_vec(answer).map_err(|error| error.to_string())?;
+        for _ in 0..2 {
+            let lease = self.lease.id(&self.store).await.map_err(|error| error.to_string())?;
+            let transaction = Transaction::new()
+                .guard(request.key.clone(), Guard::Created(request.create_revision))
+                .put_leased(key, Guard::Absent, value.clone(), lease);
+            match self.store.commit(transaction).await {
+                Outcome::Applied(_) | Outcome::Conflict(_) => return Ok(()),
+                Outcome::LeaseNotFound => self.lease.forget(lease).await,
+                Outcome::Refused(why) | Outcome::Unknown(why) => return Err(why),
+            }
+        }
+        Err("etcd forgets its leases".to_owned())
+    }
+}
+
+/// Returns what to read, within this agent's own bounds.
+fn query_of(request: &LogRequest) -> LogQuery {
+    LogQuery { lines: request.tail_lines.clamp(1, LOG_LINES_MAX), since_seconds: request.since_seconds }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: &str, created: Revision) -> Entry {
+        Entry {
+            key: key.to_owned(),
+            value: Arc::from(b"{}".as_slice()),
+            create_revision: created,
+            mod_revision: created,
+            lease: 1,
+        }
+    }
+
+    fn keys_of(entries: &[Entry]) -> Vec<&str> {
+        entries.iter().map(|entry| entry.key.as_str()).collect()
+    }
+
+    #[test]
+    fn each_request_is_answered_once() {
+        let mut seen = Seen::default();
+        assert_eq!(keys_of(&seen.synced(&[entry("a", 1)])), ["a"]);
+        assert_eq!(keys_of(&seen.changed(vec![Change::Put(entry("b", 2))])), ["b"]);
+        assert!(seen.synced(&[entry("a", 1), entry("b", 2)]).is_empty());
+        assert!(seen.changed(vec![Change::Put(entry("b", 2))]).is_empty());
+        let gone = Change::Delete { key: "c".to_owned(), revision: 4 };
+        assert!(seen.changed(vec![Change::Put(entry("c", 3)), gone]).is_empty());
+        assert_eq!(keys_of(&seen.changed(vec![Change::Put(entry("c", 5))])), ["c"]);
+        assert_eq!(seen.requests.len(), 3);
+        assert!(seen.synced(&[]).is_empty() && seen.requests.is_empty());
+    }
+
+    #[test]
+    fn a_request_is_read_within_bounds() {
+        for (asked, lines) in [(0, 1), (7, 7), (u32::MAX, LOG_LINES_MAX)] {
+            let request = LogRequest { tail_lines: asked, ..LogRequest::default() };
+            assert_eq!(query_of(&request).lines, lines);
+        }
+    }
+}

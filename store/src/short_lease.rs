@@ -1,0 +1,68 @@
+//! A lease for keys that live for seconds: it is shared by the keys of one process, and replaced before it is half used.
+
+use crate::store::{Store, StoreError};
+use crate::transaction::LeaseId;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+
+/// A lease that is granted when it is needed. It is not kept alive, so its keys vanish after its time to live at the
+/// latest, and after half of that at the earliest.
+#[derive(Debug)]
+pub struct ShortLease {
+    ttl_seconds: i64,
+    granted: Mutex<Option<(LeaseId, Instant)>>,
+}
+
+impl ShortLease {
+    /// Creates the lease with a time to live in seconds, without a request to the store.
+    pub fn new(ttl_seconds: i64) -> ShortLease {
+        ShortLease { ttl_seconds, granted: Mutex::new(None) }
+    }
+
+    /// Returns the id of a lease of which at least half of its time to live is left.
+    ///
+    /// # Errors
+    /// The store did not grant a lease.
+    pub async fn id<S: Store>(&self, store: &S) -> Result<LeaseId, StoreError> {
+        let usable = Duration::from_secs(self.ttl_seconds.unsigned_abs()) / 2;
+        let mut granted = self.granted.lock().await;
+        if let Some((id, since)) = *granted
+            && since.elapsed() < usable
+        {
+            return Ok(id);
+        }
+        // The time counts from before the request, because the store may grant the lease long before its answer arrives.
+        let since = Instant::now();
+        let id = store.grant_lease(self.ttl_seconds).await?;
+        *granted = Some((id, since));
+        Ok(id)
+    }
+
+    /// Forgets a lease that does not exist in the store any more, such as after a restore of its data.
+    pub async fn forget(&self, id: LeaseId) {
+        let mut granted = self.granted.lock().await;
+        if granted.is_some_and(|(known, _)| known == id) {
+            *granted = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+
+    #[tokio::test]
+    async fn a_lease_is_used_again_until_it_is_half_used_or_forgotten() {
+        let store = MemoryStore::new();
+        let lease = ShortLease::new(3600);
+        let first = lease.id(&store).await.expect("a lease");
+        assert_eq!(lease.id(&store).await, Ok(first));
+        lease.forget(first + 1000).await;
+        assert_eq!(lease.id(&store).await, Ok(first));
+        lease.forget(first).await;
+        assert_ne!(lease.id(&store).await, Ok(first));
+        let brief = ShortLease::new(0);
+        assert_ne!(brief.id(&store).await, brief.id(&store).await);
+    }
+}
