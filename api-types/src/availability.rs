@@ -22,7 +22,7 @@ const KEPT_DAYS: u32 = 366;
 pub struct Availability {
     /// Start of the record.
     pub recorded_since: Timestamp,
-    /// Current state.
+    /// Current state of the record.
     pub standing: Standing,
     /// Start of the current state.
     pub since: Timestamp,

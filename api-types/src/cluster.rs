@@ -312,7 +312,7 @@ pub struct ClusterStatus {
     pub term: Option<i64>,
     /// Lowest protocol version that every controller and every registered node reads. No process writes a newer word.
     pub protocol: Protocol,
-    /// Active settings. They stay active while the spec cannot be read by the version that is leader.
+    /// Settings that are active. They stay active while the spec cannot be read by the version that is leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<ClusterSpec>,
     /// Whether the cluster is armed. One of `Armed`, `Disarming`, `Disarmed`, `Arming`.
@@ -324,7 +324,7 @@ pub struct ClusterStatus {
     /// Events that the leader waits for, as sentences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<String>,
-    /// Conditions: Ready, Reservation and others.
+    /// Conditions: Ready and FailoverCapacityAvailable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Recent fencing operations and their confirmations, newest last.
@@ -346,7 +346,7 @@ impl ClusterStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecentFence {
-    /// Fenced node.
+    /// Node that was fenced.
     pub node: String,
     /// Registration number of the node after the fencing.
     pub epoch: u64,

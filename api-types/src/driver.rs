@@ -34,7 +34,7 @@ use std::fmt;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
 pub struct DriverSpec {
-    /// Programs.
+    /// Programs that start, stop and monitor the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecDriver>,
     /// A systemd unit.
@@ -43,7 +43,7 @@ pub struct DriverSpec {
     /// An OCF resource agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ocf: Option<OcfDriver>,
-    /// A container.
+    /// A container, run by podman.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub podman: Option<PodmanDriver>,
     /// A virtual machine.
@@ -61,13 +61,13 @@ pub struct DriverSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DriverKind {
-    /// Programs.
+    /// Programs that start, stop and monitor the service.
     Exec,
     /// A systemd unit.
     Systemd,
     /// An OCF resource agent.
     Ocf,
-    /// A container.
+    /// A container, run by podman.
     Podman,
     /// A virtual machine.
     Libvirt,

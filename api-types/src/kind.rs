@@ -94,6 +94,14 @@ impl Kind {
         }
     }
 
+    /// Returns the categories for discovery. `get all` shows what users run: the services and their groups.
+    pub fn categories(self) -> &'static [&'static str] {
+        match self {
+            Kind::Resource | Kind::Group => &["all", "hactl"],
+            Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster | Kind::Operation => &["hactl"],
+        }
+    }
+
     /// Returns the kind for any of its names, in upper or lower case.
     pub fn parse(text: &str) -> Option<Kind> {
         let text = text.to_ascii_lowercase();

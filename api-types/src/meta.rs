@@ -65,12 +65,12 @@ pub enum ConditionStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Type of the condition, such as `Ready`, `Reconciling`, `Stalled`.
+    /// Type of the condition, such as `Ready`, `Fenceable` or `Complete`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Whether the condition holds.
     pub status: ConditionStatus,
-    /// CamelCase reason.
+    /// CamelCase reason of the status.
     pub reason: Reason,
     /// Explanation, as a sentence.
     #[serde(default)]
@@ -83,9 +83,33 @@ pub struct Condition {
     pub observed_generation: i64,
 }
 
+/// Renames of condition types: as earlier versions stored them, and their present names.
+const RENAMED_CONDITIONS: [(&str, &str); 3] = [
+    ("FenceDevices", "FenceDevicesHealthy"),
+    ("Reservation", "FailoverCapacityAvailable"),
+    ("Watchdog", "Fenceable"),
+];
+
+/// Renames conditions that an earlier version stored. An old condition whose present name exists is removed: a leader
+/// of an earlier version set it beside the present one during an upgrade.
+pub fn rename_conditions(conditions: &mut Vec<Condition>) {
+    for (old, new) in RENAMED_CONDITIONS {
+        if conditions.iter().any(|known| known.kind == new) {
+            conditions.retain(|known| known.kind != old);
+        }
+        for known in conditions.iter_mut().filter(|known| known.kind == old) {
+            new.clone_into(&mut known.kind);
+        }
+    }
+    conditions.sort_by(|one, other| one.kind.cmp(&other.kind));
+}
+
 /// Adds or replaces a condition in a list that is kept sorted by type. The transition time changes only when the status
-/// changes.
+/// changes. The sentence of the reason replaces an empty message.
 pub fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition, now: &Timestamp) {
+    if new.message.is_empty() {
+        new.reason.sentence().clone_into(&mut new.message);
+    }
     match conditions.binary_search_by(|known| known.kind.as_str().cmp(&new.kind)) {
         Ok(at) => {
             let known = &conditions[at];
@@ -100,5 +124,55 @@ pub fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition, now: &
             new.last_transition_time = Some(now.clone());
             conditions.insert(at, new);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(kind: &str, status: ConditionStatus, message: &str) -> Condition {
+        Condition {
+            kind: kind.to_owned(),
+            status,
+            reason: Reason::WatchdogIdle,
+            message: message.to_owned(),
+            last_transition_time: None,
+            observed_generation: 1,
+        }
+    }
+
+    #[test]
+    fn a_condition_has_a_message_and_keeps_its_transition_time() {
+        let at = |text: &str| Timestamp(text.to_owned());
+        let mut list = Vec::new();
+        set_condition(&mut list, condition("Ready", ConditionStatus::True, ""), &at("1"));
+        set_condition(&mut list, condition("Fenceable", ConditionStatus::True, "m"), &at("1"));
+        set_condition(&mut list, condition("Ready", ConditionStatus::True, "n"), &at("2"));
+        set_condition(&mut list, condition("Fenceable", ConditionStatus::False, ""), &at("2"));
+        let seen: Vec<_> = list
+            .iter()
+            .map(|one| (one.kind.as_str(), one.message.as_str(), one.last_transition_time.clone()))
+            .collect();
+        let sentence = Reason::WatchdogIdle.sentence();
+        assert_eq!(seen, [("Fenceable", sentence, Some(at("2"))), ("Ready", "n", Some(at("1")))]);
+    }
+
+    #[test]
+    fn conditions_of_an_earlier_version_get_their_present_names() {
+        let check = |stored: &[&str], expected: &[&str]| {
+            let mut list: Vec<_> =
+                stored.iter().map(|kind| condition(kind, ConditionStatus::True, kind)).collect();
+            rename_conditions(&mut list);
+            let kinds: Vec<&str> = list.iter().map(|one| one.kind.as_str()).collect();
+            assert_eq!(kinds, expected);
+        };
+        check(
+            &["Awake", "FenceDevices", "Ready", "Watchdog"],
+            &["Awake", "FenceDevicesHealthy", "Fenceable", "Ready"],
+        );
+        check(&["Ready", "Reservation"], &["FailoverCapacityAvailable", "Ready"]);
+        check(&["Fenceable", "Ready", "Watchdog"], &["Fenceable", "Ready"]);
+        check(&["Ready"], &["Ready"]);
     }
 }

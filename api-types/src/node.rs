@@ -55,7 +55,7 @@ pub struct NodeSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub max_workers: Option<u32>,
-    /// Fence devices.
+    /// Fence devices of the node.
     pub fencing: NodeFencingSpec,
 }
 
@@ -79,7 +79,7 @@ impl Default for NodeSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeFencingSpec {
-    /// Fence devices. A lower priority number is tried first.
+    /// Fence devices of the node. A lower priority number is tried first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<FenceDevice>,
     /// Whether the fencing delay confirms fencing although the node is a virtual machine, which can be paused
@@ -265,7 +265,7 @@ pub struct NodeStatus {
     /// Reason that confirmed the last fencing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_proof: Option<Reason>,
-    /// Conditions: Ready and others.
+    /// Conditions: Ready, Fenceable, FenceDevicesHealthy and Awake.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -352,7 +352,7 @@ pub struct NodeGroupStatus {
     /// Nodes of the group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// Condition: Ready.
+    /// Condition Ready: whether the group is applied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

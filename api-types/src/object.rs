@@ -30,7 +30,7 @@ pub trait Spec: Clone + Default + Serialize + DeserializeOwned + JsonSchema + Se
 #[serde(rename_all = "camelCase", bound(serialize = "S: Spec", deserialize = "S: Spec"))]
 #[schemars(bound = "S: Spec")]
 pub struct Object<S: Spec> {
-    /// Always `hactl.io/v1`.
+    /// Version of the API, always `hactl.io/v1`.
     pub api_version: String,
     /// Kind of the object.
     pub kind: String,

@@ -20,7 +20,7 @@ impl Spec for OperationSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OperationSpec {
-    /// Action to perform.
+    /// Action to perform. Required.
     pub action: OperationAction,
     /// Resource that the action applies to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,7 +131,7 @@ pub struct OperationStatus {
     pub observed_generation: i64,
     /// Progress of the operation.
     pub phase: OperationPhase,
-    /// CamelCase reason.
+    /// CamelCase reason of the phase.
     pub reason: Reason,
     /// Explanation, as a sentence.
     pub message: String,
@@ -147,7 +147,7 @@ pub struct OperationStatus {
     /// Time of the end. The object is deleted a day later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// Condition: Complete, for `kubectl wait`.
+    /// Conditions, for `kubectl wait`: Complete if the operation succeeded, Failed if it failed or was refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -102,7 +102,7 @@ impl Subject {
             ),
             Subject::Node => (
                 "Nodes",
-                "`Node`: conditions Ready, Watchdog and FenceDevices, events, `status.fence`, `hactl status`; the outcome of an `Operation` on a node.",
+                "`Node`: conditions Ready, Fenceable and FenceDevicesHealthy, events, `status.fence`, `hactl status`; the outcome of an `Operation` on a node.",
             ),
             Subject::Object => {
                 ("Any object", "Condition Ready, events, outcomes of operations, `hactl status`.")
@@ -141,6 +141,7 @@ mod tests {
             let wants = matches!(reason.subject(), Subject::Failure | Subject::Place);
             let fine = matches!(reason, Reason::Allowed | Reason::AlreadyThere);
             assert!(!wants || fine || !reason.help().is_empty(), "{reason}");
+            assert!(!reason.sentence().is_empty(), "{reason}");
             for text in [reason.sentence(), reason.help()] {
                 assert!(!text.ends_with('.') && !text.contains('|'), "{reason}: {text}");
             }

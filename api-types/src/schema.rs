@@ -58,6 +58,9 @@ fn generate(kind: Kind) -> Value {
     let mut schema = simplify::simplify(&root.to_value());
     schema["description"] = json!(describe(kind));
     schema["required"] = json!(["apiVersion", "kind", "metadata"]);
+    if kind == Kind::Operation {
+        require_action(&mut schema);
+    }
     // Kubernetes clients also send these fields; the API checks or ignores them.
     let metadata = &mut schema["properties"]["metadata"]["properties"];
     metadata["generateName"] = json!({
@@ -77,6 +80,19 @@ fn generate(kind: Kind) -> Value {
         "description": "Managers of the fields (server-side apply)."
     });
     schema
+}
+
+/// Requires the action of an Operation. Its type has a default, for operations that an earlier version stored without an
+/// action.
+fn require_action(schema: &mut Value) {
+    schema["required"] = json!(["apiVersion", "kind", "metadata", "spec"]);
+    let spec = &mut schema["properties"]["spec"];
+    spec["required"] = json!(["action"]);
+    for part in ["/properties/action", ""] {
+        if let Some(Value::Object(part)) = spec.pointer_mut(part) {
+            part.shift_remove("default");
+        }
+    }
 }
 
 /// Returns the description of a kind, as printed by `kubectl explain`.
@@ -128,6 +144,56 @@ mod tests {
             assert!(!text.contains("\"null\""), "{kind}");
             assert!(of(kind)["properties"]["spec"]["properties"].is_object(), "{kind}");
         }
+    }
+
+    /// Checks every field of a schema as `kubectl explain` (v1.27 to v1.33) reads it: it prints `description`, and follows
+    /// `properties`, `items` and `additionalProperties`.
+    fn check_fields(schema: &Value, path: &str, wrong: &mut Vec<String>) {
+        for shape in ["$ref", "allOf", "oneOf", "not"] {
+            if schema.get(shape).is_some() {
+                wrong.push(format!("{path}: {shape}"));
+            }
+        }
+        let has_type = schema["type"].is_string()
+            || schema["anyOf"].is_array()
+            || schema["x-kubernetes-preserve-unknown-fields"] == true;
+        if !has_type || schema["additionalProperties"] == true {
+            wrong.push(format!("{path}: no type"));
+        }
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            let text = field["description"].as_str().unwrap_or_default();
+            let sentence = text.split(". ").next().unwrap_or_default();
+            if !text.ends_with('.') || sentence.split_whitespace().count() < 3 {
+                wrong.push(format!("{path}: {text:?} is not a description"));
+            }
+            check_fields(field, &path, wrong);
+        }
+        let alternatives = schema["anyOf"].as_array().into_iter().flatten();
+        let below = ["items", "additionalProperties"].map(|name| &schema[name]);
+        for part in below.into_iter().filter(|part| part.is_object()).chain(alternatives) {
+            check_fields(part, &format!("{path}[]"), wrong);
+        }
+    }
+
+    #[test]
+    fn every_field_is_described() {
+        let mut wrong = Vec::new();
+        for kind in Kind::ALL {
+            check_fields(of(kind), kind.name(), &mut wrong);
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn only_the_action_of_an_operation_has_no_default() {
+        let operation = of(Kind::Operation);
+        let spec = &operation["properties"]["spec"];
+        assert_eq!(spec["required"], json!(["action"]));
+        assert_eq!(spec.pointer("/properties/action/default").or(spec.get("default")), None);
+        let stored = json!({"apiVersion": "", "kind": "", "metadata": {}, "spec": {"resource": "web"}});
+        let stored: Operation = serde_json::from_value(stored).expect("an operation of an earlier version");
+        assert_eq!(stored.spec.action, crate::operation::OperationAction::Migrate);
     }
 
     #[test]

@@ -235,6 +235,22 @@ async fn operations_are_recorded_once_with_who_asked() {
         created.body
     );
     assert_eq!(created.at("/spec/resource"), "100");
+    let mut imperative = operation.clone();
+    imperative["metadata"]["name"] = json!("o");
+    imperative["spec"].as_object_mut().unwrap().remove("action");
+    for answer in [
+        api.post("operations", &imperative).await,
+        api.post("operations?dryRun=All", &imperative).await,
+        api.call("PATCH", "operations/o?fieldManager=a", APPLY, &imperative).await,
+    ] {
+        assert_eq!(
+            (answer.code, answer.at("/reason"), answer.at("/details/causes/0/field")),
+            (422, &json!("Invalid"), &json!("spec.action")),
+            "{}",
+            answer.body
+        );
+        assert!(answer.at("/message").as_str().unwrap().contains("Migrate, Relocate"), "{}", answer.body);
+    }
     let name = created.at("/metadata/name").as_str().unwrap().to_owned();
     assert!(name.starts_with("restart-100-"), "{name}");
     assert_ne!(api.post("operations", &operation).await.at("/metadata/name"), &json!(name));

@@ -154,13 +154,8 @@ pub(crate) fn selection(arguments: &[String]) -> Result<Selection, Failure> {
             .map(Selection::Objects);
     }
     if first == "all" && rest.is_empty() {
-        return Ok(Selection::Kinds(vec![
-            Kind::Resource,
-            Kind::Group,
-            Kind::AffinityRule,
-            Kind::Node,
-            Kind::NodeGroup,
-        ]));
+        let kinds = Kind::ALL.into_iter().rev().filter(|kind| kind.categories().contains(&"all"));
+        return Ok(Selection::Kinds(kinds.collect()));
     }
     let kinds = first.split(',').map(kind).collect::<Result<Vec<_>, _>>()?;
     match (kinds.as_slice(), rest) {
@@ -202,6 +197,7 @@ mod tests {
             }
         };
         check(&["resources"], Ok(&["resource"]));
+        check(&["all"], Ok(&["resource", "group"]));
         check(&["har,no"], Ok(&["resource", "node"]));
         check(&["resource", "vm:100", "web"], Ok(&["resource/100", "resource/web"]));
         check(&["resource/web", "node/node1"], Ok(&["resource/web", "node/node1"]));

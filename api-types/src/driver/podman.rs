@@ -19,7 +19,7 @@ pub struct PodmanDriver {
     /// Program and arguments, instead of the image's entrypoint and command.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Environment variables.
+    /// Environment variables of the container.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
     /// Directories and files of the node inside the container.
@@ -44,7 +44,7 @@ pub struct PodmanDriver {
     /// Limits of processes by name: `soft:hard`, such as `nofile: "1024:1024"`, or one number for both.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ulimits: BTreeMap<String, String>,
-    /// Health check. The service counts as running once the check succeeds, and unhealthy counts as a crash.
+    /// Health check of the container. The service counts as running once the check succeeds, and unhealthy counts as a crash.
     /// Default without `image`: the check of the existing container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
@@ -82,11 +82,11 @@ pub struct Port {
     /// Address of the node to listen on. Default: all addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Transport protocol.
+    /// Transport protocol of the port.
     pub protocol: Protocol,
 }
 
-/// Transport protocol.
+/// Transport protocol of the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("x-hactl-aliases" = ["tcp", "TCP", "udp", "UDP"]))]
 pub enum Protocol {

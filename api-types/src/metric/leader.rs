@@ -32,7 +32,7 @@ metrics! { Leader:
     NODE_WATCHDOG_ARMED = Gauge "hactl_node_watchdog_armed" ["node"]
         "1 if the watchdog of a node is committed as armed, 0 otherwise; armed only while an active service requires it.";
     NODE_WATCHDOG_USABLE = Gauge "hactl_node_watchdog_usable" ["node"]
-        "1 if the watchdog and fence devices of a node permit exclusive services (condition Watchdog), 0 otherwise.";
+        "1 if the watchdog and fence devices of a node permit exclusive services (condition Fenceable), 0 otherwise.";
     NODE_AGENT_AWAY = Gauge "hactl_node_agent_away" ["node"]
         "1 if the agent of a node is stopped for a restart and its services are unmonitored (Freeze), 0 otherwise.";
     NODE_CAPACITY_CPU = Gauge "hactl_node_capacity_cpu_cores" ["node"]

@@ -190,10 +190,31 @@ fn walk_members(schema: &Value, map: &Map<String, Value>, path: &str, found: &mu
             walk_shape(schema, part, &member(path, name), found);
         }
     }
-    let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    for name in required.iter().filter_map(Value::as_str).filter(|name| !map.contains_key(*name)) {
-        found.push(Problem::required(member(path, name), "is missing"));
+    for name in strings(schema, "required").into_iter().filter(|name| !map.contains_key(*name)) {
+        missing(schema, name, path, found);
     }
+}
+
+/// Reports a missing field, or the fields that are required in it.
+fn missing(schema: &Value, name: &str, path: &str, found: &mut Vec<Problem>) {
+    let path = member(path, name);
+    let schema = member_schema(schema, name).unwrap_or(&Value::Null);
+    let below = strings(schema, "required");
+    for name in &below {
+        missing(schema, name, &path, found);
+    }
+    if below.is_empty() {
+        let message = match strings(schema, "enum").as_slice() {
+            [] => "is missing".to_owned(),
+            known => format!("is missing: must be one of {}", known.join(", ")),
+        };
+        found.push(Problem::required(path, message));
+    }
+}
+
+fn strings<'a>(schema: &'a Value, name: &str) -> Vec<&'a str> {
+    let list = schema.get(name).and_then(Value::as_array);
+    list.map(|all| all.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
 }
 
 fn type_fits(schema: &Value, value: &Value) -> bool {
@@ -234,12 +255,8 @@ fn shorten(text: &str) -> String {
 }
 
 fn check_enumeration(schema: &Value, text: &str, path: &str, found: &mut Vec<Problem>) {
-    let strings = |name: &str| -> Vec<&str> {
-        let list = schema.get(name).and_then(Value::as_array);
-        list.map(|all| all.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
-    };
-    let known = strings("enum");
-    if known.is_empty() || known.contains(&text) || strings("x-hactl-aliases").contains(&text) {
+    let known = strings(schema, "enum");
+    if known.is_empty() || known.contains(&text) || strings(schema, "x-hactl-aliases").contains(&text) {
         return;
     }
     let near = suggestion(text, known.iter().copied())

@@ -68,7 +68,11 @@ fn keyword(
                 members.iter().map(|(name, one)| (name.clone(), walk(one, definitions, depth + 1))).collect();
             result.insert(name.to_owned(), Value::Object(walked));
         }
-        ("additionalProperties", Value::Bool(_)) => {
+        // `kubectl explain` cannot follow a truth value.
+        ("additionalProperties", Value::Bool(true)) => {
+            result.insert("x-kubernetes-preserve-unknown-fields".to_owned(), json!(true));
+        }
+        ("additionalProperties", Value::Bool(false)) => {
             result.insert(name.to_owned(), part.clone());
         }
         ("items" | "additionalProperties", one) => {

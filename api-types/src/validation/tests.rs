@@ -165,7 +165,17 @@ fn nodes_clusters_operations() {
         json!({"action": "Restart", "node": "node2"}),
         &["spec.resource", "spec.node"],
     );
-    check(Kind::Operation, "o", json!({"action": "Explode"}), &["spec.action"]);
+    for spec in [
+        json!({"action": "Explode"}),
+        json!({"resource": "web", "node": "node2"}),
+        json!({"action": null}),
+        Value::Null,
+    ] {
+        check(Kind::Operation, "o", spec, &["spec.action"]);
+    }
+    let bare = json!({"apiVersion": "hactl.io/v1", "kind": "Operation", "metadata": {"name": "o"}});
+    let found = problems(Kind::Operation, &bare);
+    assert!(found[0].path == "spec.action" && found[0].message.contains("Migrate, Relocate"), "{found:?}");
 }
 
 #[test]

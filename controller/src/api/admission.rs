@@ -7,11 +7,13 @@ use super::request::FieldValidation;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::{self, TypedName};
+use ha_api_types::operation::OperationAction;
 use ha_api_types::problem::Problem;
 use ha_api_types::resource::ResourceSpec;
 use ha_api_types::time::Timestamp;
 use ha_api_types::{schema, validation};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Finalizer that keeps a deleted Resource until the leader no longer manages it.
@@ -70,7 +72,7 @@ pub(crate) fn admit(
     let name = settle_name(context, current, &mut proposed)?;
     settle_metadata(context, current, &mut proposed)?;
     settle_operation(context, current, &mut proposed)?;
-    let problems = validation::problems(kind, &proposed);
+    let problems = problems(kind, current, &proposed);
     if !problems.is_empty() {
         return Err(ApiError::invalid(kind, &name, &problems));
     }
@@ -80,6 +82,19 @@ pub(crate) fn admit(
         managed::updated(stored.as_ref(), &mut proposed, manager, context.now);
     }
     Ok(Admitted { name, value: in_order(kind, &proposed), warnings })
+}
+
+/// Returns the problems of an object. An Operation that an earlier version stored without an action means the default.
+fn problems(kind: Kind, current: Option<&Stored>, proposed: &Value) -> Vec<Problem> {
+    let mut proposed = Cow::Borrowed(proposed);
+    if kind == Kind::Operation
+        && current.is_some()
+        && proposed.pointer("/spec/action").is_none()
+        && let Some(Value::Object(spec)) = proposed.to_mut().get_mut("spec")
+    {
+        spec.insert("action".to_owned(), json!(OperationAction::default()));
+    }
+    validation::problems(kind, &proposed)
 }
 
 /// Handles unknown and duplicate fields: refuses them, or drops them with or without a warning. Stored fields that

@@ -55,7 +55,7 @@ pub(crate) fn resources() -> Value {
             "namespaced": false,
             "kind": kind.name(),
             "verbs": VERBS,
-            "categories": ["all", "hactl"],
+            "categories": kind.categories(),
         });
         if !kind.short().is_empty() {
             entry["shortNames"] = json!([kind.short()]);
@@ -157,7 +157,7 @@ fn aggregated_groups() -> Value {
             let short: Vec<&str> = [kind.short()].into_iter().filter(|short| !short.is_empty()).collect();
             let mut entry =
                 entry(GROUP, kind.name(), (kind.plural(), kind.singular()), "Cluster", &VERBS, &short);
-            entry["categories"] = json!(["all", "hactl"]);
+            entry["categories"] = json!(kind.categories());
             let names: &[&str] = if *kind == Kind::Resource { &["status", "log"] } else { &["status"] };
             let subresources = names.iter().map(|name| {
                 json!({
@@ -190,4 +190,29 @@ fn aggregated_core() -> Value {
         entry("", "Namespace", ("namespaces", "namespace"), "Cluster", &["get", "list"], &["ns"]),
     ];
     aggregated_list(&json!([{"metadata": {"name": ""}, "versions": version(&resources)}]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_category_all_contains_resources_and_groups_only() {
+        let plain = resources();
+        let aggregated = aggregated_groups();
+        let of = |list: &Value, name: &str| -> Vec<String> {
+            let in_all =
+                |one: &&Value| one["categories"].as_array().is_some_and(|all| all.contains(&json!("all")));
+            let entries = list.as_array().into_iter().flatten();
+            entries.filter(in_all).filter_map(|one| one[name].as_str().map(str::to_owned)).collect()
+        };
+        assert_eq!(of(&plain["resources"], "name"), ["groups", "resources"]);
+        let hactl = aggregated["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|group| group["metadata"]["name"] == GROUP);
+        let listed = hactl.map(|group| of(&group["versions"][0]["resources"], "resource"));
+        assert_eq!(listed.unwrap_or_default(), ["groups", "resources"]);
+    }
 }

@@ -74,14 +74,14 @@ fn build() -> Value {
                 "description": format!("Objects of kind {kind}."),
                 "required": ["items"],
                 "properties": {
-                    "apiVersion": {"type": "string"},
-                    "kind": {"type": "string"},
-                    "metadata": {"type": "object", "properties": {
-                        "resourceVersion": {"type": "string"},
-                        "continue": {"type": "string"},
-                        "remainingItemCount": {"type": "integer", "format": "int64"},
+                    "apiVersion": field("string", "Version of the API, always `hactl.io/v1`."),
+                    "kind": field("string", "Kind of the list."),
+                    "metadata": {"type": "object", "description": "Version and position of the list.", "properties": {
+                        "resourceVersion": field("string", "Etcd revision of the list."),
+                        "continue": field("string", "Token for the next part of the list; empty at its end."),
+                        "remainingItemCount": field("integer", "Number of objects after this part of the list."),
                     }},
-                    "items": {"type": "array", "items": reference(&name)},
+                    "items": {"type": "array", "description": "Objects of the list.", "items": reference(&name)},
                 },
                 "x-kubernetes-group-version-kind": [
                     {"group": GROUP, "version": VERSION, "kind": format!("{kind}List")}],
@@ -101,6 +101,10 @@ fn build() -> Value {
         "paths": paths,
         "components": {"schemas": schemas},
     })
+}
+
+fn field(type_name: &str, description: &str) -> Value {
+    json!({"type": type_name, "description": description})
 }
 
 fn reference(name: &str) -> Value {

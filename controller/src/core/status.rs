@@ -5,6 +5,8 @@ mod node;
 mod reservation;
 mod rules;
 
+pub(super) use reservation::FAILOVER_CAPACITY;
+
 use super::health::NodeTable;
 use super::plan::{Note, Plan, Subject, stored};
 use super::situation::Situation;

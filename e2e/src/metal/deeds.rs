@@ -179,7 +179,7 @@ pub fn fail_watchdog_test(rig: &mut Rig, node: &str) -> Result<()> {
     let told = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(1), "a test that fails ended with {}: {told}", output.status);
     let shown = rig.cluster.object("nodes", node).unwrap_or_default();
-    let counts_no_more = condition(&shown, "Watchdog")
+    let counts_no_more = condition(&shown, "Fenceable")
         .is_some_and(|watchdog| watchdog["status"] == "False" && watchdog["reason"] == "WatchdogFailed");
     ensure!(counts_no_more, "{told}, and yet the watchdog counts: {}", shown["status"]);
     Ok(())

@@ -80,10 +80,10 @@ fn commits_failure(rig: &Rig, node: &str) -> Result<()> {
     })
 }
 
-/// Returns status and reason of a node's condition Watchdog.
+/// Returns status and reason of a node's condition Fenceable.
 fn watchdog(rig: &Rig, node: &str) -> Option<(String, String)> {
     let shown = rig.cluster.object("nodes", node)?;
-    let watchdog = condition(&shown, "Watchdog")?;
+    let watchdog = condition(&shown, "Fenceable")?;
     let text = |field: &str| watchdog[field].as_str().unwrap_or_default().to_owned();
     Some((text("status"), text("reason")))
 }

@@ -91,9 +91,12 @@ fn below<'a>(place: &'a Value, name: &str) -> Result<&'a Value, String> {
     Err(nearest(name, known).map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default())
 }
 
-/// Returns the schema of a list's items, or the schema itself if it is not a list.
+/// Returns the schema of a list's items, or the schema itself if it is not a list. Of several alternatives, returns the
+/// one with fields.
 fn inner(place: &Value) -> &Value {
-    if place["items"].is_object() { &place["items"] } else { place }
+    let place = if place["items"].is_object() { &place["items"] } else { place };
+    let mut alternatives = place["anyOf"].as_array().into_iter().flatten();
+    alternatives.find(|one| one["properties"].is_object()).unwrap_or(place)
 }
 
 fn fields(terminal: &Terminal, place: &Value, indent: usize, recursive: bool) -> String {
@@ -119,4 +122,23 @@ fn fields(terminal: &Terminal, place: &Value, indent: usize, recursive: bool) ->
 fn indented(text: &str, indent: usize) -> String {
     let blanks = " ".repeat(indent);
     text.lines().map(|line| format!("{blanks}{line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::kind::Kind;
+
+    #[test]
+    fn paths_lead_through_lists_maps_and_alternatives() {
+        let check = |kind: Kind, path: &str, found: bool| {
+            let place = path.split('.').try_fold(schema::of(kind), below);
+            assert_eq!(place.is_ok_and(|place| place["description"].is_string()), found, "{path}");
+        };
+        check(Kind::Operation, "spec.action", true);
+        check(Kind::Resource, "status.copies.definition.driver.exec.command", true);
+        check(Kind::Cluster, "spec.notifications.webhooks.url", true);
+        check(Kind::Node, "status.conditions.type", true);
+        check(Kind::Node, "status.conditions.kind", false);
+    }
 }

@@ -302,6 +302,10 @@ mod tests {
         check("condition=Ready", resource(1, "True", "Started"), false);
         check("condition=ready=False", resource(2, "False", "Started"), false);
         check("condition=Ready=false", resource(2, "False", "Started"), true);
+        let refused = json!({"status": {"phase": "Refused", "conditions": [
+            {"type": "Complete", "status": "False"}, {"type": "Failed", "status": "True"}]}});
+        check("condition=Complete", refused.clone(), false);
+        check("condition=Failed", refused, true);
         check("state=started", resource(2, "True", "Started"), true);
         check("node=node2", resource(2, "True", "Started"), false);
         check("delete", resource(2, "True", "Started"), false);

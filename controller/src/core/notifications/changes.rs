@@ -4,6 +4,7 @@ use super::actions;
 use crate::core::health::{NodeHealth, NodeTable};
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
+use crate::core::status::FAILOVER_CAPACITY;
 use crate::core::world::Versioned;
 use ha_api_types::cluster::RecentFence;
 use ha_api_types::kind::Kind;
@@ -83,8 +84,8 @@ fn recovered(name: &str, status: Option<&ResourceStatus>) -> NotificationItem {
         object: object(Kind::Resource, name),
         node: status.and_then(|status| status.node.clone()),
         since: status
-            .and_then(|status| condition(&status.conditions, "Stalled"))
-            .and_then(|stalled| stalled.last_transition_time.clone()),
+            .and_then(|status| condition(&status.conditions, "Ready"))
+            .and_then(|ready| ready.last_transition_time.clone()),
         reason: match status {
             Some(_) => ready.map_or(Reason::Unknown, |ready| ready.reason),
             None => Reason::Deleted,
@@ -96,7 +97,7 @@ fn recovered(name: &str, status: Option<&ResourceStatus>) -> NotificationItem {
 
 fn reservation(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     let Some(status) = &situation.world.cluster_status else { return };
-    let Some(found) = condition(&status.value.conditions, "Reservation") else { return };
+    let Some(found) = condition(&status.value.conditions, FAILOVER_CAPACITY) else { return };
     let failed = match found.status {
         ConditionStatus::True => false,
         ConditionStatus::False => true,

@@ -33,7 +33,7 @@ pub(super) fn add(seen: &Seen<'_>, view: &View, samples: &mut Vec<Sample>) {
             let is_away = is_open && report.mode == Mode::Restart;
             samples.push(leader::NODE_AGENT_AWAY.sample([name], flag(is_away)));
         }
-        if let Some(usable) = status.and_then(watchdog) {
+        if let Some(usable) = status.and_then(is_fenceable) {
             samples.push(leader::NODE_WATCHDOG_USABLE.sample([name], flag(usable)));
         }
         let capacity = view.nodes.get(name).map(|facts| facts.capacity).unwrap_or_default();
@@ -52,7 +52,7 @@ pub(super) fn add(seen: &Seen<'_>, view: &View, samples: &mut Vec<Sample>) {
     }
 }
 
-fn watchdog(status: &NodeStatus) -> Option<bool> {
-    let condition = status.conditions.iter().find(|condition| condition.kind == "Watchdog")?;
+fn is_fenceable(status: &NodeStatus) -> Option<bool> {
+    let condition = status.conditions.iter().find(|condition| condition.kind == "Fenceable")?;
     Some(condition.status == ConditionStatus::True)
 }

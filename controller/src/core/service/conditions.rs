@@ -1,4 +1,4 @@
-//! The conditions of a resource (Ready, Reconciling, Stalled, Placed, Probed), in the form that kstatus expects.
+//! The conditions of a resource, in the form that kstatus expects: Reconciling and Stalled only while they hold.
 
 use super::{Draft, Service};
 use crate::core::situation::Situation;
@@ -28,6 +28,11 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
         .iter()
         .find(|condition| condition.kind == "Ready")
         .map(|condition| (condition.reason, condition.message.clone()));
+    draft.status.conditions.retain(|condition| match condition.kind.as_str() {
+        "Reconciling" => reconciling,
+        "Stalled" => stalled,
+        _ => true,
+    });
     let mut set = |kind: &str, holds: bool, reason: Reason, message: &str| {
         let condition = Condition {
             kind: kind.to_owned(),
@@ -40,8 +45,11 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
         set_condition(&mut draft.status.conditions, condition, &now);
     };
     set("Ready", ready, reason, &message);
-    set("Reconciling", reconciling, reason, if reconciling { &message } else { "" });
-    set("Stalled", stalled, reason, if stalled { &message } else { "" });
+    for (kind, holds) in [("Reconciling", reconciling), ("Stalled", stalled)] {
+        if holds {
+            set(kind, true, reason, &message);
+        }
+    }
     if draft.not_probed.is_empty() {
         if draft.status.state != ServiceState::Queued {
             let had = service.status.is_some_and(|status| !status.value.counted_empty.is_empty());

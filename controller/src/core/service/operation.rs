@@ -90,15 +90,22 @@ pub(in crate::core) fn status_in(
     if phase.is_final() && status.finished_at.is_none() {
         status.finished_at = Some(now.clone());
     }
-    let complete = Condition {
-        kind: "Complete".to_owned(),
-        status: if phase.is_final() { ConditionStatus::True } else { ConditionStatus::False },
-        reason,
-        message: message.to_owned(),
-        last_transition_time: None,
-        observed_generation: generation,
+    let mut set = |kind: &str, holds: bool| {
+        let condition = Condition {
+            kind: kind.to_owned(),
+            status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+            reason,
+            message: message.to_owned(),
+            last_transition_time: None,
+            observed_generation: generation,
+        };
+        set_condition(&mut status.conditions, condition, &now);
     };
-    set_condition(&mut status.conditions, complete, &now);
+    // As for a Job: an operation that did not succeed is not Complete, but Failed.
+    set("Complete", phase == OperationPhase::Succeeded);
+    if phase.is_final() && phase != OperationPhase::Succeeded {
+        set("Failed", true);
+    }
     status
 }
 

@@ -7,6 +7,7 @@ use crate::core::service;
 use crate::core::situation::Situation;
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus, Disarmed, RecentFence};
 use ha_api_types::kind::Kind;
+use ha_api_types::meta::rename_conditions;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Mode, Proof};
 use ha_api_types::time::Millis;
@@ -48,6 +49,7 @@ fn status(situation: &Situation<'_>, disarm: Option<Disarmed>, plan: &Plan) -> C
     status.waiting_for = waiting_for(plan);
     fences(situation, &mut status);
     let conditions = &mut status.conditions;
+    rename_conditions(conditions);
     let message = Reason::Accepted.sentence();
     condition(situation, conditions, "Ready", true, Reason::Accepted, message, generation);
     reservation::show(situation, conditions, generation);

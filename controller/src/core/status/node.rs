@@ -10,6 +10,7 @@ use crate::core::situation::Situation;
 use crate::core::usage;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
+use ha_api_types::meta::rename_conditions;
 use ha_api_types::node::{NodeState, NodeStatus, WatchdogStatus};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
@@ -244,6 +245,11 @@ fn describe(status: &mut NodeStatus, report: &NodeReport) {
     });
 }
 
+/// Message of the condition Fenceable for a simulated watchdog, which is `Err` in [`NodeHealth::fenceable`] unless the
+/// Cluster allows it.
+const SIMULATED_IS_ALLOWED: &str =
+    "Simulated watchdog is allowed by the Cluster, for sandboxes and tests only";
+
 fn conditions(
     situation: &Situation<'_>,
     name: &str,
@@ -263,17 +269,18 @@ fn conditions(
         (Err(reason), None) => (reason, reason.sentence().to_owned()),
     };
     let list = &mut status.conditions;
+    rename_conditions(list);
     condition(situation, list, "Ready", node.is_online(), reason, message, generation);
-    list.retain(|condition| condition.kind != "FenceDevices" || !devices_gone(situation, name));
+    list.retain(|condition| condition.kind != "FenceDevicesHealthy" || !devices_gone(situation, name));
     if let Some((holds, reason, message)) = probes::verdict(situation, name) {
-        condition(situation, list, "FenceDevices", holds, reason, message, generation);
+        condition(situation, list, "FenceDevicesHealthy", holds, reason, message, generation);
     }
     let report = situation.world.node_reports.get(name).map(|report| &report.value);
     let kind = report.map(|report| report.watchdog.kind).unwrap_or_default();
     let problem = report.map(|report| report.watchdog.problem.clone()).unwrap_or_default();
     let (holds, reason, message) = match node.fenceable {
         Ok(()) if kind == WatchdogKind::StandIn => {
-            (true, Reason::WatchdogStandIn, Reason::WatchdogStandIn.sentence().to_owned())
+            (true, Reason::WatchdogStandIn, SIMULATED_IS_ALLOWED.to_owned())
         }
         Ok(()) if report.is_some_and(|report| report.armed) => {
             (true, Reason::WatchdogArmed, Reason::WatchdogArmed.sentence().to_owned())
@@ -282,7 +289,7 @@ fn conditions(
         Err(reason) if problem.is_empty() => (false, reason, reason.sentence().to_owned()),
         Err(reason) => (false, reason, problem),
     };
-    condition(situation, list, "Watchdog", holds, reason, message, generation);
+    condition(situation, list, "Fenceable", holds, reason, message, generation);
     let sleeps = report.is_some_and(|report| report.sleep_protection == Some(SleepProtection::None));
     if sleeps {
         let reason = Reason::SleepUnprotected;

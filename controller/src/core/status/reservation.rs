@@ -5,11 +5,11 @@ use crate::core::reservation::{headline, message_of};
 use crate::core::situation::Situation;
 use ha_api_types::cluster::ClusterStatus;
 use ha_api_types::event::{Event, EventType};
-use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
+use ha_api_types::meta::{Condition, ConditionStatus, rename_conditions, set_condition};
 use ha_api_types::reason::Reason;
 
 /// Type of the condition.
-const CONDITION: &str = "Reservation";
+pub(in crate::core) const FAILOVER_CAPACITY: &str = "FailoverCapacityAvailable";
 
 /// Sets the condition. The result of a previous leader stays until this leader has one.
 pub(super) fn show(situation: &Situation<'_>, conditions: &mut Vec<Condition>, generation: i64) {
@@ -20,7 +20,7 @@ pub(super) fn show(situation: &Situation<'_>, conditions: &mut Vec<Condition>, g
         None => ConditionStatus::Unknown,
     };
     let condition = Condition {
-        kind: CONDITION.to_owned(),
+        kind: FAILOVER_CAPACITY.to_owned(),
         status,
         reason: finding.reason,
         message: message_of(finding),
@@ -32,11 +32,15 @@ pub(super) fn show(situation: &Situation<'_>, conditions: &mut Vec<Condition>, g
 
 /// Returns the events for a new status: the check fails, fails for other nodes than before, or no longer fails.
 pub(super) fn events(situation: &Situation<'_>, status: &ClusterStatus) -> Vec<Event> {
-    let find = |status: &ClusterStatus| {
-        status.conditions.iter().find(|condition| condition.kind == CONDITION).cloned()
+    let find = |conditions: &[Condition]| {
+        conditions.iter().find(|condition| condition.kind == FAILOVER_CAPACITY).cloned()
     };
-    let before = situation.world.cluster_status.as_ref().and_then(|known| find(&known.value));
-    let Some(now) = find(status) else { return Vec::new() };
+    let before = situation.world.cluster_status.as_ref().and_then(|known| {
+        let mut conditions = known.value.conditions.clone();
+        rename_conditions(&mut conditions);
+        find(&conditions)
+    });
+    let Some(now) = find(&status.conditions) else { return Vec::new() };
     let changed = match &before {
         Some(before) => before.reason != now.reason || headline(&before.message) != headline(&now.message),
         None => now.reason != Reason::ReservationHolds,

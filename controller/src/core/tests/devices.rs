@@ -114,7 +114,7 @@ fn a_fence_device_that_does_not_answer_is_told_before_it_is_needed() {
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
     lab.run(1_000);
     let condition =
-        |lab: &Lab| lab.node(&node).conditions.into_iter().find(|c| c.kind == "FenceDevices").unwrap();
+        |lab: &Lab| lab.node(&node).conditions.into_iter().find(|c| c.kind == "FenceDevicesHealthy").unwrap();
     assert!(condition(&lab).message.contains("no route"));
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run(61_000);

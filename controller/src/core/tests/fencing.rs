@@ -2,6 +2,7 @@
 
 use super::lab::Lab;
 use ha_api_types::cluster::{ClusterSpec, CountOrPercent};
+use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeSpec, NodeState};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
@@ -89,9 +90,17 @@ fn a_stand_in_watchdog_counts_only_when_allowed() {
     lab.settle();
     lab.resource("web");
     lab.run(3_000);
+    let fenceable =
+        |lab: &Lab| lab.node("node1").conditions.into_iter().find(|one| one.kind == "Fenceable").unwrap();
     assert!(lab.is("web", ServiceState::RequestStart), "{}", lab.show());
+    let simulated = fenceable(&lab);
+    assert_eq!((simulated.status, simulated.reason), (ConditionStatus::False, Reason::WatchdogStandIn));
+    assert_eq!(simulated.message, Reason::WatchdogStandIn.sentence());
     lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.allow_stand_in = true);
     lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started));
+    let allowed = fenceable(&lab);
+    assert_eq!((allowed.status, allowed.reason), (ConditionStatus::True, Reason::WatchdogStandIn));
+    assert!(allowed.message.contains("is allowed"), "{}", allowed.message);
 }
 
 #[test]
@@ -409,7 +418,7 @@ fn services_leave_a_node_whose_watchdog_refuses_pets_and_its_silence_proves_noth
     let condition = |lab: &Lab, kind: &str| {
         lab.node(&node).conditions.iter().find(|condition| condition.kind == kind).map(|found| found.reason)
     };
-    assert_eq!(condition(&lab, "Watchdog"), Some(Reason::WatchdogFailed));
+    assert_eq!(condition(&lab, "Fenceable"), Some(Reason::WatchdogFailed));
     assert!(lab.node(&node).watchdog.unwrap().failed);
 
     // If the service cannot leave the node, silence does not prove the loss of the node.

@@ -2,6 +2,7 @@
 
 use super::lab::Lab;
 use super::services::{group, grouped, lab, operation, other, started};
+use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::NodeSpec;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::placement::{Affinity, AffinityRule, AffinityRuleSpec, ResourceAffinity};
@@ -22,6 +23,10 @@ fn check(lab: &mut Lab, spec: OperationSpec, reason: Reason, message: &str) {
         (OperationPhase::Refused, reason, message),
         "{action:?}"
     );
+    let conditions: Vec<_> =
+        said.conditions.iter().map(|one| (one.kind.as_str(), one.status, one.reason)).collect();
+    let (complete, failed) = (ConditionStatus::False, ConditionStatus::True);
+    assert_eq!(conditions, [("Complete", complete, reason), ("Failed", failed, reason)], "{action:?}");
 }
 
 /// Checks the refusal of both kinds of moves to a node.

@@ -3,9 +3,13 @@
 use super::fencing::running_on;
 use super::lab::Lab;
 use ha_api_types::cluster::ClusterSpec;
+use ha_api_types::kind::Kind;
+use ha_api_types::meta::Condition;
 use ha_api_types::node::{NodeSpec, NodeState};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
+use ha_store::{Guard, Transaction};
+use serde_json::{Value, json};
 
 fn test_of(lab: &Lab, node: &str) -> OperationSpec {
     OperationSpec {
@@ -100,7 +104,7 @@ fn what_was_never_tested_does_not_count_where_a_test_is_required() {
     lab.run(500);
     let message = |lab: &Lab| {
         let conditions = lab.node(&idle).conditions;
-        conditions.into_iter().find(|one| one.kind == "Watchdog").map(|one| one.reason)
+        conditions.into_iter().find(|one| one.kind == "Fenceable").map(|one| one.reason)
     };
     assert_eq!(message(&lab), Some(Reason::WatchdogUntested));
     // The watchdog can still be tested, and counts afterwards.
@@ -113,4 +117,29 @@ fn what_was_never_tested_does_not_count_where_a_test_is_required() {
     lab.until(20_000, "tested", |lab| lab.operation("test").phase == OperationPhase::Succeeded);
     lab.run(500);
     assert!(message(&lab) != Some(Reason::WatchdogUntested));
+}
+
+#[test]
+fn conditions_that_an_earlier_version_stored_are_renamed_or_removed() {
+    let (mut lab, busy) = running_on(&["node1", "node2"]);
+    let kinds = |lab: &Lab| -> (Vec<String>, Vec<String>) {
+        let kinds = |list: Vec<Condition>| list.into_iter().map(|one| one.kind).collect();
+        (kinds(lab.node(&busy).conditions), kinds(lab.status("web").conditions))
+    };
+    let present = kinds(&lab);
+    assert_eq!(present, (vec!["Fenceable".to_owned(), "Ready".to_owned()], vec!["Ready".to_owned()]));
+    let keys = &lab.keys;
+    let (node, web) = (keys.status(Kind::Node, &busy), keys.status(Kind::Resource, "web"));
+    let stalled = json!({"type": "Stalled", "status": "False", "reason": "Running", "message": ""});
+    let mut old_node = lab.read::<Value>(&node).unwrap();
+    old_node["conditions"][0]["type"] = json!("Watchdog");
+    old_node["conditions"].as_array_mut().unwrap().rotate_left(1);
+    let mut old_web = lab.read::<Value>(&web).unwrap();
+    old_web["conditions"].as_array_mut().unwrap().push(stalled);
+    for (key, value) in [(node, old_node), (web, old_web)] {
+        let known = Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
+        lab.state.commit(&Transaction::new().put(key, known, serde_json::to_vec(&value).unwrap()));
+    }
+    assert_ne!(kinds(&lab), present);
+    lab.until(60_000, "the present types", |lab| kinds(lab) == present);
 }
