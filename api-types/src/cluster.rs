@@ -106,9 +106,13 @@ pub struct FencingSpec {
     /// Whether a watchdog counts only after a passed `hactl node test-watchdog`.
     pub require_tested: bool,
     /// Behavior of agents while etcd is unreachable.
-    pub on_store_loss: OnStoreLoss,
+    #[serde(rename = "onStoreLoss", alias = "onEtcdLoss")]
+    #[schemars(rename = "onEtcdLoss")]
+    pub on_etcd_loss: OnEtcdLoss,
     /// Whether simulated watchdogs count. They do not protect real machines: for the sandbox and tests only.
-    pub allow_stand_in: bool,
+    #[serde(rename = "allowStandIn", alias = "allowSimulatedWatchdog")]
+    #[schemars(rename = "allowSimulatedWatchdog")]
+    pub allow_simulated_watchdog: bool,
 }
 
 impl Default for FencingSpec {
@@ -117,15 +121,15 @@ impl Default for FencingSpec {
             max_fencing: CountOrPercent::Percent("50%".to_owned()),
             window_seconds: 300,
             require_tested: false,
-            on_store_loss: OnStoreLoss::Hold,
-            allow_stand_in: false,
+            on_etcd_loss: OnEtcdLoss::Hold,
+            allow_simulated_watchdog: false,
         }
     }
 }
 
 /// Behavior of agents while etcd is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum OnStoreLoss {
+pub enum OnEtcdLoss {
     /// Stop services, and start them again on the same node when etcd returns.
     #[default]
     Stop,

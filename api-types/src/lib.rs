@@ -26,6 +26,7 @@ pub mod protocol;
 pub mod quantity;
 pub mod reason;
 pub mod record;
+pub mod renamed;
 pub mod resource;
 pub mod schema;
 pub mod table;

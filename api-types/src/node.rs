@@ -7,8 +7,8 @@ use crate::object::{Object, Spec};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::record::{LastEnd, WatchdogSeen, WatchdogTest};
-use crate::time::{Millis, Timestamp};
-use crate::timing::Timings;
+use crate::time::{Seconds, Timestamp};
+use crate::timing::ActiveTiming;
 use crate::usage::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,9 @@ pub struct NodeFencingSpec {
     pub devices: Vec<FenceDevice>,
     /// Whether the fencing delay confirms fencing although the node is a virtual machine, which can be paused
     /// together with its clock.
-    pub allow_unfenced: bool,
+    #[serde(rename = "allowUnfenced", alias = "trustWatchdogOnVirtualMachine")]
+    #[schemars(rename = "trustWatchdogOnVirtualMachine")]
+    pub trust_watchdog_on_virtual_machine: bool,
 }
 
 /// A fence device.
@@ -234,13 +236,13 @@ pub struct NodeStatus {
     /// not report it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sleep_protection: String,
-    /// Fencing delay of the node, in milliseconds: time after the last heartbeat at which fencing by watchdog
-    /// is confirmed.
+    /// Fencing delay of the node, in seconds: time after the last heartbeat at which fencing by watchdog is
+    /// confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait_ms: Option<Millis>,
-    /// Timings that are active on the node, as committed by its agent.
+    pub fencing_delay_seconds: Option<Seconds>,
+    /// Timing that is active on the node, as committed by its agent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timings: Option<Timings>,
+    pub timing: Option<ActiveTiming>,
     /// Time of the last heartbeat. Updated about once a minute, not with each heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
@@ -275,14 +277,14 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogStatus {
-    /// Kind of the watchdog. One of `Kernel`, `StandIn` (simulated), `None`.
+    /// Kind of the watchdog. One of `Kernel`, `Simulated`, `None`.
     pub kind: String,
     /// Identity reported by the driver.
     pub identity: String,
     /// Path of the device or socket.
     pub device: String,
-    /// Watchdog timeout reported by the driver, in milliseconds.
-    pub timeout_ms: Millis,
+    /// Watchdog timeout reported by the driver, in seconds.
+    pub timeout_seconds: Seconds,
     /// Whether the watchdog is committed as armed.
     pub armed: bool,
     /// Whether the device is committed as failed, because it rejects renewals. Exclusive services move away
@@ -298,13 +300,90 @@ pub struct WatchdogStatus {
     pub tested: bool,
     /// Latest test that passed on this machine with this driver.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_test: Option<WatchdogTest>,
+    pub last_test: Option<WatchdogTestStatus>,
     /// Observations of the watchdog daemon about the device.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub seen: Option<WatchdogSeen>,
+    pub seen: Option<WatchdogSeenStatus>,
+}
+
+/// Latest watchdog test that a node passed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WatchdogTestStatus {
+    /// Name of the Operation that requested the test.
+    pub operation: String,
+    /// Time of the start, by the clock of that machine.
+    pub at: Timestamp,
+    /// Boot id of the boot that the watchdog ended.
+    pub boot_id: String,
+    /// Boot id of the next boot.
+    pub next_boot_id: String,
+    /// Watchdog timeout of the armed device, in seconds. The test does not apply to another timeout.
+    pub timeout_seconds: Seconds,
+    /// Time for which the machine kept running after the last renewal, in seconds, recorded twice a second.
+    pub lasted_seconds: Seconds,
+}
+
+impl From<&WatchdogTest> for WatchdogTestStatus {
+    fn from(test: &WatchdogTest) -> WatchdogTestStatus {
+        WatchdogTestStatus {
+            operation: test.operation.clone(),
+            at: test.at.clone(),
+            boot_id: test.boot_id.clone(),
+            next_boot_id: test.next_boot_id.clone(),
+            timeout_seconds: Seconds(test.timeout_ms),
+            lasted_seconds: Seconds(test.lasted_ms),
+        }
+    }
+}
+
+/// Observations of the watchdog daemon about its device, since it was armed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WatchdogSeenStatus {
+    /// Whether the device cannot be stopped once started.
+    pub nowayout: bool,
+    /// Minimum timeout of the driver, in seconds.
+    pub min_timeout_seconds: u32,
+    /// Maximum timeout of the driver, in seconds.
+    pub max_timeout_seconds: u32,
+    /// Active pretimeout, in seconds. Absent if the driver has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pretimeout_seconds: Option<u32>,
+    /// Minimum time left on the device at a renewal, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_margin_seconds: Option<Seconds>,
+    /// Maximum delay of the daemon's loop, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_delay_seconds: Option<Seconds>,
+    /// Whether the daemon runs with real-time priority.
+    pub real_time: bool,
+    /// Whether the daemon's memory is locked.
+    pub memory_locked: bool,
+}
+
+impl From<&WatchdogSeen> for WatchdogSeenStatus {
+    fn from(seen: &WatchdogSeen) -> WatchdogSeenStatus {
+        let seconds = |ms: Option<u32>| ms.map(|ms| Seconds(u64::from(ms)));
+        WatchdogSeenStatus {
+            nowayout: seen.nowayout,
+            min_timeout_seconds: seen.smallest_timeout_seconds,
+            max_timeout_seconds: seen.largest_timeout_seconds,
+            pretimeout_seconds: seen.pretimeout_seconds,
+            min_margin_seconds: seconds(seen.smallest_margin_ms),
+            max_delay_seconds: seconds(seen.worst_lateness_ms),
+            real_time: seen.real_time,
+            memory_locked: seen.memory_locked,
+        }
+    }
 }
 
 impl WatchdogStatus {
+    /// Returns `true` if the watchdog is simulated. Leaders until version 0.1 wrote `StandIn`.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.kind.as_str(), "Simulated" | "StandIn")
+    }
+
     /// Returns whether the watchdog is armed, and whether it is simulated, as tables show it.
     pub fn summary(&self) -> &'static str {
         match (self.kind.as_str(), self.armed) {

@@ -42,7 +42,12 @@ macro_rules! reasons {
         impl<'de> Deserialize<'de> for Reason {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Reason, D::Error> {
                 let text = String::deserialize(deserializer)?;
-                Ok(match text.as_str() { $( $( stringify!($name) => Reason::$name, )+ )+ _ => Reason::Unknown })
+                Ok(match text.as_str() {
+                    $( $( stringify!($name) => Reason::$name, )+ )+
+                    // The name until version 0.1, in stored events and conditions.
+                    "WatchdogStandIn" => Reason::WatchdogSimulated,
+                    _ => Reason::Unknown,
+                })
             }
         }
     };

@@ -56,8 +56,9 @@ pub struct ResourceSpec {
     /// Resources that this one depends on, on any node. This service starts once they run, and stops before
     /// they are stopped or moved by an operator. While one of them is requested Stopped, this service is
     /// stopped, too.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<String>,
+    #[serde(rename = "after", alias = "dependsOn", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(rename = "dependsOn")]
+    pub depends_on: Vec<String>,
     /// Labels for the scheduler, such as exclusion tags.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
@@ -82,7 +83,7 @@ impl Default for ResourceSpec {
             storage: None,
             exclusive: true,
             allow_ungated: false,
-            after: Vec::new(),
+            depends_on: Vec::new(),
             tags: Vec::new(),
             timeouts: TimeoutsSpec::default(),
             comment: String::new(),
@@ -404,8 +405,9 @@ pub struct ServiceDefinition {
     /// Whether at most one copy may run. Default: true.
     pub exclusive: bool,
     /// Names, without type, of resources that stop after this one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<String>,
+    #[serde(rename = "after", alias = "dependsOn", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(rename = "dependsOn")]
+    pub depends_on: Vec<String>,
 }
 
 /// The exclusiveness of an unknown definition is unknown, so the default is exclusive (FENCING R3.8, R4.38).
@@ -419,7 +421,7 @@ impl Default for ServiceDefinition {
             max_restart: 0,
             priority: 0,
             exclusive: true,
-            after: Vec::new(),
+            depends_on: Vec::new(),
         }
     }
 }
@@ -435,7 +437,7 @@ impl ServiceDefinition {
             max_restart: resource.spec.max_restart,
             priority: resource.spec.priority,
             exclusive: resource.spec.exclusive,
-            after: resource.spec.after.iter().map(|name| names::bare(name).to_owned()).collect(),
+            depends_on: resource.spec.depends_on.iter().map(|name| names::bare(name).to_owned()).collect(),
         }
     }
 

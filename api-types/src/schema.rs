@@ -56,6 +56,7 @@ fn generate(kind: Kind) -> Value {
         Kind::Operation => generator.into_root_schema_for::<Operation>(),
     };
     let mut schema = simplify::simplify(&root.to_value());
+    rename_defaults(kind, &mut schema, &mut Vec::new());
     schema["description"] = json!(describe(kind));
     schema["required"] = json!(["apiVersion", "kind", "metadata"]);
     if kind == Kind::Operation {
@@ -92,6 +93,28 @@ fn require_action(schema: &mut Value) {
         if let Some(Value::Object(part)) = spec.pointer_mut(part) {
             part.shift_remove("default");
         }
+    }
+}
+
+/// Converts the defaults to the current field names: the types serialize the names in etcd ([`crate::renamed`]).
+fn rename_defaults(kind: Kind, schema: &mut Value, path: &mut Vec<String>) {
+    if let Some(default) = schema.get_mut("default") {
+        let mut object = path.iter().rev().fold(default.take(), |value, name| {
+            if name == "*" { json!([value]) } else { json!({ name: value }) }
+        });
+        crate::renamed::from_stored(kind, &mut object);
+        let pointer = path.iter().map(|name| if name == "*" { "/0".to_owned() } else { format!("/{name}") });
+        *default = object.pointer(&pointer.collect::<String>()).cloned().unwrap_or_default();
+    }
+    if let Some(items) = schema.get_mut("items") {
+        path.push("*".to_owned());
+        rename_defaults(kind, items, path);
+        path.pop();
+    }
+    for (name, member) in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+        path.push(name.clone());
+        rename_defaults(kind, member, path);
+        path.pop();
     }
 }
 
@@ -194,6 +217,19 @@ mod tests {
         let stored = json!({"apiVersion": "", "kind": "", "metadata": {}, "spec": {"resource": "web"}});
         let stored: Operation = serde_json::from_value(stored).expect("an operation of an earlier version");
         assert_eq!(stored.spec.action, crate::operation::OperationAction::Migrate);
+    }
+
+    #[test]
+    fn schemas_contain_the_current_names_only() {
+        for renamed in crate::renamed::ALL {
+            let place = renamed.parent.iter().fold(of(renamed.kind), |place, name| match *name {
+                "*" => &place["items"],
+                name => &place["properties"][name],
+            });
+            assert!(place["properties"][renamed.current].is_object(), "{renamed:?}");
+            let text = of(renamed.kind).to_string();
+            assert!(!text.contains(&format!("\"{}\":", renamed.earlier)), "{renamed:?}");
+        }
     }
 
     #[test]

@@ -209,7 +209,7 @@ const CLUSTER: &[Column] = &[
         or(text(object, "/spec/shutdownPolicy"), "Conditional")
     }),
     wide("On Etcd Loss", "Treatment of services when etcd is unreachable.", |object, _| {
-        or(text(object, "/spec/fencing/onStoreLoss"), "Hold")
+        or(text(object, "/spec/fencing/onEtcdLoss"), "Hold")
     }),
 ];
 
@@ -467,7 +467,7 @@ mod tests {
         );
         check(
             Kind::Node,
-            json!({"metadata": metadata, "status": {"watchdog": {"kind": "StandIn", "armed": true}, "drivers": ["exec"]}}),
+            json!({"metadata": metadata, "status": {"watchdog": {"kind": "Simulated", "armed": true}, "drivers": ["exec"]}}),
             "Name=100 State=Unknown Watchdog=armed (simulated) Services=0 Age=60s",
         );
         check(

@@ -3,13 +3,51 @@
 //! [`Mono`] is valid on one machine only, and is never stored or compared between machines. [`Timestamp`] is the wall clock
 //! for operators; no decision depends on it.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Add, Sub};
 
 /// A duration in milliseconds.
 pub type Millis = u64;
+
+/// A duration that users read as a decimal number of seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seconds(pub Millis);
+
+impl Seconds {
+    /// Returns the duration in milliseconds.
+    pub fn ms(self) -> Millis {
+        self.0
+    }
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0 as f64 / 1000.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        Ok(Seconds((seconds * 1000.0).round().clamp(0.0, 1e12) as Millis))
+    }
+}
+
+impl JsonSchema for Seconds {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Seconds".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "format": "double", "minimum": 0})
+    }
+}
 
 /// A point in time on a machine's own monotonic clock, in milliseconds since an arbitrary start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

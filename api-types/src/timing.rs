@@ -19,9 +19,10 @@ pub use failover::{
 pub use problems::problems;
 pub use wait::{WaitParts, wait_ms, wait_parts, watchdog_worst_ms};
 
-use crate::time::Millis;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::time::{Millis, Seconds};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 
 /// A named set of timings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -95,7 +96,7 @@ impl TimingSpec {
 const CANDIDATE_RETENTION_MS: Millis = 86_400_000;
 
 /// Resolved timings, as committed by an agent and used in all calculations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Timings {
     /// Heartbeat interval (Ki), in milliseconds.
@@ -180,6 +181,103 @@ impl From<&TimingSpec> for Timings {
             return_grace_ms: ms(spec.return_grace_seconds, base.return_grace_ms),
             freeze_timeout_ms: ms(spec.freeze_timeout_seconds, base.freeze_timeout_ms),
             shutdown_timeout_ms: ms(spec.shutdown_timeout_seconds, base.shutdown_timeout_ms),
+        }
+    }
+}
+
+/// A rate in parts per million that users read as a decimal number of percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Percent(pub u64);
+
+impl Serialize for Percent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0 as f64 / 10_000.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Percent, D::Error> {
+        Ok(Percent(seconds_to_ms(f64::deserialize(deserializer)? * 10.0)))
+    }
+}
+
+impl JsonSchema for Percent {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Percent".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "format": "double", "minimum": 0})
+    }
+}
+
+/// `Node.status.timing`: the [`Timings`] of an agent in the names and units of [`TimingSpec`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ActiveTiming {
+    /// Heartbeat interval (Ki), in seconds.
+    pub heartbeat_interval_seconds: Seconds,
+    /// Heartbeat lifetime (Th), in seconds.
+    pub heartbeat_valid_seconds: Seconds,
+    /// Self-fence margin (Ts), in seconds.
+    pub stop_margin_seconds: Seconds,
+    /// Requested watchdog timeout (Tw), in seconds. `status.watchdog` contains the timeout reported by the
+    /// driver.
+    pub watchdog_timeout_seconds: Seconds,
+    /// Maximum rate error of the watchdog (ρw), in percent.
+    pub watchdog_rate_error_percent: Percent,
+    /// Maximum delay of a watchdog renewal or reset (δw), in seconds.
+    pub watchdog_lateness_seconds: Seconds,
+    /// Maximum difference between the clock rates of two machines (ρ), in percent.
+    pub clock_rate_error_percent: Percent,
+    /// Maximum time in which writes of a failed machine may still reach shared storage (δio), in seconds.
+    pub io_drain_seconds: Seconds,
+    /// Time to live of the leader's lease, in seconds.
+    pub leader_lease_seconds: Seconds,
+    /// Time for which services of a node that shut down wait for its return, in seconds.
+    pub return_grace_seconds: Seconds,
+    /// Time after which a node with a stopped agent is reported, in seconds.
+    pub freeze_timeout_seconds: Seconds,
+    /// Time for which a shutdown waits for services to move away, in seconds. 0: indefinitely.
+    pub shutdown_timeout_seconds: Seconds,
+}
+
+impl From<Timings> for ActiveTiming {
+    fn from(timings: Timings) -> ActiveTiming {
+        ActiveTiming {
+            heartbeat_interval_seconds: Seconds(timings.heartbeat_interval_ms),
+            heartbeat_valid_seconds: Seconds(timings.heartbeat_valid_ms),
+            stop_margin_seconds: Seconds(timings.stop_margin_ms),
+            watchdog_timeout_seconds: Seconds(timings.watchdog_timeout_ms),
+            watchdog_rate_error_percent: Percent(timings.watchdog_rate_error_ppm),
+            watchdog_lateness_seconds: Seconds(timings.watchdog_lateness_ms),
+            clock_rate_error_percent: Percent(timings.clock_rate_error_ppm),
+            io_drain_seconds: Seconds(timings.io_drain_ms),
+            leader_lease_seconds: Seconds(timings.leader_lease_ms),
+            return_grace_seconds: Seconds(timings.return_grace_ms),
+            freeze_timeout_seconds: Seconds(timings.freeze_timeout_ms),
+            shutdown_timeout_seconds: Seconds(timings.shutdown_timeout_ms),
+        }
+    }
+}
+
+impl From<ActiveTiming> for Timings {
+    fn from(active: ActiveTiming) -> Timings {
+        Timings {
+            heartbeat_interval_ms: active.heartbeat_interval_seconds.ms(),
+            heartbeat_valid_ms: active.heartbeat_valid_seconds.ms(),
+            stop_margin_ms: active.stop_margin_seconds.ms(),
+            watchdog_timeout_ms: active.watchdog_timeout_seconds.ms(),
+            watchdog_rate_error_ppm: active.watchdog_rate_error_percent.0,
+            watchdog_lateness_ms: active.watchdog_lateness_seconds.ms(),
+            clock_rate_error_ppm: active.clock_rate_error_percent.0,
+            io_drain_ms: active.io_drain_seconds.ms(),
+            leader_lease_ms: active.leader_lease_seconds.ms(),
+            return_grace_ms: active.return_grace_seconds.ms(),
+            freeze_timeout_ms: active.freeze_timeout_seconds.ms(),
+            shutdown_timeout_ms: active.shutdown_timeout_seconds.ms(),
         }
     }
 }

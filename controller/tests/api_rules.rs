@@ -71,7 +71,7 @@ async fn a_circle_of_start_order_is_refused_and_who_stops_with_a_service_is_said
     let api = Api::over(MemoryStore::new());
     let after = |name: &str, first: &[&str]| {
         let mut resource = resource(name);
-        resource["spec"]["after"] = json!(first);
+        resource["spec"]["dependsOn"] = json!(first);
         resource
     };
     api.post("resources", &after("web", &["vm:database"])).await;
@@ -79,12 +79,12 @@ async fn a_circle_of_start_order_is_refused_and_who_stops_with_a_service_is_said
     let refused = api.post("resources", &after("files", &["other", "web"])).await;
     assert_eq!(refused.code, 422);
     let message = refused.at("/details/causes/0/message").as_str().unwrap();
-    assert_eq!(refused.at("/details/causes/0/field"), "spec.after[1]");
+    assert_eq!(refused.at("/details/causes/0/field"), "spec.dependsOn[1]");
     assert!(message.contains("files → database → web → files"), "{message}");
     assert_eq!(api.get("resources/files").await.code, 404);
     assert_eq!(api.post("resources", &after("files", &[])).await.code, 201);
-    let refused = api.merge("resources/files", &json!({"spec": {"after": ["web"]}})).await;
-    assert_eq!((refused.code, refused.at("/details/causes/0/field")), (422, &json!("spec.after[0]")));
+    let refused = api.merge("resources/files", &json!({"spec": {"dependsOn": ["web"]}})).await;
+    assert_eq!((refused.code, refused.at("/details/causes/0/field")), (422, &json!("spec.dependsOn[0]")));
     let stopped = api.merge("resources/files", &json!({"spec": {"state": "Stopped"}})).await;
     let said =
         |warnings: &[String]| warnings.iter().any(|text| text.contains("database depends on this resource"));
@@ -99,7 +99,7 @@ async fn a_plan_of_several_changes_refuses_the_circle_that_they_close_together()
     let api = Api::over(MemoryStore::new());
     let after = |name: &str, first: &str| {
         let mut resource = resource(name);
-        resource["spec"]["after"] = json!([first]);
+        resource["spec"]["dependsOn"] = json!([first]);
         resource
     };
     let plan = |objects: Vec<Value>| json!({"objects": objects, "deletions": []});

@@ -79,7 +79,7 @@ run --detach --name controller --cap-drop=ALL --user 65532:65532 --env HACTL_CON
   --env HACTL_CONTROLLER_ETCD_ENDPOINTS=https://127.0.0.1:2379 --env HACTL_CONTROLLER_ETCD_CA=/hactl/tls/ca.crt \
   --env HACTL_CONTROLLER_ETCD_CERT=/hactl/tls/tls.crt --env HACTL_CONTROLLER_ETCD_KEY=/hactl/tls/tls.key "$image" /hactl/bin/ha-controller >/dev/null
 run --detach --name watchdog --privileged --pid=host --volume "$scratch/run/hactl:/run/hactl" "$image" \
-  /hactl/bin/ha-watchdogd --stand-in /run/hactl/stand-in.sock >/dev/null
+  /hactl/bin/ha-watchdogd --simulated /run/hactl/stand-in.sock >/dev/null
 start_agent
 hactl_until() {
   local until=$((SECONDS + 60))
@@ -93,7 +93,7 @@ hactl apply -f - >/dev/null <<'YAML' || logs_and_die "the settings are refused"
 apiVersion: hactl.io/v1
 kind: Cluster
 metadata: {name: default}
-spec: {fencing: {allowStandIn: true}}
+spec: {fencing: {allowSimulatedWatchdog: true}}
 ---
 apiVersion: hactl.io/v1
 kind: Resource

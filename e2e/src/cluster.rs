@@ -179,14 +179,14 @@ impl Cluster {
         api.apply(
             "clusters",
             &json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
-                "spec": {"timing": {"profile": self.state.plan.profile}, "fencing": {"allowStandIn": true}}}),
+                "spec": {"timing": {"profile": self.state.plan.profile}, "fencing": {"allowSimulatedWatchdog": true}}}),
         )?;
         for name in self.names(Role::Node) {
             // The namespaces of this host cannot be paused one by one, so W is valid proof even if the host is virtual.
             api.apply(
                 "nodes",
                 &json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name},
-                    "spec": {"fencing": {"allowUnfenced": true}}}),
+                    "spec": {"fencing": {"trustWatchdogOnVirtualMachine": true}}}),
             )?;
         }
         Ok(())

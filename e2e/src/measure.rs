@@ -230,7 +230,11 @@ pub fn devices(scenario: &Scenario) -> Result<PowerSupply> {
     for node in scenario.cluster.names(Role::Node) {
         let device = json!({"name": "power", "kind": "Power", "action": "Off", "timeoutSeconds": 20,
             "parts": [{"agent": "fence_sandbox", "attributes": {"socket": socket, "plug": node}}]});
-        scenario.apply("nodes", &node, &json!({"fencing": {"allowUnfenced": true, "devices": [device]}}))?;
+        scenario.apply(
+            "nodes",
+            &node,
+            &json!({"fencing": {"trustWatchdogOnVirtualMachine": true, "devices": [device]}}),
+        )?;
     }
     Ok(supply)
 }

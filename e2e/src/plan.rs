@@ -248,7 +248,7 @@ impl Layout<'_> {
         let socket = machine.volatile.join("watchdogd.sock");
         let mut watchdog = vec![text(&self.own(&name, "ha-watchdogd")?)];
         watchdog
-            .extend(flags(&[("socket", &text(&socket)), ("stand-in", &text(&stand_in_socket(&machine)))]));
+            .extend(flags(&[("socket", &text(&socket)), ("simulated", &text(&stand_in_socket(&machine)))]));
         let mut agent = vec![text(&self.own(&name, "ha-node-agent")?)];
         agent.extend(self.store_flags(&name));
         agent.extend(flags(&[

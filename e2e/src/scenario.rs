@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::timing::{TimingSpec, Timings};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -171,19 +171,16 @@ impl Scenario {
     ///
     /// # Errors
     /// Fails if the API refuses the settings, or if a node does not commit them in time.
-    pub fn on_store_loss(&self, policy: OnStoreLoss, timing: &Value) -> Result<()> {
-        let cluster = self.apply(
-            "clusters",
-            "default",
-            &json!({"fencing": {"onStoreLoss": policy}, "timing": timing}),
-        )?;
+    pub fn on_etcd_loss(&self, policy: OnEtcdLoss, timing: &Value) -> Result<()> {
+        let cluster =
+            self.apply("clusters", "default", &json!({"fencing": {"onEtcdLoss": policy}, "timing": timing}))?;
         let timing: TimingSpec = serde_json::from_value(cluster["spec"]["timing"].clone())?;
         let timings = Timings::from(&timing);
         self.cluster.names(Role::Node).iter().try_for_each(|node| {
             wait_until(&format!("{node} to commit {policy:?}"), CEILING, || {
                 self.cluster
                     .node_report(node)
-                    .is_ok_and(|report| report.on_store_loss == policy && report.timings == timings)
+                    .is_ok_and(|report| report.on_etcd_loss == policy && report.timings == timings)
             })
         })
     }

@@ -53,7 +53,7 @@ fn a_machine_is_switched_off_by_its_management_controller() -> Result<()> {
     let home = scenario.home(WITNESS)?;
     let folder = scenario.cluster.folder().join("bmc");
     let bmc = Bmc::start(&folder, scenario.cluster.host_address(), &supply, &home)?;
-    let fencing = json!({"allowUnfenced": true, "devices": [bmc.device()]});
+    let fencing = json!({"trustWatchdogOnVirtualMachine": true, "devices": [bmc.device()]});
     scenario.apply("nodes", &home, &json!({"fencing": fencing}))?;
     scenario.cluster.cut(&home)?;
     scenario.elsewhere(WITNESS, &home)?;

@@ -1,9 +1,9 @@
-//! Tests of outages of the whole etcd cluster with onStoreLoss Hold, with and without all controllers (FENCING, section 9).
+//! Tests of outages of the whole etcd cluster with onEtcdLoss Hold, with and without all controllers (FENCING, section 9).
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::cluster::OnEtcdLoss;
 use ha_e2e::machine::Role;
 use ha_e2e::scenario::{Scenario, WITNESS};
 use ha_e2e::wait::{holds_for, monotonic_ns};
@@ -12,12 +12,11 @@ use serde_json::json;
 /// Length of an outage. It is longer than W, which is 15 s with these timings.
 const OUTAGE: Duration = Duration::from_secs(30);
 
-/// Starts three services on a cluster with onStoreLoss Hold. The timings are those of the fast profile with more time before D −
+/// Starts three services on a cluster with onEtcdLoss Hold. The timings are those of the fast profile with more time before D −
 /// Ts, which a busy host needs. Returns also the services' nodes.
 fn held(name: &str) -> Result<(Scenario, Vec<(&'static str, String)>)> {
     let scenario = Scenario::start(name)?;
-    scenario
-        .on_store_loss(OnStoreLoss::Hold, &json!({"heartbeatValidSeconds": 12, "stopMarginSeconds": 4}))?;
+    scenario.on_etcd_loss(OnEtcdLoss::Hold, &json!({"heartbeatValidSeconds": 12, "stopMarginSeconds": 4}))?;
     scenario.create_witness("second")?;
     scenario.create_witness("third")?;
     let homes = [WITNESS, "second", "third"].map(|service| Ok((service, scenario.home(service)?)));

@@ -79,7 +79,7 @@ impl Site {
                 install {SHARED}/etcd {SHARED}/etcdctl /usr/local/bin/
                 install -m 644 {SHARED}/apt.conf /etc/apt/apt.conf.d/99test
                 mkdir -p /etc/systemd/system/ha-watchdogd.service.d
-                printf '[Service]\\nEnvironment=WATCHDOG_STAND_IN={}\\nReadWritePaths={}\\n' >/etc/systemd/system/ha-watchdogd.service.d/test.conf
+                printf '[Service]\\nEnvironment=WATCHDOG_SIMULATED={}\\nReadWritePaths={}\\n' >/etc/systemd/system/ha-watchdogd.service.d/test.conf
                 systemctl daemon-reload",
                 stand_in_socket(machine).display(),
                 machine.volatile.display()
@@ -175,9 +175,9 @@ fn the_page_of_the_installation_works_as_it_stands() -> Result<()> {
     site.follow("4. Each machine", None).with_context(|| journals(&site))?;
     // The test needs the simulated watchdog. The namespaces of this host cannot be paused one by one, so W is valid proof even if
     // the host is virtual.
-    site.run("c1", "hactl set cluster/default fencing.allowStandIn=true")?;
+    site.run("c1", "hactl set cluster/default fencing.allowSimulatedWatchdog=true")?;
     for (name, _) in MACHINES {
-        site.run("c1", &format!("hactl set node/{name} fencing.allowUnfenced=true"))?;
+        site.run("c1", &format!("hactl set node/{name} fencing.trustWatchdogOnVirtualMachine=true"))?;
     }
     site.follow("5. Check the watchdogs", None)?;
     site.follow("6. Test a failover", None).with_context(|| journals(&site))?;

@@ -166,7 +166,7 @@ fn configured_they_run_a_service(machine: &Bare) -> Result<()> {
     machine.run(&format!(
         "mkdir -p /etc/hactl && cp {tls}/ca.pem {tls}/{NODE}.pem {tls}/{NODE}.key /etc/hactl/ && \
          mkdir -p /etc/systemd/system/ha-watchdogd.service.d && \
-         printf '[Service]\\nEnvironment=WATCHDOG_STAND_IN={}\\nReadWritePaths={}\\n' >/etc/systemd/system/ha-watchdogd.service.d/test.conf && \
+         printf '[Service]\\nEnvironment=WATCHDOG_SIMULATED={}\\nReadWritePaths={}\\n' >/etc/systemd/system/ha-watchdogd.service.d/test.conf && \
          systemctl daemon-reload",
         stand_in_socket(node).display(),
         node.volatile.display()
@@ -194,7 +194,7 @@ fn configured_they_run_a_service(machine: &Bare) -> Result<()> {
         }
         wait_for_ok(step, CEILING, || machine.run(step)).with_context(|| machine.journal("ha-controller"))?;
     }
-    machine.run("hactl set cluster/default fencing.allowStandIn=true")?;
+    machine.run("hactl set cluster/default fencing.allowSimulatedWatchdog=true")?;
     machine
         .run(&format!("hactl wait node/{NODE} --for=condition=Ready --timeout 60s"))
         .with_context(|| machine.journal("ha-node-agent"))?;

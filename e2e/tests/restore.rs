@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::cluster::OnEtcdLoss;
 use ha_e2e::binaries;
 use ha_e2e::command::run;
 use ha_e2e::etcd::Etcdctl;
@@ -27,7 +27,7 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     let folder = scratch::folder("store-restored")?;
     let plan = Plan { profile: "Default".to_owned(), ..Plan::test(&folder) };
     let mut scenario = Scenario::start_with(plan)?;
-    scenario.on_store_loss(OnStoreLoss::Hold, &json!({"profile": "Default"}))?;
+    scenario.on_etcd_loss(OnEtcdLoss::Hold, &json!({"profile": "Default"}))?;
     let old_home = scenario.home(WITNESS)?;
     let backup = folder.join("backup.db");
     let etcdctl = scenario.cluster.etcdctl();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::cluster::OnEtcdLoss;
 use ha_e2e::machine::Role;
 use ha_e2e::network::Drop;
 use ha_e2e::plan::Plan;
@@ -104,7 +104,7 @@ fn a_short_outage_of_the_whole_store_is_not_noticed() -> Result<()> {
 #[test]
 fn a_long_outage_of_the_whole_store_stops_everything_and_resets_nobody() -> Result<()> {
     let scenario = Scenario::start("store-long-outage")?;
-    scenario.on_store_loss(OnStoreLoss::Stop, &json!({}))?;
+    scenario.on_etcd_loss(OnEtcdLoss::Stop, &json!({}))?;
     scenario.create_witness("second")?;
     scenario.create_witness("third")?;
     let services = [WITNESS, "second", "third"];

@@ -10,6 +10,7 @@ mod check;
 mod cluster_info;
 mod completion;
 mod config;
+mod convert;
 mod create;
 mod delete;
 mod describe;
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     Apply(apply::Apply),
     /// Show what an apply would change, and which services it would affect
     Diff(diff::Diff),
+    /// Convert files to the current names of fields
+    Convert(convert::Convert),
     /// Create an object from flags
     Create(create::Create),
     /// Edit an object
@@ -217,6 +220,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Init(init) => init.run(session),
         Command::Restore(restore) => restore.run(session).await,
         Command::Support(support) => support.run(session).await,
+        Command::Convert(convert) => convert.run(session).await,
         Command::Config(config) => config.run(session),
         Command::Options => {
             session.terminal().out(&crate::help::options());

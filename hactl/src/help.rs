@@ -22,7 +22,10 @@ const GROUPS: [(&str, &[&str]); 8] = [
             "cluster-info",
         ],
     ),
-    ("Change objects", &["apply", "diff", "create", "edit", "set", "patch", "label", "annotate", "delete"]),
+    (
+        "Change objects",
+        &["apply", "diff", "convert", "create", "edit", "set", "patch", "label", "annotate", "delete"],
+    ),
     (
         "Operate services",
         &["start", "stop", "restart", "migrate", "relocate", "replace-secondary", "clear-error", "wait"],

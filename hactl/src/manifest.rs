@@ -4,8 +4,10 @@ mod source;
 
 use crate::failure::Failure;
 use crate::names::nearest;
+use crate::terminal::Terminal;
 use clap::{Args, ValueHint};
 use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::renamed::{self, Renamed};
 use ha_api_types::yaml::Lines;
 use ha_api_types::{names, schema, validation};
 use serde_json::Value;
@@ -29,6 +31,8 @@ pub(crate) struct Entry {
     pub(crate) object: Value,
     /// Origin of the object's first line as `file:line`.
     pub(crate) place: String,
+    /// Renamed fields that have their earlier names in the text.
+    pub(crate) renamed: Vec<&'static Renamed>,
 }
 
 impl Entry {
@@ -52,14 +56,9 @@ pub(crate) enum Need {
 /// # Errors
 /// Fails with all problems of all files, each as `file:line: field: problem`.
 pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure> {
-    if flags.files.is_empty() {
-        return Err(
-            Failure::usage("no objects specified").help("add -f FILE, -f DIR or -f - (standard input)")
-        );
-    }
     let mut entries = Vec::new();
     let mut problems = Vec::new();
-    for text in source::texts(&flags.files, flags.recursive)? {
+    for text in texts(flags)? {
         read(&text.name, &text.content, need, &mut entries, &mut problems);
     }
     for (index, entry) in entries.iter().enumerate() {
@@ -79,6 +78,28 @@ pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure>
     }
     entries.sort_by_key(|entry| Kind::ALL.iter().position(|kind| *kind == entry.kind));
     Ok(entries)
+}
+
+/// Returns all texts of the flags.
+///
+/// # Errors
+/// Fails without flags, and if a file cannot be read.
+pub(crate) fn texts(flags: &FileFlags) -> Result<Vec<source::Text>, Failure> {
+    if flags.files.is_empty() {
+        return Err(
+            Failure::usage("no objects specified").help("add -f FILE, -f DIR or -f - (standard input)")
+        );
+    }
+    source::texts(&flags.files, flags.recursive)
+}
+
+/// Warns about fields with earlier names. The objects sent to the API have the current names, so the API does not warn.
+pub(crate) fn warn_renamed(terminal: &Terminal, entries: &[Entry]) {
+    for entry in entries {
+        for renamed in &entry.renamed {
+            terminal.warn(&format!("{}: {}", entry.place, renamed.warning()));
+        }
+    }
 }
 
 /// Returns `true` if a warning only reports a missing object that one of these entries creates.
@@ -182,6 +203,10 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
         wrong("kind", format!("{written:?} is not a valid kind{hint}"));
         return None;
     };
+    let renamed = renamed::accept(kind, &mut value).unwrap_or_else(|problems| {
+        problems.into_iter().for_each(|problem| wrong(&problem.path, problem.message));
+        Vec::new()
+    });
     match need {
         Need::Whole => {
             let unknown = schema::unknown_fields(schema::of(kind), &value);
@@ -208,7 +233,7 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
     own_fields_only(&mut value);
     explicit_priorities(&mut value);
     let name = crate::names::name_of(&value).to_owned();
-    Some(Entry { kind, name, object: value, place: place.of("") })
+    Some(Entry { kind, name, object: value, place: place.of(""), renamed })
 }
 
 /// Removes the fields that only the API and the leader write, as in files from `hactl get -o yaml`.
@@ -301,6 +326,19 @@ mod tests {
         let list = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: hactl.io/v1\n  kind: Group\n  metadata: {name: g}\n  spec: {nodes: {node1: }, restrictd: true}\n";
         check(list, Err(&["f.yaml:7: spec.restrictd: "]));
         check(&list.replace("restrictd", "restricted"), Ok(&["group/g"]));
+    }
+
+    #[test]
+    fn earlier_names_are_read_and_noted() {
+        let (mut entries, mut problems) = (Vec::new(), Vec::new());
+        read("f.yaml", &format!("{WEB}  after: [db]\n"), Need::Whole, &mut entries, &mut problems);
+        assert_eq!(
+            (entries[0].object["spec"]["dependsOn"][0].as_str(), &problems[..]),
+            (Some("db"), &[][..])
+        );
+        assert_eq!(entries[0].renamed.len(), 1);
+        let both = format!("{WEB}  after: [db]\n  dependsOn: [db]\n");
+        check(&both, Err(&["f.yaml:9: spec.after: also given as spec.dependsOn"]));
     }
 
     #[test]

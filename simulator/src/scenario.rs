@@ -92,7 +92,7 @@ pub enum Device {
     /// A kernel device whose timeout is fixed once it is open.
     Fixed,
     /// A simulated watchdog, which is a process.
-    StandIn,
+    Simulated,
     /// A kernel device that another process holds.
     Busy,
     /// A kernel device that accepts no timeout below one minute.

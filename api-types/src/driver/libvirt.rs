@@ -6,6 +6,7 @@ mod memo;
 pub use definition::{DefinitionError, DomainDefinition, console_log, is_domain_name};
 
 use crate::quantity::Amounts;
+use crate::time::{Millis, Seconds};
 use memo::Memo;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,16 +58,32 @@ pub struct LibvirtMigration {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_uri: Option<String>,
     /// Maximum bandwidth, in MiB per second. Default: no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bandwidth_mebibytes: Option<u64>,
-    /// Maximum pause for the last part of the memory, in milliseconds. Default: that of libvirt. The cutover
+    #[serde(
+        rename = "bandwidthMebibytes",
+        alias = "bandwidthMebibytesPerSecond",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(rename = "bandwidthMebibytesPerSecond")]
+    pub bandwidth_mebibytes_per_second: Option<u64>,
+    /// Maximum pause for the last part of the memory, in seconds. Default: that of libvirt. The cutover
     /// between the nodes adds to it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub downtime_milliseconds: Option<u64>,
+    pub max_downtime_seconds: Option<Seconds>,
+    /// `max_downtime_seconds` under its name and in its unit in etcd ([`crate::renamed`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub downtime_milliseconds: Option<Millis>,
     /// Seconds after which the migration changes to post-copy. Default: never. From then on, the loss of
     /// either node stops the guest, which is then started again from its disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub post_copy_after_seconds: Option<u64>,
+}
+
+impl LibvirtMigration {
+    /// Returns the maximum pause for the last part of the memory, in milliseconds.
+    pub fn max_downtime_ms(&self) -> Option<Millis> {
+        self.max_downtime_seconds.map(Seconds::ms).or(self.downtime_milliseconds)
+    }
 }
 
 impl LibvirtDriver {

@@ -266,8 +266,8 @@ reasons! {
         /// The watchdog is not armed because no service is active.
         WatchdogIdle => "Watchdog is not armed because the node runs no services", "",
         /// A simulated watchdog, which does not reset a machine.
-        WatchdogStandIn => "Watchdog is simulated and does not protect a real machine",
-            "none in a sandbox; on a real machine, start ha-watchdogd without --stand-in",
+        WatchdogSimulated => "Watchdog is simulated and does not protect a real machine",
+            "none in a sandbox; on a real machine, start ha-watchdogd without --simulated",
         /// The watchdog cannot be armed, or cannot be renewed.
         WatchdogFailed => "Watchdog cannot be armed or cannot be renewed",
             "hactl doctor NODE, and journalctl -u ha-watchdogd",

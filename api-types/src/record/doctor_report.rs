@@ -27,7 +27,7 @@ pub struct DoctorReport {
 }
 
 /// Observations of the watchdog daemon about its device, since it was armed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogSeen {
     /// Whether the device cannot be stopped once started.

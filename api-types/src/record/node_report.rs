@@ -1,7 +1,7 @@
 //! The report of an agent about its node: mode, watchdog, active timings.
 
 use super::{HoldTerms, Leave, MachineIds, Revision, WatchdogTest};
-use crate::cluster::OnStoreLoss;
+use crate::cluster::OnEtcdLoss;
 use crate::protocol::Protocol;
 use crate::quantity::Amounts;
 use crate::reason::Reason;
@@ -44,8 +44,10 @@ pub struct NodeReport {
     pub is_virtual: bool,
     /// Create revision of the newest candidate that the agent knows.
     pub candidate_generation: Revision,
-    /// Behavior of the agent while etcd is unreachable; agents without this field stop their services.
-    pub on_store_loss: OnStoreLoss,
+    /// Behavior of the agent while etcd is unreachable; agents without this field stop their services. Stored under its
+    /// earlier name: a controller of the previous version would take an unknown field for Stop.
+    #[serde(rename = "onStoreLoss", alias = "onEtcdLoss")]
+    pub on_etcd_loss: OnEtcdLoss,
     /// Services that a registering agent could not confirm stopped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_stopped: Vec<NotStopped>,
@@ -64,9 +66,9 @@ impl NodeReport {
     /// Returns the terms that decide which controllers may draw conclusions from the node's silence; `None` if the node
     /// does not use Hold.
     pub fn hold_terms(&self) -> Option<HoldTerms> {
-        match self.on_store_loss {
-            OnStoreLoss::Stop => None,
-            OnStoreLoss::Hold => Some(HoldTerms { candidate_generation: self.candidate_generation }),
+        match self.on_etcd_loss {
+            OnEtcdLoss::Stop => None,
+            OnEtcdLoss::Hold => Some(HoldTerms { candidate_generation: self.candidate_generation }),
         }
     }
 
@@ -170,8 +172,10 @@ pub enum WatchdogKind {
     None,
     /// A kernel device.
     Kernel,
-    /// A simulated watchdog, for the sandbox and tests.
-    StandIn,
+    /// A simulated watchdog, for the sandbox and tests. Stored as its earlier name: a controller of the previous version
+    /// would take an unknown kind for an unreadable report, with which no missed heartbeat confirms anything.
+    #[serde(rename = "StandIn", alias = "Simulated")]
+    Simulated,
 }
 
 impl WatchdogKind {
@@ -180,7 +184,7 @@ impl WatchdogKind {
         match self {
             WatchdogKind::None => "None",
             WatchdogKind::Kernel => "Kernel",
-            WatchdogKind::StandIn => "StandIn",
+            WatchdogKind::Simulated => "Simulated",
         }
     }
 }

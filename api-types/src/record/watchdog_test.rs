@@ -1,12 +1,11 @@
 //! A passed watchdog test: renewals were stopped, and the device has reset the machine.
 
 use crate::time::{Millis, Timestamp};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Record of the latest watchdog test that a node passed, for operators. Only the timeout is used in
 /// decisions.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogTest {
     /// Name of the Operation that requested the test.

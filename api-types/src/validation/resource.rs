@@ -36,10 +36,10 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
             (None, StorageMode::Shared | StorageMode::Local) => {}
         }
     }
-    context.resource_names("spec.after", &spec.after);
-    for (index, other) in spec.after.iter().enumerate() {
+    context.resource_names("spec.dependsOn", &spec.depends_on);
+    for (index, other) in spec.depends_on.iter().enumerate() {
         if names::bare(other) == resource.metadata.name {
-            context.invalid(&element("spec.after", index), "a resource cannot depend on itself");
+            context.invalid(&element("spec.dependsOn", index), "a resource cannot depend on itself");
         }
     }
     context.tags("spec.tags", &spec.tags);

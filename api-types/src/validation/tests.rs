@@ -73,8 +73,8 @@ fn resources() {
     check(
         Kind::Resource,
         "web",
-        of(json!({"after": ["db", "db", "exec:web"], "timeouts": {"stopSeconds": -1}})),
-        &["spec.after[1]", "spec.after[2]", "spec.timeouts.stopSeconds"],
+        of(json!({"dependsOn": ["db", "db", "exec:web"], "timeouts": {"stopSeconds": -1}})),
+        &["spec.dependsOn[1]", "spec.dependsOn[2]", "spec.timeouts.stopSeconds"],
     );
 }
 
@@ -220,8 +220,8 @@ proptest::proptest! {
 
 #[test]
 fn every_policy_is_accepted() {
-    for (on_store_loss, disarmed) in [("Hold", "Freeze"), ("Stop", "Ignore")] {
-        let spec = json!({"fencing": {"onStoreLoss": on_store_loss}, "disarmed": disarmed});
+    for (on_etcd_loss, disarmed) in [("Hold", "Freeze"), ("Stop", "Ignore")] {
+        let spec = json!({"fencing": {"onEtcdLoss": on_etcd_loss}, "disarmed": disarmed});
         check(Kind::Cluster, "default", spec, &[]);
     }
 }

@@ -5,7 +5,7 @@ use crate::cluster::RecentFence;
 use crate::node::{NodeState, WatchdogStatus};
 use crate::reason::Reason;
 use crate::resource::ServiceState;
-use crate::time::{Millis, Timestamp};
+use crate::time::{Seconds, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -114,10 +114,10 @@ pub struct ControllerOverview {
     pub version: String,
     /// State of the controller.
     pub state: ControllerState,
-    /// Time since the answering controller saw the controller's key refreshed, in milliseconds. Absent if not
+    /// Time since the answering controller saw the controller's key refreshed, in seconds. Absent if not
     /// since the start of the answering controller.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub silent_ms: Option<Millis>,
+    pub silent_seconds: Option<Seconds>,
 }
 
 /// A node and its agent.
@@ -148,10 +148,10 @@ pub struct NodeOverview {
     /// Watchdog of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<WatchdogStatus>,
-    /// Time since the answering controller saw a heartbeat of the node, in milliseconds. Absent if not since
+    /// Time since the answering controller saw a heartbeat of the node, in seconds. Absent if not since
     /// the start of the answering controller.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub silent_ms: Option<Millis>,
+    pub silent_seconds: Option<Seconds>,
     /// Time of the last heartbeat, with a precision of about a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,

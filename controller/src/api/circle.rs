@@ -1,4 +1,4 @@
-//! Check for dependency cycles in `spec.after`. A change that closes a cycle is refused, because no service in it
+//! Check for dependency cycles in `spec.dependsOn`. A change that closes a cycle is refused, because no service in it
 //! could start.
 
 use super::error::ApiError;
@@ -22,7 +22,7 @@ pub(super) async fn check<S: Store>(
     current: Option<&Value>,
     value: &Value,
 ) -> Result<(), ApiError> {
-    let after = |value: &Value| read::spec_of::<ResourceSpec>(value).after;
+    let after = |value: &Value| read::spec_of::<ResourceSpec>(value).depends_on;
     if kind != Kind::Resource || after(value).is_empty() || current.map(after) == Some(after(value)) {
         return Ok(());
     }
@@ -50,7 +50,7 @@ pub(super) fn check_all<'a>(
     }
     let found = changed.find_map(|name| {
         let spec = &after.resources.get(name)?.value.spec;
-        let problem = problem(&order, name, &spec.after)?;
+        let problem = problem(&order, name, &spec.depends_on)?;
         was.circle(name).is_none().then_some((name, problem))
     });
     match found {
@@ -60,14 +60,14 @@ pub(super) fn check_all<'a>(
 }
 
 fn changed_after(resources: &BTreeMap<String, Resource>, name: &str) -> Vec<String> {
-    resources.get(name).map(|resource| resource.spec.after.clone()).unwrap_or_default()
+    resources.get(name).map(|resource| resource.spec.depends_on.clone()).unwrap_or_default()
 }
 
 fn problem(order: &Order, name: &str, after: &[String]) -> Option<Problem> {
     let circle = order.circle(name)?;
-    // The resource that precedes `name` in the cycle is the one that its `spec.after` names.
+    // The resource that precedes `name` in the cycle is the one that its `spec.dependsOn` names.
     let named = circle.get(circle.len().checked_sub(2)?)?;
     let index = after.iter().position(|written| names::bare(written) == named).unwrap_or_default();
     let message = format!("dependency cycle: {}", circle.join(" → "));
-    Some(Problem::new(element("spec.after", index), ProblemKind::FieldValueInvalid, message))
+    Some(Problem::new(element("spec.dependsOn", index), ProblemKind::FieldValueInvalid, message))
 }

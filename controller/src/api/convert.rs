@@ -72,7 +72,7 @@ async fn convert_stored<S: Store>(
     drop_group(&mut value, group);
     let generation = world.resources.get(resource).map_or(1, |known| known.value.metadata.generation);
     value["metadata"]["generation"] = json!(generation.saturating_add(1));
-    let Ok(bytes) = serde_json::to_vec(&value) else { return false };
+    let Ok(bytes) = read::bytes(Kind::Resource, &value) else { return false };
     let key = state.keys().spec(Kind::Resource, resource);
     let unchanged = Guard::Unchanged(stored.spec.mod_revision);
     let transaction = Transaction::new().put(&key, unchanged, bytes.clone());

@@ -16,7 +16,7 @@ use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Leader;
 use ha_api_types::resource::ServiceState;
-use ha_api_types::time::Millis;
+use ha_api_types::time::{Millis, Seconds};
 use ha_api_types::view::{
     ControllerOverview, ControllerState, LeaderOverview, NodeOverview, Overview, StoreOverview,
 };
@@ -94,7 +94,7 @@ fn controllers<S>(
                 url: candidate.url,
                 version: candidate.version,
                 state: controller_state,
-                silent_ms,
+                silent_seconds: silent_ms.map(Seconds),
             }
         })
         .collect()
@@ -119,7 +119,7 @@ fn nodes<S>(state: &ApiState<S>, world: &World) -> Vec<NodeOverview> {
                 fence: fence.map_or(status.fence, |fence| fence.state.name().to_owned()),
                 lease: world.alive.contains_key(name),
                 watchdog: status.watchdog,
-                silent_ms: state.observer().silent_ms(&world.keys.alive(name)),
+                silent_seconds: state.observer().silent_ms(&world.keys.alive(name)).map(Seconds),
                 last_seen: status.last_seen,
                 services: status.services,
                 reason,

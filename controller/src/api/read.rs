@@ -5,6 +5,7 @@ use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::names::{self, TypedName};
 use ha_api_types::record::Revision;
+use ha_api_types::renamed;
 use ha_api_types::resource::ResourceSpec;
 use ha_runtime::problems::Problems;
 use ha_store::{Entry, Store};
@@ -23,9 +24,24 @@ pub(crate) struct Half {
 }
 
 impl Half {
+    /// Reads the value of a spec key, with the current names of its fields.
+    pub(crate) fn of_spec(kind: Kind, entry: &Entry) -> Half {
+        let mut half = Half::of(entry);
+        renamed::from_stored(kind, &mut half.value);
+        half
+    }
+
+    /// Reads the value of a status key, with the current names of its fields.
+    pub(crate) fn of_status(kind: Kind, entry: &Entry) -> Half {
+        let half = Half::of(entry);
+        let mut object = json!({"status": half.value});
+        renamed::from_stored(kind, &mut object);
+        Half { value: object["status"].take(), ..half }
+    }
+
     /// Reads a key's value. A value that is not a JSON map is shown as an empty map, so that one bad key hides no
     /// other.
-    pub(crate) fn of(entry: &Entry) -> Half {
+    fn of(entry: &Entry) -> Half {
         let value = serde_json::from_slice(&entry.value).unwrap_or_else(|error| {
             if UNREADABLE.note(&entry.key, Some(entry.mod_revision)) {
                 tracing::warn!(key = entry.key, %error, "cannot parse a value in etcd as JSON");
@@ -82,6 +98,13 @@ pub(crate) fn object(kind: Kind, spec: &Value, status: Option<&Value>, revision:
         object.insert("status".to_owned(), status.clone());
     }
     Value::Object(object)
+}
+
+/// Returns the bytes of an object's spec key: its form in etcd.
+pub(crate) fn bytes(kind: Kind, value: &Value) -> Result<Vec<u8>, ApiError> {
+    let mut value = value.clone();
+    renamed::to_stored(kind, &mut value);
+    serde_json::to_vec(&value).map_err(|error| ApiError::internal(error.to_string()))
 }
 
 /// Returns the object with this bare name, both keys read at one revision; `None` if it does not exist.
@@ -147,15 +170,15 @@ pub(crate) fn selectors(keys: &Keys, kind: Kind) -> [String; 2] {
 fn join(keys: &Keys, entries: &[Entry]) -> BTreeMap<String, Stored> {
     let mut objects = BTreeMap::new();
     for entry in entries {
-        if let Some(Key::Spec(_, name)) = keys.parse(&entry.key) {
-            objects.insert(name.to_owned(), Stored { spec: Half::of(entry), status: None });
+        if let Some(Key::Spec(kind, name)) = keys.parse(&entry.key) {
+            objects.insert(name.to_owned(), Stored { spec: Half::of_spec(kind, entry), status: None });
         }
     }
     for entry in entries {
-        if let Some(Key::Status(_, name)) = keys.parse(&entry.key)
+        if let Some(Key::Status(kind, name)) = keys.parse(&entry.key)
             && let Some(stored) = objects.get_mut(name)
         {
-            stored.status = Some(Half::of(entry));
+            stored.status = Some(Half::of_status(kind, entry));
         }
     }
     objects

@@ -98,8 +98,8 @@ fn references(kind: Kind, value: &Value) -> Vec<Reference> {
             if let Some(group) = &spec.group {
                 add("spec.group", Kind::Group, group);
             }
-            for other in &spec.after {
-                add("spec.after", Kind::Resource, other);
+            for other in &spec.depends_on {
+                add("spec.dependsOn", Kind::Resource, other);
             }
             for node in spec.storage.iter().filter_map(|storage| storage.secondary.as_ref()) {
                 add("spec.storage.secondary", Kind::Node, node);

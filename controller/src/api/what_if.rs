@@ -16,6 +16,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
+use ha_api_types::renamed;
 use ha_api_types::time::Mono;
 use ha_api_types::view::{Plan, PlanRequest};
 use ha_store::{Change, Entry, Store};
@@ -84,6 +85,8 @@ async fn admitted<S: Store>(
         now: &now,
         fresh_uid: &fresh_uid,
     };
+    let given = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    renamed::accept(kind, &mut object).map_err(|problems| ApiError::invalid(kind, &given, &problems))?;
     let admitted = admit(&context, current.as_ref(), object, &[])?;
     Ok((kind, admitted.name, admitted.value))
 }
@@ -108,7 +111,7 @@ async fn compared<S: Store>(
     let revision = before.revision + 1;
     let mut changes = Vec::new();
     for (kind, name, value) in changed {
-        let value = serde_json::to_vec(value).map_err(|error| ApiError::internal(error.to_string()))?;
+        let value = read::bytes(*kind, value)?;
         let key = state.keys().spec(*kind, name);
         let entry =
             Entry { key, value: value.into(), create_revision: revision, mod_revision: revision, lease: 0 };

@@ -128,14 +128,15 @@ fn node_health(situation: &Situation<'_>, name: &str, active: BTreeSet<String>) 
         hearing(world, situation.commits, name, situation.now.raw);
     let spec = world.nodes.get(name).map(|node| &node.value.spec.fencing);
     let has_device = spec.is_some_and(|fencing| fencing.devices.iter().any(FenceDevice::proves));
-    let allow_unfenced = spec.is_some_and(|fencing| fencing.allow_unfenced);
+    let trust_watchdog_on_virtual_machine =
+        spec.is_some_and(|fencing| fencing.trust_watchdog_on_virtual_machine);
     NodeHealth {
         health: health(situation, name, fence, report, late_at),
         observed,
         silent_since,
         late_at,
         active,
-        silence_proves: silence_proves(situation, name, allow_unfenced),
+        silence_proves: silence_proves(situation, name, trust_watchdog_on_virtual_machine),
         is_held_by_others: hold_terms(fence, report)
             .is_some_and(|terms| !terms.include(situation.membership.joined)),
         has_device,
@@ -204,8 +205,8 @@ fn watchdog_counts_but(world: &World, report: &NodeReport, forgiven: Option<Reas
     let watchdog = &report.watchdog;
     match watchdog.kind {
         WatchdogKind::Kernel => {}
-        WatchdogKind::StandIn if fencing.allow_stand_in => {}
-        WatchdogKind::StandIn => return Err(Reason::WatchdogStandIn),
+        WatchdogKind::Simulated if fencing.allow_simulated_watchdog => {}
+        WatchdogKind::Simulated => return Err(Reason::WatchdogSimulated),
         WatchdogKind::None => return Err(watchdog.reason.unwrap_or(Reason::WatchdogMissing)),
     }
     if report.watchdog_failed {
@@ -236,7 +237,11 @@ pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> 
 ///
 /// The proof rests on the node's own report under the close's guard: armed, with a watchdog that counts. A virtual
 /// machine can be paused with its clock. No waiting time covers that, so the operator must allow it.
-fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -> Result<Millis, Reason> {
+fn silence_proves(
+    situation: &Situation<'_>,
+    name: &str,
+    trust_watchdog_on_virtual_machine: bool,
+) -> Result<Millis, Reason> {
     let world = situation.world;
     let Some(report) = world.node_reports.get(name) else { return Err(Reason::NoProofPossible) };
     if let Some(fence) = world.fences.get(name)
@@ -254,12 +259,12 @@ fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -
     }
     // A watchdog daemon that has died does not pet, so an armed watchdog resets the node even earlier.
     watchdog_counts_but(world, &report.value, Some(Reason::WatchdogMissing))?;
-    if report.value.is_virtual && !allow_unfenced {
+    if report.value.is_virtual && !trust_watchdog_on_virtual_machine {
         return Err(Reason::NoProofPossible);
     }
     // A machine that sleeps is paused with its watchdog (FENCING R5.32, R5.34). An agent that does not report sleep
     // protection counts as protected.
-    if report.value.sleep_protection == Some(SleepProtection::None) && !allow_unfenced {
+    if report.value.sleep_protection == Some(SleepProtection::None) && !trust_watchdog_on_virtual_machine {
         return Err(Reason::SleepUnprotected);
     }
     Ok(report.value.wait_ms())

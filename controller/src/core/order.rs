@@ -1,4 +1,4 @@
-//! Start and stop order between services (`spec.after`), as one graph.
+//! Start and stop order between services (`spec.dependsOn`), as one graph.
 
 use ha_api_types::names;
 use ha_api_types::resource::Resource;
@@ -18,7 +18,7 @@ impl Order {
     pub fn of<'a>(resources: impl Iterator<Item = (&'a String, &'a Resource)> + Clone) -> Order {
         let mut order = Order::default();
         for (name, resource) in resources.clone() {
-            for first in resource.spec.after.iter().map(|first| names::bare(first)) {
+            for first in resource.spec.depends_on.iter().map(|first| names::bare(first)) {
                 order.before.entry(name.clone()).or_default().insert(first.to_owned());
                 order.following.entry(first.to_owned()).or_default().insert(name.clone());
             }
@@ -148,7 +148,7 @@ mod tests {
                 let mut resource = Resource::default();
                 resource.metadata.name = name.to_owned();
                 resource.spec.priority = priority.parse().unwrap();
-                resource.spec.after =
+                resource.spec.depends_on =
                     after.split(',').filter(|first| !first.is_empty()).map(str::to_owned).collect();
                 (name.to_owned(), resource)
             })

@@ -64,7 +64,7 @@ pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Resu
     scenario.apply(
         "clusters",
         "default",
-        &json!({"timing": {"profile": "Fast"}, "fencing": {"allowStandIn": true, "maxFencing": "100%"}}),
+        &json!({"timing": {"profile": "Fast"}, "fencing": {"allowSimulatedWatchdog": true, "maxFencing": "100%"}}),
     )?;
     for index in 0..SERVICES {
         let mut spec = witness_spec(&service(index))?;

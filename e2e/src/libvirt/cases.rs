@@ -183,7 +183,7 @@ fn too_slow(rig: &mut Rig) -> Result<()> {
 }
 
 fn post_copy(rig: &mut Rig) -> Result<()> {
-    let migration = json!({"postCopyAfterSeconds": 3, "downtimeMilliseconds": 200});
+    let migration = json!({"postCopyAfterSeconds": 3, "maxDowntimeSeconds": 0.2});
     let spec = patched(
         guest::spec(Some(SLOW_MEBIBYTES))?,
         &json!({"driver": {"libvirt": {"migration": migration}}}),

@@ -11,14 +11,14 @@ pub const NAME: &str = "100";
 /// Memory of the guest, in mebibytes.
 pub const MEBIBYTES: u32 = 128;
 
-/// Returns the spec of the resource. `bandwidth_mebibytes` limits its migration, in mebibytes per second.
+/// Returns the spec of the resource. `bandwidth_mebibytes_per_second` limits its migration, in mebibytes per second.
 ///
 /// # Errors
 /// Fails if the guest has not been built.
-pub fn spec(bandwidth_mebibytes: Option<u32>) -> Result<Value> {
+pub fn spec(bandwidth_mebibytes_per_second: Option<u32>) -> Result<Value> {
     let mut migration = json!({"uri": "qemu+tcp://{node}/system", "dataUri": "tcp://{node}"});
-    if let Some(mebibytes) = bandwidth_mebibytes {
-        migration["bandwidthMebibytes"] = json!(mebibytes);
+    if let Some(mebibytes) = bandwidth_mebibytes_per_second {
+        migration["bandwidthMebibytesPerSecond"] = json!(mebibytes);
     }
     Ok(json!({
         "driver": {"libvirt": {"xml": definition()?, "migration": migration}},

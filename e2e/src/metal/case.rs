@@ -1,7 +1,7 @@
 //! A case of the metal suite: a fault of one machine, and the expected results.
 
 use anyhow::Result;
-use ha_api_types::cluster::{OnStoreLoss, ShutdownPolicy};
+use ha_api_types::cluster::{OnEtcdLoss, ShutdownPolicy};
 use ha_api_types::node::FenceAction;
 
 use super::deeds;
@@ -25,8 +25,8 @@ pub struct Case {
     pub storage: &'static str,
     /// `Cluster.spec.shutdownPolicy`.
     pub policy: ShutdownPolicy,
-    /// `Cluster.spec.fencing.onStoreLoss`.
-    pub on_store_loss: OnStoreLoss,
+    /// `Cluster.spec.fencing.onEtcdLoss`.
+    pub on_etcd_loss: OnEtcdLoss,
     /// Load of the other machines during the case.
     pub others: Others,
     /// Changes the machine before it gets the service.
@@ -63,7 +63,7 @@ pub const USUAL: Case = Case {
     fencing: Fencing::Wait,
     storage: SHARED,
     policy: ShutdownPolicy::Conditional,
-    on_store_loss: OnStoreLoss::Stop,
+    on_etcd_loss: OnEtcdLoss::Stop,
     others: Others::Idle,
     equip: deeds::nothing,
     prepare: deeds::nothing,

@@ -1,6 +1,6 @@
 //! All cases of the metal suite, most important first.
 
-use ha_api_types::cluster::OnStoreLoss::Hold;
+use ha_api_types::cluster::OnEtcdLoss::Hold;
 use ha_api_types::cluster::ShutdownPolicy::{Conditional, Failover, Freeze, Migrate};
 use ha_api_types::node::FenceAction;
 
@@ -169,8 +169,8 @@ const FABRIC: Case = Case {
     ..USUAL
 };
 
-/// With onStoreLoss Hold, no service stops because etcd is unreachable.
-const HOLD: Case = Case { on_store_loss: Hold, others: Others::Busy, ..USUAL };
+/// With onEtcdLoss Hold, no service stops because etcd is unreachable.
+const HOLD: Case = Case { on_etcd_loss: Hold, others: Others::Busy, ..USUAL };
 
 /// The service has moved away, because a watchdog is tested only in maintenance.
 const TEST: Case = Case {

@@ -154,7 +154,7 @@ impl Rig {
     /// # Errors
     /// Fails if the API refuses a setting, or if a node does not adopt it.
     pub fn configure(&self, node: &str, case: &Case) -> Result<()> {
-        let settings = json!({"shutdownPolicy": case.policy, "fencing": {"onStoreLoss": case.on_store_loss},
+        let settings = json!({"shutdownPolicy": case.policy, "fencing": {"onEtcdLoss": case.on_etcd_loss},
             "timing": {"returnGraceSeconds": RETURN_GRACE_SECONDS}});
         self.cluster.apply("clusters", "default", &settings)?;
         for other in self.nodes() {
@@ -165,11 +165,11 @@ impl Rig {
                 Fencing::Device => (false, json!([self.hypervisor(&other)?])),
                 Fencing::Fabric(action) => (false, json!([self.fabric(&other, action)?])),
             };
-            let spec = json!({"fencing": {"allowUnfenced": unfenced, "devices": devices}});
+            let spec = json!({"fencing": {"trustWatchdogOnVirtualMachine": unfenced, "devices": devices}});
             self.cluster.apply("nodes", &other, &spec)?;
-            wait_until(&format!("{other} to commit {:?}", case.on_store_loss), CEILING, || {
+            wait_until(&format!("{other} to commit {:?}", case.on_etcd_loss), CEILING, || {
                 let report = self.cluster.node_report(&other);
-                report.is_ok_and(|report| report.on_store_loss == case.on_store_loss)
+                report.is_ok_and(|report| report.on_etcd_loss == case.on_etcd_loss)
             })?;
         }
         Ok(())

@@ -53,7 +53,7 @@ fn wait_for_node(scenario: &Scenario, node: &str) -> Result<()> {
     wait_until(&format!("{node} to have a watchdog"), CEILING, || {
         scenario.cluster.node_report(node).is_ok_and(|report| {
             let WatchdogReport { kind, problem, .. } = report.watchdog;
-            report.epoch == epoch && kind == WatchdogKind::StandIn && problem.is_empty()
+            report.epoch == epoch && kind == WatchdogKind::Simulated && problem.is_empty()
         })
     })
 }

@@ -73,6 +73,7 @@ impl Apply {
                 failure
             });
         }
+        manifest::warn_renamed(session.terminal(), &entries);
         let client = session.client()?;
         let mut lives = Vec::with_capacity(entries.len());
         for entry in &entries {

@@ -111,8 +111,8 @@ struct ResourceFlags {
     #[arg(long)]
     not_exclusive: bool,
     /// Dependencies: resources that start before this one
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    after: Vec<String>,
+    #[arg(long, alias = "after", value_delimiter = ',', value_name = "NAME")]
+    depends_on: Vec<String>,
     /// Scheduler tags
     #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]
     tags: Vec<String>,
@@ -260,7 +260,7 @@ fn resource_spec(name: &TypedName, flags: &ResourceFlags) -> Result<Map<String, 
         }),
     );
     put("exclusive", flags.not_exclusive.then(|| json!(false)));
-    put("after", (!flags.after.is_empty()).then(|| json!(flags.after)));
+    put("dependsOn", (!flags.depends_on.is_empty()).then(|| json!(flags.depends_on)));
     put("tags", (!flags.tags.is_empty()).then(|| json!(flags.tags)));
     Ok(spec)
 }

@@ -40,6 +40,7 @@ impl Diff {
     async fn differences(&self, session: &Session) -> Outcome {
         session.format(&[])?;
         let entries = manifest::load(&self.files, Need::Whole)?;
+        manifest::warn_renamed(session.terminal(), &entries);
         let client = session.client()?;
         let mut changed = Vec::new();
         for entry in &entries {

@@ -7,7 +7,7 @@ use crate::names::{Selection, selection};
 use crate::render::{self, Format};
 use crate::session::Session;
 use clap::{Args, ValueEnum, ValueHint};
-use ha_api_types::{document, yaml};
+use ha_api_types::{document, renamed, yaml};
 use serde_json::Value;
 use std::io::Read;
 
@@ -75,7 +75,14 @@ impl Patch {
                 let media_type = patch_type.media_type();
                 client.patch_as(media_type, target.kind, &target.name.name, &patch, commitment).await?
             }
-            (None, PatchType::Merge) => merge::patched(&live, &patch),
+            (None, PatchType::Merge) => {
+                let mut patch = patch;
+                renamed::accept(target.kind, &mut patch).map_err(|problems| {
+                    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                    Failure::usage(problems.join("\n"))
+                })?;
+                merge::patched(&live, &patch)
+            }
             (None, PatchType::Json) => {
                 return Err(Failure::usage("a JSON patch is applied only by the server")
                     .help("add --dry-run=server instead of --dry-run=client"));

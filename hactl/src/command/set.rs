@@ -11,6 +11,7 @@ use crate::render::{self, Format};
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
+use ha_api_types::renamed::{self, Renamed};
 use ha_api_types::{schema, validation};
 use serde_json::{Value, json};
 
@@ -99,6 +100,8 @@ fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
                 .help("write FIELD=VALUE, such as state=stopped")
         })?;
         let path = path.strip_prefix("spec.").unwrap_or(path);
+        let renamed = renamed::of_path(kind, path);
+        let path = renamed.map_or_else(|| path.to_owned(), Renamed::current_path);
         let mut schema = &schema::of(kind)["properties"]["spec"];
         let mut place = &mut patch["spec"];
         for (depth, name) in path.split('.').enumerate() {
@@ -112,7 +115,11 @@ fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
             }
             place = &mut place[name];
         }
-        *place = typed(schema, value).map_err(|why| Failure::usage(format!("{path}: {why}")))?;
+        let value = typed(schema, value).map_err(|why| Failure::usage(format!("{path}: {why}")))?;
+        *place = match renamed {
+            Some(renamed) => renamed.to_current(value),
+            None => value,
+        };
     }
     Ok(patch)
 }
@@ -212,6 +219,10 @@ mod tests {
             &["requests.memory=2Gi", "requests.cpu=1"],
             Ok(json!({"requests": {"memory": "2Gi", "cpu": 1}})),
         );
+        check(resource, &["after=a,b"], Ok(json!({"dependsOn": ["a", "b"]})));
+        let milliseconds = "driver.libvirt.migration.downtimeMilliseconds=300";
+        let migration = json!({"maxDowntimeSeconds": 0.3});
+        check(resource, &[milliseconds], Ok(json!({"driver": {"libvirt": {"migration": migration}}})));
         check(resource, &["timeouts.startSeconds=1.5"], Ok(json!({"timeouts": {"startSeconds": 1.5}})));
         check(
             resource,

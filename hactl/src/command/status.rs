@@ -9,7 +9,7 @@ use crate::terminal::{Style, Terminal};
 use clap::Args;
 use ha_api_types::node::WatchdogStatus;
 use ha_api_types::reason::Reason;
-use ha_api_types::time::Millis;
+use ha_api_types::time::Seconds;
 use ha_api_types::view::{ControllerState, Health, NodeOverview, Overview, Severity};
 
 /// Show the cluster: etcd, leader, agents, services and problems
@@ -118,7 +118,7 @@ fn controllers(terminal: &Terminal, overview: &Overview) -> String {
         table.row(vec![
             Cell::plain(&controller.id),
             state,
-            Cell::plain(&seen(controller.silent_ms, None)),
+            Cell::plain(&seen(controller.silent_seconds, None)),
             Cell::plain(&controller.version),
             Cell::plain(&controller.url),
         ]);
@@ -154,7 +154,7 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
             Cell::styled(&node.agent, state_style(&node.agent)),
             lease,
             Cell::styled(dog, dog_style),
-            Cell::plain(&seen(node.silent_ms, node.last_seen.as_ref().map(|at| at.0.as_str()))),
+            Cell::plain(&seen(node.silent_seconds, node.last_seen.as_ref().map(|at| at.0.as_str()))),
             Cell::plain(&node.services.to_string()),
         ];
         if disarmed {
@@ -225,9 +225,9 @@ fn wrong(terminal: &Terminal, overview: &Overview) -> String {
 }
 
 /// Returns the time since an observation: by the answering controller's own clock, or else by the stored time.
-fn seen(silent_ms: Option<Millis>, stored: Option<&str>) -> String {
-    match (silent_ms, stored) {
-        (Some(silent_ms), _) => format!("{:.1}s", silent_ms as f64 / 1000.0),
+fn seen(silent: Option<Seconds>, stored: Option<&str>) -> String {
+    match (silent, stored) {
+        (Some(silent), _) => format!("{:.1}s", silent.ms() as f64 / 1000.0),
         (None, Some(stored)) => age(Some(stored)),
         (None, None) => "never".to_owned(),
     }

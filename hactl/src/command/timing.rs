@@ -115,13 +115,13 @@ impl Timing {
 fn subject(node: &Node) -> Subject {
     let status = node.status.clone().unwrap_or_default();
     let watchdog = status.watchdog.unwrap_or_default();
-    let known = status.timings.filter(|_| watchdog.timeout_ms > 0).map(|timings| {
+    let known = status.timing.filter(|_| watchdog.timeout_seconds.ms() > 0).map(|timing| {
         let bounds = WatchdogBounds {
-            timeout_ms: watchdog.timeout_ms,
+            timeout_ms: watchdog.timeout_seconds.ms(),
             sliding: watchdog.sliding,
             descriptor_retained: watchdog.descriptor_retained,
         };
-        (timings, bounds)
+        (Timings::from(timing), bounds)
     });
     Subject { name: node.metadata.name.clone(), device: watchdog.identity, known }
 }

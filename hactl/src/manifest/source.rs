@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 const MAX_BYTES: u64 = ha_api_types::yaml::MAX_TEXT_BYTES as u64 + 1;
 
 /// A text with its name for messages.
-pub(super) struct Text {
-    pub(super) name: String,
-    pub(super) content: String,
+pub(crate) struct Text {
+    pub(crate) name: String,
+    pub(crate) content: String,
 }
 
 /// Reads all texts, with the files of directories in the order of their names.

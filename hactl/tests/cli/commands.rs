@@ -10,8 +10,8 @@ fn overview(problems: &Value, leader: bool) -> Server {
         "store": {"quorum": true, "revision": 7, "members": [
             {"name": "s1", "url": "https://s1:2379", "healthy": true, "leader": true, "version": "3.5.30", "databaseBytes": 2_097_152},
             {"name": "s2", "healthy": false, "problem": "connection refused"}]},
-        "controllers": [{"id": "c1", "state": "Leading", "silentMs": 400, "version": "0.1.0"}],
-        "nodes": [{"name": "node1", "state": "Online", "agent": "Active", "lease": true, "silentMs": 1500, "services": 2, "epoch": 3,
+        "controllers": [{"id": "c1", "state": "Leading", "silentSeconds": 0.4, "version": "0.1.0"}],
+        "nodes": [{"name": "node1", "state": "Online", "agent": "Active", "lease": true, "silentSeconds": 1.5, "services": 2, "epoch": 3,
             "watchdog": {"kind": "Kernel", "armed": true}}],
         "services": {"Started": 2, "Error": 1},
         "problems": problems,

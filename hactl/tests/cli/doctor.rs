@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 fn node(name: &str, checks: &Value) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {
         "state": "Online", "checks": checks,
-        "watchdog": {"kind": "Kernel", "identity": "Software Watchdog", "device": "/dev/watchdog", "timeoutMs": 5000,
+        "watchdog": {"kind": "Kernel", "identity": "Software Watchdog", "device": "/dev/watchdog", "timeoutSeconds": 5,
             "armed": true, "sliding": true, "descriptorRetained": true, "seen": {"nowayout": false,
-            "smallestTimeoutSeconds": 1, "largestTimeoutSeconds": 65535, "smallestMarginMs": 4712,
-            "worstLatenessMs": 3, "realTime": true, "memoryLocked": true}}}})
+            "minTimeoutSeconds": 1, "maxTimeoutSeconds": 65535, "minMarginSeconds": 4.712,
+            "maxDelaySeconds": 0.003, "realTime": true, "memoryLocked": true}}}})
 }
 
 fn soft() -> Value {
@@ -88,7 +88,7 @@ fn the_watchdog_is_shown_with_the_margin_seen() {
     let watchdog = &mut tested["status"]["watchdog"];
     watchdog["tested"] = json!(true);
     watchdog["lastTest"] = json!({"operation": "t1", "at": "2026-01-02T03:04:05Z", "bootId": "b1", "nextBootId": "b2",
-        "timeoutMs": 5000, "lastedMs": 2500});
+        "timeoutSeconds": 5, "lastedSeconds": 2.5});
     server.put("nodes", tested.clone());
     let seen = "reset with a timeout of 5 s, 3 s after arming (boot b1 ended, boot b2 started)";
     hactl(&server, &["node", "watchdog", "node1"]).shows(0, &["2026-01-02T03:04:05Z", seen]);

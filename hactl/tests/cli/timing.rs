@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 fn node(name: &str, sliding: bool, heartbeat_valid_ms: u64) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {
-        "watchdog": {"kind": "Kernel", "identity": "Software Watchdog", "device": "/dev/watchdog", "timeoutMs": 5000,
+        "watchdog": {"kind": "Kernel", "identity": "Software Watchdog", "device": "/dev/watchdog", "timeoutSeconds": 5,
             "armed": true, "sliding": sliding, "descriptorRetained": true},
-        "timings": {"heartbeatIntervalMs": 1000, "heartbeatValidMs": heartbeat_valid_ms, "stopMarginMs": 2500,
-            "watchdogTimeoutMs": 5000, "watchdogRateErrorPpm": 20000, "watchdogLatenessMs": 1000,
-            "clockRateErrorPpm": 1000, "ioDrainMs": 0, "leaderLeaseMs": 5000, "returnGraceMs": 60000,
-            "freezeTimeoutMs": 600_000, "shutdownTimeoutMs": 1_800_000}}})
+        "timing": {"heartbeatIntervalSeconds": 1, "heartbeatValidSeconds": heartbeat_valid_ms as f64 / 1000.0,
+            "stopMarginSeconds": 2.5, "watchdogTimeoutSeconds": 5, "watchdogRateErrorPercent": 2,
+            "watchdogLatenessSeconds": 1, "clockRateErrorPercent": 0.1, "ioDrainSeconds": 0,
+            "leaderLeaseSeconds": 5, "returnGraceSeconds": 60, "freezeTimeoutSeconds": 600,
+            "shutdownTimeoutSeconds": 1800}}})
 }
 
 fn cluster(timing: &Value) -> Value {
@@ -64,7 +65,7 @@ fn equal_nodes_are_answered_in_five_lines() {
     // The lease of a leader that fails with its node is longer than the fencing delay.
     let leased = |name: &str| {
         let mut node = node(name, true, 6_000);
-        node["status"]["timings"]["leaderLeaseMs"] = json!(20_000);
+        node["status"]["timing"]["leaderLeaseSeconds"] = json!(20);
         node
     };
     server.put("clusters", spec(20));

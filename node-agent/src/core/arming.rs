@@ -175,7 +175,7 @@ impl Watchdog {
         WatchdogReport {
             kind: match facts.kind {
                 DeviceKind::Kernel => WatchdogKind::Kernel,
-                DeviceKind::StandIn => WatchdogKind::StandIn,
+                DeviceKind::Simulated => WatchdogKind::Simulated,
             },
             identity: identity.to_owned(),
             device: match facts.place.as_str() {
@@ -283,11 +283,11 @@ impl AgentCore {
         }
         if let Some(facts) = status.device {
             self.watchdog.facts = Some(facts);
-            if facts.kind == DeviceKind::StandIn && !self.watchdog.warned {
+            if facts.kind == DeviceKind::Simulated && !self.watchdog.warned {
                 self.watchdog.warned = true;
                 self.log(
                     Level::Error,
-                    "NOT PROTECTED: the watchdog is simulated, for sandboxes and tests only, and does not reset a real machine. The leader accepts it only with Cluster.spec.fencing.allowStandIn".to_owned(),
+                    "NOT PROTECTED: the watchdog is simulated, for sandboxes and tests only, and does not reset a real machine. The leader accepts it only with Cluster.spec.fencing.allowSimulatedWatchdog".to_owned(),
                 );
             }
         }

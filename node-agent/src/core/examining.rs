@@ -94,7 +94,7 @@ impl AgentCore {
             is_virtual: self.config.is_virtual,
             sleep_protection: self.config.sleep_protection,
             has_other_proof: fencing.is_some_and(|fencing| {
-                fencing.allow_unfenced || fencing.devices.iter().any(FenceDevice::proves)
+                fencing.trust_watchdog_on_virtual_machine || fencing.devices.iter().any(FenceDevice::proves)
             }),
             require_tested: self.view.cluster().is_some_and(|cluster| cluster.spec.fencing.require_tested),
             timings: self.in_force,

@@ -6,7 +6,7 @@ use super::input::LeaseKept;
 use super::session::RETRY_MS;
 use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
-use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Alive, Mode, NodeReport};
@@ -55,8 +55,8 @@ impl AgentCore {
             timings,
             is_virtual: self.config.is_virtual,
             candidate_generation: self.view.candidate_generation(),
-            on_store_loss: self.view.on_store_loss().unwrap_or_else(|| {
-                self.node_report().map_or_else(OnStoreLoss::default, |known| known.on_store_loss)
+            on_etcd_loss: self.view.on_etcd_loss().unwrap_or_else(|| {
+                self.node_report().map_or_else(OnEtcdLoss::default, |known| known.on_etcd_loss)
             }),
             not_stopped: Vec::new(),
             capacity: self.config.capacity,

@@ -5,7 +5,7 @@ use super::AgentCore;
 use super::effect::{Effect, HoldId, Level};
 use super::view::Asked;
 use crate::watchdog::Moment;
-use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::{Mono, Now};
 use std::collections::BTreeSet;
@@ -86,7 +86,7 @@ impl AgentCore {
     /// Returns `true` if the node has something to keep, and its committed report certainly says Hold.
     fn may_be_held(&self, now: &Now) -> bool {
         let committed = self.node_report().is_some_and(|report| {
-            report.on_store_loss == OnStoreLoss::Hold
+            report.on_etcd_loss == OnEtcdLoss::Hold
                 && report.instance == self.config.instance
                 && !report.watchdog_failed
         });

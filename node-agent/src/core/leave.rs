@@ -91,7 +91,7 @@ impl AgentCore {
     /// stopped, or that is also a dependency of this one, is not waited for.
     fn stops_after_others(&self, service: &Service) -> bool {
         self.services.values().any(|other| {
-            other.definition.after.iter().any(|first| first == service.name())
+            other.definition.depends_on.iter().any(|first| first == service.name())
                 && self.may_be_here(other)
                 && !self.is_ignored(other.name())
                 && !self.says_stop_failed(other)
@@ -102,7 +102,7 @@ impl AgentCore {
     /// Returns `true` if a service depends on another one, directly or indirectly, by the definitions that run here.
     fn comes_after(&self, service: &Service, first: &str) -> bool {
         let mut known: BTreeSet<&str> = BTreeSet::new();
-        let mut names: Vec<&str> = service.definition.after.iter().map(String::as_str).collect();
+        let mut names: Vec<&str> = service.definition.depends_on.iter().map(String::as_str).collect();
         while let Some(name) = names.pop() {
             if name == first {
                 return true;
@@ -110,7 +110,7 @@ impl AgentCore {
             if known.insert(name)
                 && let Some(next) = self.services.get(name)
             {
-                names.extend(next.definition.after.iter().map(String::as_str));
+                names.extend(next.definition.depends_on.iter().map(String::as_str));
             }
         }
         false

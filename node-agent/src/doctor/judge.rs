@@ -33,7 +33,7 @@ pub fn judge(
     circumstances: &Circumstances,
 ) -> Vec<Check> {
     let mut checks = vec![device(watchdog)];
-    if watchdog.kind != WatchdogKind::StandIn {
+    if watchdog.kind != WatchdogKind::Simulated {
         checks.push(owner(facts));
         checks.push(nowayout(daemon));
         let (runtime, reboot) = (ManagerSettings::runtime_problem, ManagerSettings::reboot_problem);
@@ -67,10 +67,10 @@ fn device(watchdog: &WatchdogReport) -> Check {
             "no watchdog reported",
             "check systemctl status ha-watchdogd, and WATCHDOG_MODULE in /etc/default/ha-watchdogd",
         ),
-        (WatchdogKind::StandIn, None) => Check::warn(
+        (WatchdogKind::Simulated, None) => Check::warn(
             name,
             "simulated watchdog, for sandboxes and tests only: this machine is not protected",
-            "start ha-watchdogd without --stand-in",
+            "start ha-watchdogd without --simulated",
         ),
         (WatchdogKind::Kernel, None) if watchdog.identity == SOFTDOG_IDENTITY => Check::warn(
             name,
@@ -279,12 +279,14 @@ fn machine(circumstances: &Circumstances) -> Check {
     let name = "machine";
     match (circumstances.is_virtual, circumstances.has_other_proof) {
         (false, _) => Check::ok(name, "physical machine"),
-        (true, true) => Check::ok(name, "virtual machine, with a fence device or allowUnfenced"),
+        (true, true) => {
+            Check::ok(name, "virtual machine, with a fence device or trustWatchdogOnVirtualMachine")
+        }
         (true, false) => Check::fail(
             name,
             "virtual machine: its hypervisor can pause it together with its clock. Missed heartbeats do not confirm a failure, so its services are not recovered",
             format!(
-                "configure the fence agent of the hypervisor for node {} (spec.fencing.devices), or accept the risk: hactl set node/{} fencing.allowUnfenced=true",
+                "configure the fence agent of the hypervisor for node {} (spec.fencing.devices), or accept the risk: hactl set node/{} fencing.trustWatchdogOnVirtualMachine=true",
                 circumstances.node, circumstances.node
             ),
         ),

@@ -10,7 +10,7 @@ mod record;
 mod service_manager;
 
 use super::core::Core;
-use super::device::{Device, KernelDevice, Place, StandInDevice};
+use super::device::{Device, KernelDevice, Place, SimulatedDevice};
 use super::protocol::{DEFAULT_SOCKET, Privileges, Saved, State};
 use super::{clock, seqpacket, system_calls, system_conf};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -57,8 +57,8 @@ pub struct Options {
     #[arg(long, env = "WATCHDOG_SOCKET", value_name = "SOCKET", default_value = DEFAULT_SOCKET)]
     pub socket: PathBuf,
     /// Socket of a simulated watchdog; for the sandbox and tests only
-    #[arg(long, env = "WATCHDOG_STAND_IN", value_name = "SOCKET")]
-    pub stand_in: Option<PathBuf>,
+    #[arg(long, alias = "stand-in", env = "WATCHDOG_SIMULATED", value_name = "SOCKET")]
+    pub simulated: Option<PathBuf>,
     /// User id that may use the daemon in addition to root
     #[arg(long, env = "WATCHDOG_ALLOWED_UID", value_name = "UID")]
     pub allowed_uid: Option<u32>,
@@ -81,8 +81,11 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     logging::init(&options.logging)?;
     let _lock = lock(&options.socket)?;
-    let mut place = match &options.stand_in {
-        Some(socket) => Place::StandIn(socket.clone()),
+    // The variable's name until version 0.1, in drop-ins of the unit.
+    let earlier =
+        || std::env::var_os("WATCHDOG_STAND_IN").filter(|socket| !socket.is_empty()).map(PathBuf::from);
+    let mut place = match options.simulated.clone().or_else(earlier) {
+        Some(socket) => Place::Simulated(socket),
         None => Place::Kernel(options.device.clone()),
     };
     driver_module::provide(&mut place, &options.module, &mut Machine).tell();
@@ -211,8 +214,8 @@ fn take_over(core: &mut Core, place: &Place, stored: Option<OwnedFd>, record: &R
                 return Some(Device::Kernel(KernelDevice::inherit_failed(descriptor, path)));
             }
         },
-        (Place::StandIn(socket), _) => {
-            StandInDevice::inherit(socket).map(|(device, facts)| (Device::StandIn(device), facts))?
+        (Place::Simulated(socket), _) => {
+            SimulatedDevice::inherit(socket).map(|(device, facts)| (Device::Simulated(device), facts))?
         }
         (Place::Kernel(_), None) => return None,
     };
@@ -236,7 +239,7 @@ fn announce(place: &Place, manager: &ServiceManager, core: &Core) {
             }
             info!(device = %device.display(), descriptor_retained = manager.retains(), state = ?status.state, "ready");
         }
-        Place::StandIn(socket) => {
+        Place::Simulated(socket) => {
             warn!(socket = %socket.display(), state = ?status.state, "ready with a simulated watchdog: this machine is NOT protected");
         }
     }

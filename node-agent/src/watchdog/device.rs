@@ -6,7 +6,7 @@ mod stand_in;
 mod sysfs;
 
 pub(super) use kernel::KernelDevice;
-pub(super) use stand_in::StandInDevice;
+pub(super) use stand_in::SimulatedDevice;
 
 use super::protocol::{DeviceFacts, Name, Refusal};
 use super::system_calls;
@@ -20,7 +20,7 @@ pub(super) enum Place {
     /// A watchdog device of the kernel: its path, or the identity that its driver reports.
     Kernel(PathBuf),
     /// The socket of a simulated watchdog.
-    StandIn(PathBuf),
+    Simulated(PathBuf),
 }
 
 impl Place {
@@ -29,7 +29,7 @@ impl Place {
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let (path, shown) = match self {
             Place::Kernel(place) => (sysfs::resolve(place), place),
-            Place::StandIn(socket) => (socket.clone(), socket),
+            Place::Simulated(socket) => (socket.clone(), socket),
         };
         if !self.is_there() {
             let place = Name::tail(shown.as_os_str().as_encoded_bytes());
@@ -41,7 +41,7 @@ impl Place {
                     stat(&path).map_or((0, Name::default()), |found| owner::owner_of(found.st_rdev));
                 (pid != 0).then_some(Refusal::DeviceBusy { pid, name })
             }
-            Place::StandIn(_) => None,
+            Place::Simulated(_) => None,
         }
     }
 
@@ -52,7 +52,7 @@ impl Place {
                 let path = sysfs::resolve(place);
                 path.is_absolute() && path.exists()
             }
-            Place::StandIn(socket) => socket.exists(),
+            Place::Simulated(socket) => socket.exists(),
         }
     }
 }
@@ -61,7 +61,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) enum Device {
     Kernel(KernelDevice),
-    StandIn(StandInDevice),
+    Simulated(SimulatedDevice),
 }
 
 impl Device {
@@ -74,8 +74,8 @@ impl Device {
         match place {
             Place::Kernel(path) => KernelDevice::open(path, timeout_seconds, descriptor_retained)
                 .map(|(device, facts)| (Self::Kernel(device), facts)),
-            Place::StandIn(socket) => StandInDevice::open(socket, timeout_seconds)
-                .map(|(device, facts)| (Self::StandIn(device), facts)),
+            Place::Simulated(socket) => SimulatedDevice::open(socket, timeout_seconds)
+                .map(|(device, facts)| (Self::Simulated(device), facts)),
         }
     }
 
@@ -83,7 +83,7 @@ impl Device {
     pub(super) fn pet(&mut self, timeout_seconds: Option<u32>) -> Result<u32, u32> {
         match self {
             Self::Kernel(device) => device.pet(timeout_seconds),
-            Self::StandIn(device) => device.pet(timeout_seconds),
+            Self::Simulated(device) => device.pet(timeout_seconds),
         }
     }
 
@@ -91,7 +91,7 @@ impl Device {
     pub(super) fn says(&self) -> (Option<u32>, Option<u32>) {
         match self {
             Self::Kernel(device) => device.says(),
-            Self::StandIn(_) => (None, None),
+            Self::Simulated(_) => (None, None),
         }
     }
 
@@ -99,7 +99,7 @@ impl Device {
     pub(super) fn reset_machine(&mut self) {
         match self {
             Self::Kernel(_) => system_calls::reset_machine(),
-            Self::StandIn(device) => device.expire(),
+            Self::Simulated(device) => device.expire(),
         }
     }
 
@@ -107,7 +107,7 @@ impl Device {
     pub(super) fn close(self) -> Result<(), u32> {
         match self {
             Self::Kernel(device) => device.close(),
-            Self::StandIn(mut device) => device.close(),
+            Self::Simulated(mut device) => device.close(),
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
         };
         missing(Place::Kernel("/dev/no-such-watchdog".into()), "/dev/no-such-watchdog");
         missing(Place::Kernel("No such identity".into()), "No such identity");
-        missing(Place::StandIn("/no/socket".into()), "/no/socket");
+        missing(Place::Simulated("/no/socket".into()), "/no/socket");
         // An open device of this process stands for a busy watchdog.
         let held = std::fs::File::open("/dev/null").unwrap();
         let busy = Place::Kernel("/dev/null".into()).refusal();

@@ -205,7 +205,7 @@ pub enum DeviceKind {
     /// A watchdog device of the kernel.
     Kernel,
     /// The simulated watchdog, for the sandbox and tests.
-    StandIn,
+    Simulated,
 }
 
 /// The facts about an open device.
@@ -239,7 +239,7 @@ impl DeviceFacts {
         WatchdogReport {
             kind: match self.kind {
                 DeviceKind::Kernel => WatchdogKind::Kernel,
-                DeviceKind::StandIn => WatchdogKind::StandIn,
+                DeviceKind::Simulated => WatchdogKind::Simulated,
             },
             identity: self.identity.as_str().to_owned(),
             device: self.place.as_str().to_owned(),

@@ -1,6 +1,6 @@
 //! The simulated watchdog: a process outside a node's tree that kills the tree as a kernel's watchdog resets a machine.
 //!
-//! It is for the sandbox and tests only; a leader accepts it only with `fencing.allowStandIn`.
+//! It is for the sandbox and tests only; a leader accepts it only with `fencing.allowSimulatedWatchdog`.
 //!
 //! # Guarantees
 //! - The timer is independent of the daemon that started it. A lost connection neither stops nor restarts the timer (so
@@ -37,7 +37,7 @@ use wire::{Answer, MESSAGE_BYTES};
 #[derive(Debug, Parser)]
 #[command(name = "ha-watchdog-standin", version)]
 pub struct Options {
-    /// Socket for ha-watchdogd (its option --stand-in)
+    /// Socket for ha-watchdogd (its option --simulated)
     #[arg(long, value_name = "SOCKET")]
     pub socket: PathBuf,
     /// Process to kill at expiry; may be repeated

@@ -167,7 +167,7 @@ impl Drop for Node {
 fn command(folder: &Path, service_manager: bool) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ha-watchdogd"));
     command.arg("--socket").arg(folder.join("watchdogd.sock"));
-    command.arg("--stand-in").arg(folder.join("standin.sock"));
+    command.arg("--simulated").arg(folder.join("standin.sock"));
     command.stdin(Stdio::null());
     if service_manager {
         command.env("NOTIFY_SOCKET", folder.join("notify.sock")).env("FDSTORE", "2");

@@ -3,13 +3,13 @@
 use crate::world::World;
 use crate::world::network::Way;
 use crate::world::process::Who;
+use ha_api_types::cluster::Cluster;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, WatchdogKind};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
-use serde_json::Value;
 
 impl World {
     /// Returns `true` if a node was to stay broken and still is: off, or unable to reach etcd. A node that its fence
@@ -40,11 +40,11 @@ impl World {
         if has_device {
             return None;
         }
-        let cluster = self.spec_of(Kind::Cluster, "default").unwrap_or_default();
-        let allows = |path: &str| cluster.pointer(path).and_then(Value::as_bool) == Some(true);
-        let stands_in =
-            report.watchdog.kind == WatchdogKind::StandIn && !allows("/spec/fencing/allowStandIn");
-        if !report.armed || stands_in || (report.is_virtual && !spec.fencing.allow_unfenced) {
+        let cluster = self.typed::<Cluster>(Kind::Cluster, "default");
+        let allows_simulated = cluster.is_some_and(|cluster| cluster.spec.fencing.allow_simulated_watchdog);
+        let counts = report.watchdog.kind != WatchdogKind::Simulated || allows_simulated;
+        if !report.armed || !counts || (report.is_virtual && !spec.fencing.trust_watchdog_on_virtual_machine)
+        {
             return Some(&[Reason::NoProofPossible, Reason::WatchdogMissing, Reason::Fencing]);
         }
         if !self.has_old_enough_controller(&report) {

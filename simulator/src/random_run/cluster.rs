@@ -68,8 +68,8 @@ impl Cluster {
         let method = ["BestScore", "Topsis"][random.below(2)];
         let spec = json!({
             // In most runs, all lost nodes may be fenced at once; in the others, the second node waits for minutes.
-            "fencing": {"maxFencing": if random.chance(0.8) { "100%" } else { "50%" }, "windowSeconds": 120, "allowStandIn": true,
-                "onStoreLoss": if random.chance(0.5) { "Hold" } else { "Stop" }},
+            "fencing": {"maxFencing": if random.chance(0.8) { "100%" } else { "50%" }, "windowSeconds": 120, "allowSimulatedWatchdog": true,
+                "onEtcdLoss": if random.chance(0.5) { "Hold" } else { "Stop" }},
             "shutdownPolicy": policy,
             "scheduler": {
                 "mode": mode, "preemption": random.chance(0.3), "rebalanceOnStart": random.chance(0.2),
@@ -107,7 +107,7 @@ impl Cluster {
             let mut fencing = Map::new();
             if random.chance(0.1) {
                 machine.insert("virtual".to_owned(), json!(true));
-                fencing.insert("allowUnfenced".to_owned(), json!(true));
+                fencing.insert("trustWatchdogOnVirtualMachine".to_owned(), json!(true));
             }
             if random.chance(0.2) {
                 let action = ["Reboot", "Off"][random.below(2)];

@@ -114,8 +114,8 @@ impl Script<'_> {
             2 => {
                 let hold = self.random.chance(0.5);
                 let (first, then) = if hold { ("Hold", "Stop") } else { ("Stop", "Hold") };
-                self.at(at, format!("set cluster/default fencing.onStoreLoss={first}"));
-                self.at(later, format!("set cluster/default fencing.onStoreLoss={then}"));
+                self.at(at, format!("set cluster/default fencing.onEtcdLoss={first}"));
+                self.at(later, format!("set cluster/default fencing.onEtcdLoss={then}"));
             }
             3 => {
                 let most = ["50%", "100%", "1"][self.random.below(3)];
@@ -141,8 +141,8 @@ impl Script<'_> {
             }
             _ => {
                 let allow = self.random.chance(0.5);
-                self.at(at, format!("set node/{node} fencing.allowUnfenced={allow}"));
-                self.at(later, format!("set node/{node} fencing.allowUnfenced=true"));
+                self.at(at, format!("set node/{node} fencing.trustWatchdogOnVirtualMachine={allow}"));
+                self.at(later, format!("set node/{node} fencing.trustWatchdogOnVirtualMachine=true"));
             }
         }
     }

@@ -28,7 +28,7 @@ impl World {
 
     /// Returns `true` if a dependency of the service does not run as desired.
     fn waits_in_order(&self, resource: &Resource) -> bool {
-        resource.spec.after.iter().any(|first| {
+        resource.spec.depends_on.iter().any(|first| {
             let wanted = self.typed::<Resource>(Kind::Resource, first).map(|first| first.spec.state);
             let status = self.status_of::<ResourceStatus>(Kind::Resource, first).unwrap_or_default();
             wanted != Some(RequestedState::Ignored)

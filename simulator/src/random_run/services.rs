@@ -44,7 +44,7 @@ impl Cluster {
                 object["kind"] == "Resource" && object["metadata"]["name"] == name.as_str()
             };
             if let Some(object) = self.objects.iter_mut().find(named) {
-                object["spec"]["after"] = json!(first);
+                object["spec"]["dependsOn"] = json!(first);
             }
         }
     }

@@ -8,7 +8,7 @@ use ha_api_types::names::{self, TypedName};
 use ha_api_types::problem::Problem;
 use ha_api_types::resource::Resource;
 use ha_api_types::timing::TimingSpec;
-use ha_api_types::{schema, validation, yaml};
+use ha_api_types::{renamed, schema, validation, yaml};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -95,7 +95,9 @@ fn settled(value: &Value) -> (Value, Vec<Problem>) {
         object["apiVersion"] = json!(API_VERSION);
     }
     let schema = schema::of(kind);
-    let mut problems = schema::unknown_fields(schema, &object);
+    // Scenarios of earlier versions remain readable, because traces and bug reports contain them.
+    let mut problems = renamed::accept(kind, &mut object).err().unwrap_or_default();
+    problems.extend(schema::unknown_fields(schema, &object));
     schema::prune_nulls(schema, &mut object);
     // Scenarios are not API clients: a status in the file has no effect, so remove it.
     if let Some(map) = object.as_object_mut() {

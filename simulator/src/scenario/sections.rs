@@ -77,7 +77,9 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machin
         let words = [
             ("sliding", Device::Sliding),
             ("fixed", Device::Fixed),
-            ("standIn", Device::StandIn),
+            ("simulated", Device::Simulated),
+            // The name until version 0.1.
+            ("standIn", Device::Simulated),
             ("busy", Device::Busy),
             ("coarse", Device::Coarse),
             ("none", Device::Missing),

@@ -1,6 +1,7 @@
 //! Tests of invalid files: the parser reports all errors together, each with its line, its path and the accepted values.
 
 use super::Scenario;
+use serde_json::json;
 use std::path::Path;
 
 const NODES: &str = "nodes: [{name: node1}, {name: node2}]\n";
@@ -109,6 +110,25 @@ fn names_must_exist() {
     check("expect: {fenced: [node9]}\n", 4, &["expect.fenced[0]", "node9"]);
     check("expect: {onOneOf: {wep: [node1]}}\n", 4, &["wep"]);
     check("expect: {together: [[web, wep]]}\n", 4, &["expect.together[0][1]"]);
+}
+
+#[test]
+fn earlier_names_of_fields_are_read() {
+    let objects = "objects:\n  - {kind: Cluster, metadata: {name: default}, spec: {fencing: {onStoreLoss: Stop, allowStandIn: true}}}\n  \
+        - {kind: Node, metadata: {name: a}, spec: {fencing: {allowUnfenced: true}}}\n  \
+        - {kind: Resource, metadata: {name: web}, spec: {driver: {simulated: {}}, after: [db]}}\n";
+    let text =
+        format!("nodes: [{{name: a, watchdog: standIn}}]\n{objects}steps:\n  - do: set web after=[files]\n");
+    let scenario = Scenario::parse("file.yaml", &text, Path::new(".")).expect("an earlier scenario");
+    let spec = |at: usize| &scenario.objects[at]["spec"];
+    assert_eq!(spec(0)["fencing"], json!({"onEtcdLoss": "Stop", "allowSimulatedWatchdog": true}));
+    assert_eq!(spec(1)["fencing"], json!({"trustWatchdogOnVirtualMachine": true}));
+    assert_eq!(spec(2)["dependsOn"], json!(["db"]));
+    check_whole(
+        &text.replace("after: [db]", "after: [db], dependsOn: [db]"),
+        5,
+        &["also given as spec.dependsOn"],
+    );
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn runs(state: ServiceState) -> bool {
 fn last_report(machine: &Machine, node: &str, timings: Timings, armed: bool) -> NodeReport {
     let kind = match machine.device {
         Device::Sliding | Device::Fixed => WatchdogKind::Kernel,
-        Device::StandIn => WatchdogKind::StandIn,
+        Device::Simulated => WatchdogKind::Simulated,
         // A watchdog that was never armed has reported no device.
         Device::Missing | Device::Busy | Device::Coarse => WatchdogKind::None,
     };

@@ -205,7 +205,7 @@ impl Machine {
     /// Returns `true` if the machine has a watchdog that can guard exclusive services.
     pub(crate) fn is_guarded(&self) -> bool {
         match self.device {
-            Device::Sliding | Device::Fixed | Device::StandIn => true,
+            Device::Sliding | Device::Fixed | Device::Simulated => true,
             Device::Busy | Device::Coarse | Device::Missing => false,
         }
     }

@@ -5,6 +5,7 @@ use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
 use ha_api_types::record::{Assignment, Fence, ServiceReport};
+use ha_api_types::renamed;
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::Timestamp;
 use ha_api_types::timing::Timings;
@@ -55,6 +56,8 @@ impl World {
                 },
             })
         };
+        let mut object = object.clone();
+        renamed::to_stored(kind, &mut object);
         let spec = object.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new()));
         if known.is_some() && kind == Kind::Resource {
             self.check_definition(name, &stored, &spec)?;
@@ -125,6 +128,7 @@ impl World {
         let entry =
             self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("no {kind} {name}"))?;
         let mut stored = serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?;
+        renamed::from_stored(kind, &mut stored);
         for (field, value) in fields {
             set_path(&mut stored["spec"], field, value);
         }

@@ -132,7 +132,7 @@ impl World {
         let (kind, sliding) = match machine.device {
             Device::Sliding => (DeviceKind::Kernel, true),
             Device::Fixed | Device::Coarse => (DeviceKind::Kernel, false),
-            Device::StandIn => (DeviceKind::StandIn, true),
+            Device::Simulated => (DeviceKind::Simulated, true),
             Device::Missing => return Err(missing),
             Device::Busy => {
                 return Err(Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") });
@@ -164,7 +164,7 @@ impl World {
         }
         let timeout_seconds = match machine.device {
             Device::Coarse => timeout_seconds.max(COARSE_SECONDS),
-            Device::Sliding | Device::Fixed | Device::StandIn | Device::Missing | Device::Busy => {
+            Device::Sliding | Device::Fixed | Device::Simulated | Device::Missing | Device::Busy => {
                 timeout_seconds
             }
         };

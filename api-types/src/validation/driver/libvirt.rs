@@ -74,14 +74,17 @@ fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
         }
     }
     let numbers = [
-        ("bandwidthMebibytes", migration.bandwidth_mebibytes, MAX_BANDWIDTH_MEBIBYTES),
-        ("downtimeMilliseconds", migration.downtime_milliseconds, MAX_DOWNTIME_MS),
+        ("bandwidthMebibytesPerSecond", migration.bandwidth_mebibytes_per_second, MAX_BANDWIDTH_MEBIBYTES),
         ("postCopyAfterSeconds", migration.post_copy_after_seconds, MAX_SECONDS),
     ];
     for (field, number, most) in numbers {
         if number.is_some_and(|number| !(1..=most).contains(&number)) {
             context.invalid(&member(&path, field), format!("must be between 1 and {most}"));
         }
+    }
+    if migration.max_downtime_ms().is_some_and(|downtime| !(1..=MAX_DOWNTIME_MS).contains(&downtime)) {
+        let message = format!("must be between 0.001 and {}", MAX_DOWNTIME_MS / 1000);
+        context.invalid(&member(&path, "maxDowntimeSeconds"), message);
     }
 }
 
@@ -185,8 +188,8 @@ mod tests {
             check(&json!({"domain": "a", "migration": {field: uri}}), &expected);
         }
         check(
-            &json!({"domain": "a", "migration": {"bandwidthMebibytes": 0, "downtimeMilliseconds": 300}}),
-            &["spec.driver.libvirt.migration.bandwidthMebibytes: must be between 1 and 1048576"],
+            &json!({"domain": "a", "migration": {"bandwidthMebibytesPerSecond": 0, "maxDowntimeSeconds": 0.3}}),
+            &["spec.driver.libvirt.migration.bandwidthMebibytesPerSecond: must be between 1 and 1048576"],
         );
     }
 }

@@ -158,8 +158,7 @@ async fn mark<S: Store>(
         marked.spec.value["metadata"]["deletionTimestamp"] = json!(state.timestamp());
         if !dry_run {
             let key = state.keys().spec(kind, name);
-            let bytes = serde_json::to_vec(&marked.spec.value)
-                .map_err(|error| ApiError::internal(error.to_string()))?;
+            let bytes = read::bytes(kind, &marked.spec.value)?;
             let transaction =
                 Transaction::new().put(&key, Guard::Unchanged(stored.spec.mod_revision), bytes.clone());
             match commit(state.store(), transaction, &key, Some(&bytes)).await? {

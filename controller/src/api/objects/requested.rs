@@ -66,8 +66,7 @@ impl<S: Store> Writer<'_, S> {
         proposed["spec"]["state"] = json!(wanted);
         let context = Context { kind: Kind::Resource, ..self.context(Some(&self.manager)) };
         let admitted = admit(&context, Some(&current), proposed, &[])?;
-        let bytes =
-            serde_json::to_vec(&admitted.value).map_err(|error| ApiError::internal(error.to_string()))?;
+        let bytes = read::bytes(Kind::Resource, &admitted.value)?;
         let key = self.state.keys().spec(Kind::Resource, &name);
         Ok(transaction.put(key, Guard::Unchanged(current.spec.mod_revision), bytes))
     }

@@ -21,6 +21,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::node::NodeStatus;
 use ha_api_types::record::Revision;
+use ha_api_types::renamed;
 use ha_api_types::table::Rows;
 use ha_api_types::time::Timestamp;
 use ha_store::{Guard, Store, Transaction};
@@ -49,6 +50,8 @@ pub(super) struct Writer<'a, S> {
     requester: String,
     now: Timestamp,
     fresh_uid: String,
+    /// Warnings about earlier names of fields in the request.
+    renamed: Vec<String>,
 }
 
 impl<'a, S: Store> Writer<'a, S> {
@@ -67,7 +70,18 @@ impl<'a, S: Store> Writer<'a, S> {
             requester: requester(parts),
             now: state.timestamp(),
             fresh_uid: uuid::Uuid::new_v4().to_string(),
+            renamed: Vec::new(),
         })
+    }
+
+    /// Converts an object or a merge patch of the request to the current names of its fields.
+    fn accept(&mut self, value: &mut Value) -> Result<(), ApiError> {
+        let found = renamed::accept(self.kind, value).map_err(|problems| {
+            let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            ApiError::invalid(self.kind, name, &problems)
+        })?;
+        self.renamed = found.iter().map(|renamed| renamed.warning()).collect();
+        Ok(())
     }
 
     pub(super) fn context<'b>(&'b self, manager: Option<&'b str>) -> Context<'b> {
@@ -101,6 +115,7 @@ impl<'a, S: Store> Writer<'a, S> {
         let mut admitted = admit(&self.context(manager), current, proposed, duplicates)?;
         upgrade::check(self.state, self.kind, current, &admitted).await?;
         admitted.warnings.extend(told);
+        admitted.warnings.extend(self.renamed.iter().cloned());
         if let (Kind::Resource, Some(agents)) = (self.kind, self.state.agents()) {
             let told = agents.check(&admitted.name, current, &admitted.value).await?;
             admitted.warnings.extend(told);
@@ -132,7 +147,7 @@ impl<'a, S: Store> Writer<'a, S> {
             }
             0
         } else {
-            let bytes = serde_json::to_vec(&value).map_err(|error| ApiError::internal(error.to_string()))?;
+            let bytes = read::bytes(self.kind, &value)?;
             self.insert_new(&key, &name, &value, &bytes).await?
         };
         warnings.extend(self.warnings(&name, &value).await);
@@ -205,8 +220,7 @@ impl<'a, S: Store> Writer<'a, S> {
                     Written::Conflict => return Ok(None),
                 }
             } else {
-                let bytes =
-                    serde_json::to_vec(&value).map_err(|error| ApiError::internal(error.to_string()))?;
+                let bytes = read::bytes(self.kind, &value)?;
                 let mut transaction = Transaction::new().put(&key, unchanged, bytes.clone());
                 if guard_status {
                     transaction = transaction.guard(&status_key, status_guard);
@@ -320,8 +334,9 @@ pub(super) async fn create<S: Store>(
     parts: &Parts,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let writer = Writer::new(state, kind, parameters, parts)?;
-    let read = json_body(parts, body).await?;
+    let mut writer = Writer::new(state, kind, parameters, parts)?;
+    let mut read = json_body(parts, body).await?;
+    writer.accept(&mut read.value)?;
     let admitted = writer.admit(Some(&writer.manager), None, read.value, &read.duplicates).await?;
     writer.insert(admitted).await
 }
@@ -335,8 +350,9 @@ pub(super) async fn replace<S: Store>(
     parts: &Parts,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let writer = Writer::new(state, kind, parameters, parts)?;
-    let read = json_body(parts, body).await?;
+    let mut writer = Writer::new(state, kind, parameters, parts)?;
+    let mut read = json_body(parts, body).await?;
+    writer.accept(&mut read.value)?;
     let options = Options { guarded: names_version(&read.value), create_missing: false };
     let make = |_: Option<&Value>| Ok(read.value.clone());
     writer.change(name, Some(&writer.manager), &read.duplicates, make, options).await
@@ -351,26 +367,36 @@ pub(super) async fn patch<S: Store>(
     parts: &Parts,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let writer = Writer::new(state, kind, parameters, parts)?;
+    let mut writer = Writer::new(state, kind, parameters, parts)?;
     let bytes = read_body(body).await?;
     let json = || document::json(&bytes).map_err(|error| ApiError::bad_request(error.message));
     match media_type(&parts.headers) {
         "application/merge-patch+json" => {
-            let read = json()?;
+            let mut read = json()?;
+            writer.accept(&mut read.value)?;
             let options = Options { guarded: names_version(&read.value), create_missing: false };
             let make = |live: Option<&Value>| patch::merge(live.unwrap_or(&Value::Null), &read.value);
             writer.change(name, Some(&writer.manager), &read.duplicates, make, options).await
         }
         "application/json-patch+json" => {
-            let read = json()?;
-            let make = |live: Option<&Value>| patch::json(live.unwrap_or(&Value::Null), &read.value);
+            let mut read = json()?;
+            let found = renamed::accept_json_patch(kind, &mut read.value);
+            writer.renamed = found.iter().map(|renamed| renamed.warning()).collect();
+            let make = |live: Option<&Value>| {
+                // A whole map in the patch may have earlier names, too.
+                let mut patched = patch::json(live.unwrap_or(&Value::Null), &read.value)?;
+                renamed::accept(kind, &mut patched)
+                    .map_err(|problems| ApiError::invalid(kind, name, &problems))?;
+                Ok(patched)
+            };
             writer.change(name, Some(&writer.manager), &read.duplicates, make, Options::default()).await
         }
         "application/apply-patch+yaml" | "application/apply-patch+json" => {
             if parameters.field_manager.is_none() {
                 return Err(ApiError::bad_request("fieldManager is required for apply: add it to the query"));
             }
-            let read = yaml(&bytes)?;
+            let mut read = yaml(&bytes)?;
+            writer.accept(&mut read.value)?;
             writer.apply(name, &read).await
         }
         other => Err(ApiError::unsupported_media_type(

@@ -186,7 +186,7 @@ fn kinds(nodes: &[&NodeOverview]) -> Check {
     };
     let none =
         of(&|watchdog| watchdog.is_none_or(|watchdog| watchdog.kind == "None" || watchdog.kind.is_empty()));
-    let stand_in = of(&|watchdog| watchdog.is_some_and(|watchdog| watchdog.kind == "StandIn"));
+    let simulated = of(&|watchdog| watchdog.is_some_and(ha_api_types::node::WatchdogStatus::is_simulated));
     let soft = of(&|watchdog| watchdog.is_some_and(|watchdog| watchdog.identity == SOFTDOG_IDENTITY));
     if !none.is_empty() {
         return Check::fail(
@@ -195,10 +195,10 @@ fn kinds(nodes: &[&NodeOverview]) -> Check {
             format!("hactl doctor {}", none[0]),
         );
     }
-    if !stand_in.is_empty() {
+    if !simulated.is_empty() {
         let seen =
-            format!("simulated watchdog in use (does not protect the machine): {}", stand_in.join(", "));
-        return Check::warn(name, seen, "start ha-watchdogd without --stand-in on these nodes");
+            format!("simulated watchdog in use (does not protect the machine): {}", simulated.join(", "));
+        return Check::warn(name, seen, "start ha-watchdogd without --simulated on these nodes");
     }
     if !soft.is_empty() {
         let seen =

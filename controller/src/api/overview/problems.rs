@@ -5,7 +5,7 @@ use crate::api::error::ApiError;
 use crate::core::stored_view::status_of;
 use crate::core::world::World;
 use ha_api_types::check::{Check, Verdict};
-use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -68,9 +68,9 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
         ));
     }
     for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
-        let consequence = match world.settings().fencing.on_store_loss {
-            OnStoreLoss::Hold => ": an etcd outage stops services until the controller runs or is deleted",
-            OnStoreLoss::Stop => "",
+        let consequence = match world.settings().fencing.on_etcd_loss {
+            OnEtcdLoss::Hold => ": an etcd outage stops services until the controller runs or is deleted",
+            OnEtcdLoss::Stop => "",
         };
         let message = format!("controller {} is not running{consequence}", controller.id);
         let about = format!("controller/{}", controller.id);

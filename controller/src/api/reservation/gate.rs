@@ -168,7 +168,7 @@ impl Proposal {
             }));
         }
         let revision = before.revision + 1;
-        let bytes = serde_json::to_vec(value).map_err(|error| ApiError::internal(error.to_string()))?;
+        let bytes = crate::api::read::bytes(kind, value)?;
         let entry =
             Entry { key, value: bytes.into(), create_revision: revision, mod_revision: revision, lease: 0 };
         after.apply(vec![Change::Put(entry)], revision, Mono(0));

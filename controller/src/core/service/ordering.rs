@@ -1,4 +1,4 @@
-//! Start and stop order (`spec.after`) of one service: when it may start, when it must stop, and which services stop
+//! Start and stop order (`spec.dependsOn`) of one service: when it may start, when it must stop, and which services stop
 //! before it.
 //!
 //! A failure stops only the failed service. Its dependents keep running while the service is restarted or recovered.
@@ -31,7 +31,7 @@ fn holds_start_of(planner: &Planner<'_>, name: &str) -> Option<String> {
     planner.order.before(name).next()?;
     if let Some(circle) = planner.order.circle(name) {
         return Some(format!(
-            "Dependency cycle: {}; remove one of these from spec.after of the next",
+            "Dependency cycle: {}; remove one of these from spec.dependsOn of the next",
             circle.join(" → ")
         ));
     }

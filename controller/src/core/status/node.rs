@@ -15,7 +15,7 @@ use ha_api_types::node::{NodeState, NodeStatus, WatchdogStatus};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FenceState, Mode, NodeReport, Proof, SleepProtection, WatchdogKind};
-use ha_api_types::time::Millis;
+use ha_api_types::time::{Millis, Seconds};
 use std::collections::BTreeMap;
 
 /// Minimum interval between writes of `lastSeen`, in seconds. It is not written for each heartbeat.
@@ -157,7 +157,7 @@ fn status(
         status.checks.clone_from(&doctor.value.checks);
         status.last_end.clone_from(&doctor.value.last_end);
         if let Some(watchdog) = &mut status.watchdog {
-            watchdog.seen.clone_from(&doctor.value.watchdog);
+            watchdog.seen = doctor.value.watchdog.as_ref().map(Into::into);
         }
     }
     status.usage = usage::of_node(world, name).map(|report| report.node).filter(|usage| !usage.is_empty());
@@ -225,8 +225,8 @@ fn describe(status: &mut NodeStatus, report: &NodeReport) {
     status.version.clone_from(&report.version);
     status.drivers.clone_from(&report.drivers);
     status.capacity = report.capacity;
-    status.wait_ms = Some(report.wait_ms());
-    status.timings = Some(report.timings);
+    status.fencing_delay_seconds = Some(Seconds(report.wait_ms()));
+    status.timing = Some(report.timings.into());
     status.sleep_protection =
         report.sleep_protection.map_or_else(String::new, |protection| protection.name().to_owned());
     let watchdog = &report.watchdog;
@@ -234,13 +234,13 @@ fn describe(status: &mut NodeStatus, report: &NodeReport) {
         kind: watchdog.kind.name().to_owned(),
         identity: watchdog.identity.clone(),
         device: watchdog.device.clone(),
-        timeout_ms: watchdog.timeout_ms,
+        timeout_seconds: Seconds(watchdog.timeout_ms),
         armed: report.armed,
         failed: report.watchdog_failed,
         sliding: watchdog.sliding,
         descriptor_retained: watchdog.descriptor_retained,
         tested: watchdog.tested,
-        last_test: watchdog.last_test.clone(),
+        last_test: watchdog.last_test.as_ref().map(Into::into),
         seen: None,
     });
 }
@@ -279,8 +279,8 @@ fn conditions(
     let kind = report.map(|report| report.watchdog.kind).unwrap_or_default();
     let problem = report.map(|report| report.watchdog.problem.clone()).unwrap_or_default();
     let (holds, reason, message) = match node.fenceable {
-        Ok(()) if kind == WatchdogKind::StandIn => {
-            (true, Reason::WatchdogStandIn, SIMULATED_IS_ALLOWED.to_owned())
+        Ok(()) if kind == WatchdogKind::Simulated => {
+            (true, Reason::WatchdogSimulated, SIMULATED_IS_ALLOWED.to_owned())
         }
         Ok(()) if report.is_some_and(|report| report.armed) => {
             (true, Reason::WatchdogArmed, Reason::WatchdogArmed.sentence().to_owned())

@@ -2,7 +2,7 @@
 //! request.
 
 use super::replacements::Replaces;
-use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::keys::Keys;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
@@ -193,7 +193,7 @@ impl Agent {
             sleep_protection: self.sleep_protection,
             product_id: self.product_id.clone(),
             candidate_generation: self.hold.unwrap_or_default(),
-            on_store_loss: if self.hold.is_some() { OnStoreLoss::Hold } else { OnStoreLoss::Stop },
+            on_etcd_loss: if self.hold.is_some() { OnEtcdLoss::Hold } else { OnEtcdLoss::Stop },
             protocol: self.protocol,
             not_stopped: if mode == Mode::Registering { self.not_stopped() } else { Vec::new() },
             ..NodeReport::default()

@@ -79,14 +79,14 @@ fn without_a_possible_proof_a_silent_node_is_unknown_and_says_so() {
     let status = lab.node(&node);
     assert_eq!(status.state, NodeState::Unknown);
     assert_eq!(status.conditions.iter().find(|c| c.kind == "Ready").unwrap().reason, Reason::NoProofPossible);
-    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.allow_unfenced = true);
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.trust_watchdog_on_virtual_machine = true);
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
 #[test]
-fn a_stand_in_watchdog_counts_only_when_allowed() {
+fn a_simulated_watchdog_counts_only_when_allowed() {
     let mut lab = Lab::new(1, &["node1"]);
-    lab.agent("node1").kind = WatchdogKind::StandIn;
+    lab.agent("node1").kind = WatchdogKind::Simulated;
     lab.settle();
     lab.resource("web");
     lab.run(3_000);
@@ -94,12 +94,12 @@ fn a_stand_in_watchdog_counts_only_when_allowed() {
         |lab: &Lab| lab.node("node1").conditions.into_iter().find(|one| one.kind == "Fenceable").unwrap();
     assert!(lab.is("web", ServiceState::RequestStart), "{}", lab.show());
     let simulated = fenceable(&lab);
-    assert_eq!((simulated.status, simulated.reason), (ConditionStatus::False, Reason::WatchdogStandIn));
-    assert_eq!(simulated.message, Reason::WatchdogStandIn.sentence());
-    lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.allow_stand_in = true);
+    assert_eq!((simulated.status, simulated.reason), (ConditionStatus::False, Reason::WatchdogSimulated));
+    assert_eq!(simulated.message, Reason::WatchdogSimulated.sentence());
+    lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.allow_simulated_watchdog = true);
     lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started));
     let allowed = fenceable(&lab);
-    assert_eq!((allowed.status, allowed.reason), (ConditionStatus::True, Reason::WatchdogStandIn));
+    assert_eq!((allowed.status, allowed.reason), (ConditionStatus::True, Reason::WatchdogSimulated));
     assert!(allowed.message.contains("is allowed"), "{}", allowed.message);
 }
 
@@ -438,7 +438,7 @@ fn the_silence_of_a_machine_that_may_sleep_proves_nothing_unless_that_is_allowed
     let check = |protection: Option<SleepProtection>, allowed: bool, fenced: bool| {
         let (mut lab, node) = running_on(&["node1", "node2"]);
         lab.agent(&node).sleep_protection = protection;
-        lab.edit::<NodeSpec>(&node, |object| object.spec.fencing.allow_unfenced = allowed);
+        lab.edit::<NodeSpec>(&node, |object| object.spec.fencing.trust_watchdog_on_virtual_machine = allowed);
         lab.run(3_000);
         assert_eq!(lab.places("web"), [node.as_str()], "it moves nothing");
         lab.agent(&node).die();

@@ -374,7 +374,7 @@ fn a_service_that_is_safe_to_run_twice_moves_without_waiting_for_the_fence() {
 fn a_service_starts_after_what_it_names() {
     let mut lab = lab(&["node1", "node2"]);
     lab.resource("web");
-    lab.edit::<ResourceSpec>("web", |resource| resource.spec.after = vec!["db".to_owned()]);
+    lab.edit::<ResourceSpec>("web", |resource| resource.spec.depends_on = vec!["db".to_owned()]);
     for node in ["node1", "node2"] {
         lab.agent(node).faults.idle = true;
     }

@@ -272,7 +272,7 @@ fn an_unreadable_service_report_is_an_active_copy() {
     lab.agent(&node).cut = true;
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
-    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.allow_unfenced = true);
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.trust_watchdog_on_virtual_machine = true);
     lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 

@@ -5,7 +5,7 @@
 //! adjusted value is not sufficient calls the functions of this module.
 
 use super::{Versioned, World};
-use ha_api_types::cluster::{CLUSTER_NAME, Cluster, OnStoreLoss};
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, OnEtcdLoss};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::lenient::Partial;
@@ -220,8 +220,10 @@ impl World {
             if partial.has_lost("timings") {
                 report.timings = Timings::of_profile(Profile::Conservative);
             }
-            if partial.has_lost("onStoreLoss") || partial.has_lost("candidateGeneration") {
-                report.on_store_loss = OnStoreLoss::Hold;
+            if ["onStoreLoss", "onEtcdLoss"].iter().any(|name| partial.has_lost(name))
+                || partial.has_lost("candidateGeneration")
+            {
+                report.on_etcd_loss = OnEtcdLoss::Hold;
                 report.candidate_generation = 0;
             }
         }

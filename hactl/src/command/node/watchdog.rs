@@ -7,6 +7,7 @@ use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::node::WatchdogStatus;
+use ha_api_types::time::Seconds;
 
 #[derive(Args, Debug)]
 pub(super) struct Watchdog {
@@ -49,12 +50,12 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
         ("Kind", watchdog.kind.clone()),
         ("Device", watchdog.device.clone()),
         ("Identity", watchdog.identity.clone()),
-        ("Timeout", format!("{} s", watchdog.timeout_ms as f64 / 1000.0)),
+        ("Timeout", format!("{} s", seconds(watchdog.timeout_seconds))),
         (
             "Supported timeouts",
-            of_seen(seen.map(|seen| {
-                format!("{} to {} s", seen.smallest_timeout_seconds, seen.largest_timeout_seconds)
-            })),
+            of_seen(
+                seen.map(|seen| format!("{} to {} s", seen.min_timeout_seconds, seen.max_timeout_seconds)),
+            ),
         ),
         ("Timeout type", kind.to_owned()),
         ("Descriptor retained", yes(watchdog.descriptor_retained)),
@@ -71,13 +72,15 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
         (
             "Smallest margin",
             of_seen(
-                seen.and_then(|seen| seen.smallest_margin_ms).map(|ms| format!("{ms} ms left at a renewal")),
+                seen.and_then(|seen| seen.min_margin_seconds)
+                    .map(|margin| format!("{} ms left at a renewal", margin.ms())),
             ),
         ),
         (
             "Largest delay",
             of_seen(
-                seen.and_then(|seen| seen.worst_lateness_ms).map(|ms| format!("{ms} ms in the renewal loop")),
+                seen.and_then(|seen| seen.max_delay_seconds)
+                    .map(|delay| format!("{} ms in the renewal loop", delay.ms())),
             ),
         ),
         (
@@ -92,18 +95,21 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
     ]
 }
 
+fn seconds(duration: Seconds) -> f64 {
+    duration.ms() as f64 / 1000.0
+}
+
 /// Returns the last passed test of this machine's watchdog driver, and the reason if it no longer counts.
 fn last_test(watchdog: &WatchdogStatus) -> String {
     let Some(test) = &watchdog.last_test else {
         return "none passed: run \"hactl node test-watchdog\"".to_owned();
     };
-    let seconds = |ms: u64| ms as f64 / 1000.0;
     let counts = if watchdog.tested { "" } else { "; the timeout has changed since: test again" };
     format!(
         "{}: reset with a timeout of {} s, {} s after arming (boot {} ended, boot {} started){counts}",
         test.at,
-        seconds(test.timeout_ms),
-        test.lasted_ms.div_ceil(1000),
+        seconds(test.timeout_seconds),
+        test.lasted_seconds.ms().div_ceil(1000),
         test.boot_id,
         test.next_boot_id,
     )

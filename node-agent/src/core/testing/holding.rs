@@ -1,7 +1,7 @@
 //! Tests of FENCING 9: Hold on the agent's side.
 
 use super::*;
-use ha_api_types::cluster::{Cluster, ClusterSpec, FencingSpec, OnStoreLoss};
+use ha_api_types::cluster::{Cluster, ClusterSpec, FencingSpec, OnEtcdLoss};
 use ha_api_types::record::{Candidate, HoldAnswer};
 
 fn granted() -> HoldAnswer {
@@ -18,8 +18,8 @@ fn candidate(world: &mut World, id: &str) {
     world.write(&world.keys.candidate(id), &value);
 }
 
-fn policy(world: &mut World, on_store_loss: OnStoreLoss) {
-    let fencing = FencingSpec { on_store_loss, ..FencingSpec::default() };
+fn policy(world: &mut World, on_etcd_loss: OnEtcdLoss) {
+    let fencing = FencingSpec { on_etcd_loss, ..FencingSpec::default() };
     let cluster = Cluster::new("default", ClusterSpec { fencing, ..ClusterSpec::default() });
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
 }
@@ -27,13 +27,13 @@ fn policy(world: &mut World, on_store_loss: OnStoreLoss) {
 /// Creates a node that runs `web` under Hold, with controllers of these names.
 fn held_by(candidates: &[&str]) -> World {
     let mut world = World::running();
-    policy(&mut world, OnStoreLoss::Hold);
+    policy(&mut world, OnEtcdLoss::Hold);
     for id in candidates {
         candidate(&mut world, id);
     }
     world.advance(3_000);
     let report = world.report();
-    assert_eq!(report.on_store_loss, OnStoreLoss::Hold);
+    assert_eq!(report.on_etcd_loss, OnEtcdLoss::Hold);
     assert_eq!(report.candidate_generation, world.core.view.candidate_generation());
     world
 }
@@ -136,7 +136,7 @@ fn d_counts_from_the_asking_however_late_the_grants_come() {
 #[test]
 fn a_node_whose_report_does_not_say_hold_asks_nobody() {
     let mut world = World::running();
-    policy(&mut world, OnStoreLoss::Stop);
+    policy(&mut world, OnEtcdLoss::Stop);
     candidate(&mut world, "c1");
     world.controllers.insert("c1".to_owned(), granted());
     world.advance(3_000);

@@ -1,7 +1,7 @@
 //! Tests of FENCING R4.17 to R4.24: a watchdog that refuses pets, on the agent's side.
 
 use super::*;
-use ha_api_types::cluster::{Cluster, ClusterSpec, FencingSpec, OnStoreLoss};
+use ha_api_types::cluster::{Cluster, ClusterSpec, FencingSpec, OnEtcdLoss};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Candidate, HoldAnswer, SleepProtection};
 
@@ -91,7 +91,7 @@ fn an_idle_node_keeps_the_device_until_it_takes_pets_again() {
 fn no_grant_extends_the_deadline_of_a_node_whose_watchdog_refuses_pets() {
     let check = |before: bool, pets_fail: bool, runs: bool| {
         let mut world = World::running();
-        let fencing = FencingSpec { on_store_loss: OnStoreLoss::Hold, ..FencingSpec::default() };
+        let fencing = FencingSpec { on_etcd_loss: OnEtcdLoss::Hold, ..FencingSpec::default() };
         let cluster = Cluster::new("default", ClusterSpec { fencing, ..ClusterSpec::default() });
         world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
         let candidate =

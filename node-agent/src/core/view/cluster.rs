@@ -2,7 +2,7 @@
 //! ones.
 
 use super::View;
-use ha_api_types::cluster::{CLUSTER_NAME, Cluster, FencingSpec, OnStoreLoss};
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, FencingSpec, OnEtcdLoss};
 use ha_api_types::timing::{Timings, problems};
 
 impl View {
@@ -18,11 +18,11 @@ impl View {
     }
 
     /// Returns the cluster's setting for an etcd outage; `None` if it is not known.
-    pub(in crate::core) fn on_store_loss(&self) -> Option<OnStoreLoss> {
+    pub(in crate::core) fn on_etcd_loss(&self) -> Option<OnEtcdLoss> {
         match self.cluster() {
-            Some(cluster) => Some(cluster.spec.fencing.on_store_loss),
+            Some(cluster) => Some(cluster.spec.fencing.on_etcd_loss),
             None if self.is_cluster_unknown() => None,
-            None => Some(FencingSpec::default().on_store_loss),
+            None => Some(FencingSpec::default().on_etcd_loss),
         }
     }
 

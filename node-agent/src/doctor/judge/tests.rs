@@ -143,9 +143,9 @@ fn the_watchdog_is_judged() {
 }
 
 #[test]
-fn a_stand_in_is_not_judged_like_a_device() {
+fn a_simulated_is_not_judged_like_a_device() {
     let mut machine = well();
-    machine.watchdog.kind = WatchdogKind::StandIn;
+    machine.watchdog.kind = WatchdogKind::Simulated;
     machine.facts.manager = Some(ManagerSettings { runtime: "30".to_owned(), reboot: "10min".to_owned() });
     let checks = judged(&machine);
     let not_ok: Vec<&str> =
@@ -237,7 +237,13 @@ fn the_machine_around_it_is_judged() {
         "slow disk can cause a panic",
         "kernel.hung_task_panic=0",
     );
-    check(|m| m.circumstances.is_virtual = true, "machine", Fail, "hypervisor", "allowUnfenced=true");
+    check(
+        |m| m.circumstances.is_virtual = true,
+        "machine",
+        Fail,
+        "hypervisor",
+        "trustWatchdogOnVirtualMachine=true",
+    );
     let covered = |m: &mut Machine| {
         m.circumstances.is_virtual = true;
         m.circumstances.has_other_proof = true;

@@ -217,7 +217,7 @@ impl Guide<'_> {
         let Some(Job::Outgoing(outgoing)) = answers::job(Ok(&printed)) else { return };
         self.tell(&outgoing);
         let migration = &self.domain.spec.migration;
-        if let Some(milliseconds) = migration.downtime_milliseconds.filter(|_| !self.is_downtime_set) {
+        if let Some(milliseconds) = migration.max_downtime_ms().filter(|_| !self.is_downtime_set) {
             let set = self.ask(&["migrate-setmaxdowntime", self.uuid, &milliseconds.to_string()]).await;
             self.is_downtime_set = set.is_ok();
         }
@@ -262,7 +262,7 @@ fn arguments(migration: &LibvirtMigration, uuid: &str, target: &str) -> Vec<Stri
     if let Some(uri) = migration.data_uri_of(target) {
         arguments.extend(["--migrateuri".to_owned(), uri]);
     }
-    if let Some(mebibytes) = migration.bandwidth_mebibytes {
+    if let Some(mebibytes) = migration.bandwidth_mebibytes_per_second {
         arguments.extend(["--bandwidth".to_owned(), mebibytes.to_string()]);
     }
     // Libvirt cannot combine the two: after the change to post-copy, the domain must run at the target to get the rest
@@ -281,6 +281,7 @@ fn failed(message: String) -> DriverFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ha_api_types::time::Seconds;
 
     fn check(migration: &LibvirtMigration, expected: &str) {
         assert_eq!(
@@ -295,8 +296,9 @@ mod tests {
         let all = LibvirtMigration {
             uri: Some("qemu+tcp://{node}.example.com/system".to_owned()),
             data_uri: Some("tcp://{node}".to_owned()),
-            bandwidth_mebibytes: Some(8),
-            downtime_milliseconds: Some(100),
+            bandwidth_mebibytes_per_second: Some(8),
+            max_downtime_seconds: Some(Seconds(100)),
+            downtime_milliseconds: None,
             post_copy_after_seconds: Some(30),
         };
         check(

@@ -62,7 +62,7 @@ impl Provided {
 /// Runs before the daemon's loop, because a module may take seconds to load.
 pub(super) fn provide(place: &mut Place, module: &str, modules: &mut impl Modules) -> Provided {
     match place {
-        Place::StandIn(_) => return Provided::NotNeeded,
+        Place::Simulated(_) => return Provided::NotNeeded,
         Place::Kernel(_) if module.is_empty() || modules.is_there(place) => return Provided::NotNeeded,
         Place::Kernel(_) => {}
     }

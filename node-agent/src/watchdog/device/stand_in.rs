@@ -20,14 +20,14 @@ const LARGEST_TIMEOUT_SECONDS: u32 = 65_535;
 
 /// A connection to a simulated watchdog.
 #[derive(Debug)]
-pub(crate) struct StandInDevice {
+pub(crate) struct SimulatedDevice {
     socket: OwnedFd,
     place: Name,
     number: u32,
     timeout_seconds: u32,
 }
 
-impl StandInDevice {
+impl SimulatedDevice {
     /// Connects and starts the timer.
     pub(super) fn open(socket: &Path, timeout_seconds: u32) -> Result<(Self, DeviceFacts), Refusal> {
         let mut device = Self::connect(socket).map_err(|errno| refusal_of(errno, socket))?;
@@ -57,7 +57,7 @@ impl StandInDevice {
 
     fn facts(&self) -> DeviceFacts {
         DeviceFacts {
-            kind: DeviceKind::StandIn,
+            kind: DeviceKind::Simulated,
             identity: Name::new(b"ha-watchdog-standin"),
             place: self.place,
             timeout_seconds: self.timeout_seconds,

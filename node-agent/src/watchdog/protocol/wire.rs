@@ -241,7 +241,7 @@ impl Writer {
     }
 
     fn device(&mut self, device: DeviceFacts) {
-        self.bool(device.kind == DeviceKind::StandIn);
+        self.bool(device.kind == DeviceKind::Simulated);
         self.put(&device.identity.0);
         self.put(&device.place.0);
         self.u32(device.timeout_seconds);
@@ -385,7 +385,7 @@ impl<'a> Reader<'a> {
 
     fn device(&mut self) -> Result<DeviceFacts, DecodeError> {
         Ok(DeviceFacts {
-            kind: if self.bool()? { DeviceKind::StandIn } else { DeviceKind::Kernel },
+            kind: if self.bool()? { DeviceKind::Simulated } else { DeviceKind::Kernel },
             identity: self.name()?,
             place: self.name()?,
             timeout_seconds: self.u32()?,

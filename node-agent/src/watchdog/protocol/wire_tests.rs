@@ -32,7 +32,7 @@ fn every_state() -> Vec<State> {
 
 fn a_device() -> DeviceFacts {
     DeviceFacts {
-        kind: DeviceKind::StandIn,
+        kind: DeviceKind::Simulated,
         identity: Name::new("A name with more than thirty-one bytes in it".as_bytes()),
         place: Name::tail(b"/dev/watchdog0"),
         timeout_seconds: 5,

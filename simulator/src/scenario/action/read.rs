@@ -6,6 +6,7 @@ use crate::scenario::reader::one_of;
 use crate::scenario::sections::SLEEPS;
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::{Quantity, QuantityError};
+use ha_api_types::renamed::{self, Renamed};
 use ha_api_types::schema;
 use ha_api_types::time::Millis;
 use ha_api_types::usage::Usage;
@@ -330,6 +331,12 @@ fn process_verb(word: &str) -> Result<ProcessVerb, String> {
 /// Parses `field=value`: the kind's spec must have the field, and the value must have the field's type.
 fn assignment(kind: Kind, word: &str) -> Result<(String, Value), String> {
     let (field, text) = word.split_once('=').ok_or_else(|| format!("{word:?} must be FIELD=VALUE"))?;
+    let renamed = renamed::of_path(kind, field);
+    let field = renamed.map_or_else(|| field.to_owned(), Renamed::current_path);
+    let in_unit = |value: Value| match renamed {
+        Some(renamed) => renamed.to_current(value),
+        None => value,
+    };
     let in_spec = |value: Value| {
         let value = field.rsplit('.').fold(value, |value, part| json!({ part: value }));
         json!({"apiVersion": "hactl.io/v1", "kind": kind.name(), "metadata": {"name": "any"}, "spec": value})
@@ -342,8 +349,8 @@ fn assignment(kind: Kind, word: &str) -> Result<(String, Value), String> {
     let value: Value = serde_yaml::from_str(text).unwrap_or_else(|_| plain.clone());
     let fits = |value: &Value| schema::shape(schema, &in_spec(value.clone())).into_iter().next();
     match fits(&value) {
-        None => Ok((field.to_owned(), value)),
-        Some(_) if fits(&plain).is_none() => Ok((field.to_owned(), plain)),
+        None => Ok((field.clone(), in_unit(value))),
+        Some(_) if fits(&plain).is_none() => Ok((field.clone(), plain)),
         Some(problem) => Err(problem.to_string()),
     }
 }

@@ -111,7 +111,7 @@ fn a_cluster_is_judged_as_a_whole() {
         move |o: &mut Overview| o.nodes[2].watchdog.as_mut().expect("one").kind = kind.to_owned()
     };
     check(
-        kind("StandIn"),
+        kind("Simulated"),
         "watchdogs",
         Warn,
         "simulated watchdog in use (does not protect the machine): node3",

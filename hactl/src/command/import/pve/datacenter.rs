@@ -80,7 +80,7 @@ pub(super) fn read(
                 // The limit of migrations has priority over the default limit, regardless of the order and even if it is 0.
                 let of = |name: &str| parts.iter().find(|part| part.name == name);
                 if let Some(part) = of("migration").or_else(|| of("default")) {
-                    guests.bandwidth_mebibytes = mebibytes(part)?;
+                    guests.bandwidth_mebibytes_per_second = mebibytes(part)?;
                 }
             }
             "max_worker" => {
@@ -235,7 +235,7 @@ mod tests {
             let mut guests = Guests::new(false, Path::new("/nonexistent"));
             let text = format!("bwlimit: {value}\n");
             read(&text, "datacenter.cfg", &mut Imported::default(), &mut guests).unwrap();
-            assert_eq!(guests.bandwidth_mebibytes, expected, "{value}");
+            assert_eq!(guests.bandwidth_mebibytes_per_second, expected, "{value}");
         };
         check("migration=204800", Some(200));
         check("default=2048,migration=1024", Some(1));

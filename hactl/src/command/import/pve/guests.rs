@@ -22,7 +22,7 @@ pub(super) struct Guests {
     /// Whether sizes are imported: they limit placement in this project, and in ha-manager only in some modes.
     pub(super) sized: bool,
     /// Limit of migrations in MiB per second; `None`: no limit.
-    pub(super) bandwidth_mebibytes: Option<u64>,
+    pub(super) bandwidth_mebibytes_per_second: Option<u64>,
     folder: PathBuf,
     kinds: BTreeSet<GuestKind>,
     sizes_left_out: bool,
@@ -55,7 +55,7 @@ impl Guests {
         Guests {
             simulated,
             sized: false,
-            bandwidth_mebibytes: None,
+            bandwidth_mebibytes_per_second: None,
             folder: folder.to_owned(),
             kinds: BTreeSet::new(),
             sizes_left_out: false,
@@ -95,8 +95,8 @@ impl Guests {
             GuestKind::Machine => {
                 let mut libvirt = Map::new();
                 libvirt.insert("domain".to_owned(), json!(number));
-                if let Some(mebibytes) = self.bandwidth_mebibytes {
-                    libvirt.insert("migration".to_owned(), json!({"bandwidthMebibytes": mebibytes}));
+                if let Some(mebibytes) = self.bandwidth_mebibytes_per_second {
+                    libvirt.insert("migration".to_owned(), json!({"bandwidthMebibytesPerSecond": mebibytes}));
                 }
                 json!({DriverKind::Libvirt.name(): libvirt})
             }

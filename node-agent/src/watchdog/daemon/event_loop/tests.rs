@@ -87,7 +87,7 @@ fn an_armed_loop_asks_the_allocator_for_nothing() {
     let mut event_loop = EventLoop::new(
         Core::new(Privileges::default()),
         None,
-        Place::StandIn(stand_in),
+        Place::Simulated(stand_in),
         listener,
         signals,
         Some(nix::unistd::geteuid().as_raw()),

@@ -1,0 +1,354 @@
+//! Fields that have had another name or unit: one table, used for requests, files, scenarios and stored objects.
+//!
+//! The API, its schemas and hactl use the current names. The specs in etcd and the assignments keep the earlier names
+//! and units, so that agents and controllers of the previous version, which ignore unknown fields, read every field
+//! during a rolling upgrade and after a downgrade.
+
+use crate::kind::Kind;
+use crate::problem::{Problem, ProblemKind};
+use serde_json::{Map, Value, json};
+
+/// Annotation in which kubectl keeps the last applied form of an object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// A renamed field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// Kind of the object.
+    pub kind: Kind,
+    /// Path of the map with the field; `*` is every element of a list.
+    pub parent: &'static [&'static str],
+    /// Name until version 0.1, and in etcd.
+    pub earlier: &'static str,
+    /// Name in the API.
+    pub current: &'static str,
+    /// Whether the earlier field counts thousandths of the current unit.
+    pub is_in_thousandths: bool,
+}
+
+const fn same(
+    kind: Kind,
+    parent: &'static [&'static str],
+    earlier: &'static str,
+    current: &'static str,
+) -> Renamed {
+    Renamed { kind, parent, earlier, current, is_in_thousandths: false }
+}
+
+const MIGRATION: &[&str] = &["spec", "driver", "libvirt", "migration"];
+const COPY: &[&str] = &["status", "copies", "*", "definition"];
+const COPY_MIGRATION: &[&str] = &["status", "copies", "*", "definition", "driver", "libvirt", "migration"];
+const FENCING: &[&str] = &["spec", "fencing"];
+const ACTIVE_FENCING: &[&str] = &["status", "active", "fencing"];
+
+/// Every renamed field of an object's spec, and its copies in the status.
+pub const ALL: [Renamed; 11] = [
+    same(Kind::Cluster, FENCING, "onStoreLoss", "onEtcdLoss"),
+    same(Kind::Cluster, FENCING, "allowStandIn", "allowSimulatedWatchdog"),
+    same(Kind::Cluster, ACTIVE_FENCING, "onStoreLoss", "onEtcdLoss"),
+    same(Kind::Cluster, ACTIVE_FENCING, "allowStandIn", "allowSimulatedWatchdog"),
+    same(Kind::Node, FENCING, "allowUnfenced", "trustWatchdogOnVirtualMachine"),
+    same(Kind::Resource, &["spec"], "after", "dependsOn"),
+    same(Kind::Resource, COPY, "after", "dependsOn"),
+    same(Kind::Resource, MIGRATION, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
+    same(Kind::Resource, COPY_MIGRATION, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
+    Renamed {
+        is_in_thousandths: true,
+        ..same(Kind::Resource, MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
+    },
+    Renamed {
+        is_in_thousandths: true,
+        ..same(Kind::Resource, COPY_MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
+    },
+];
+
+impl Renamed {
+    /// Returns the path of a member of the parent, as in messages.
+    fn path(&self, name: &str) -> String {
+        format!("{}.{name}", self.parent.join("."))
+    }
+
+    /// Returns the JSON pointer of a member of the parent.
+    fn pointer(&self, name: &str) -> String {
+        format!("/{}/{name}", self.parent.join("/"))
+    }
+
+    /// Returns the warning about the earlier name in a request or file.
+    pub fn warning(&self) -> String {
+        let (earlier, current) = (self.path(self.earlier), self.path(self.current));
+        let unit = if self.is_in_thousandths { " (in seconds)" } else { "" };
+        format!("{earlier} is now {current}{unit}; \"hactl convert --write -f FILE\" rewrites the file")
+    }
+
+    /// Returns the path of the field in the spec, with its current name.
+    pub fn current_path(&self) -> String {
+        self.parent[1..].iter().copied().chain([self.current]).collect::<Vec<_>>().join(".")
+    }
+
+    /// Returns a value of the earlier field in the unit of the current one.
+    pub fn to_current(&self, value: Value) -> Value {
+        match value.as_f64() {
+            Some(number) if self.is_in_thousandths => json!(number / 1000.0),
+            Some(_) | None => value,
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
+    fn to_earlier(&self, value: Value) -> Value {
+        match value.as_f64() {
+            Some(number) if self.is_in_thousandths => {
+                json!((number * 1000.0).round().clamp(0.0, 1e12) as u64)
+            }
+            Some(_) | None => value,
+        }
+    }
+}
+
+fn of(kind: Kind) -> impl Iterator<Item = &'static Renamed> {
+    ALL.iter().filter(move |renamed| renamed.kind == kind)
+}
+
+/// Returns the renamed field with this path in the spec, such as `fencing.allowStandIn`.
+pub fn of_path(kind: Kind, path: &str) -> Option<&'static Renamed> {
+    of(kind)
+        .filter(|renamed| renamed.parent[0] == "spec")
+        .find(|renamed| renamed.parent[1..].iter().copied().chain([renamed.earlier]).eq(path.split('.')))
+}
+
+/// Converts an object, or a merge patch for one, from a request or a file to the current names. Returns the renamed
+/// fields that have their earlier names.
+///
+/// A null under one of the two names only removes the field, so the other name counts: a three-way merge of a file with
+/// the one name against an object with the other sends both.
+///
+/// # Errors
+/// Every field that is given under both names.
+pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static Renamed>, Vec<Problem>> {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    for renamed in of(kind).filter(|renamed| renamed.parent[0] == "spec") {
+        each(value, renamed.parent, &mut |map| {
+            let Some(earlier) = map.get(renamed.earlier) else { return };
+            let is_both = map.get(renamed.current).is_some_and(|current| !current.is_null());
+            if is_both && !earlier.is_null() {
+                let message = format!("also given as {}: remove this one", renamed.path(renamed.current));
+                let path = renamed.path(renamed.earlier);
+                return problems.push(Problem::new(path, ProblemKind::FieldValueDuplicate, message));
+            }
+            found.push(renamed);
+            if is_both {
+                map.shift_remove(renamed.earlier);
+            } else {
+                map.shift_remove(renamed.current);
+                rename(map, renamed.earlier, renamed.current, |value| renamed.to_current(value));
+            }
+        });
+    }
+    if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+/// Converts the operations of a JSON patch to the current names. Returns the renamed fields that have their earlier names.
+pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static Renamed> {
+    let mut found = Vec::new();
+    let operations = patch.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
+    for operation in operations {
+        for renamed in of(kind) {
+            let (earlier, current) = (renamed.pointer(renamed.earlier), renamed.pointer(renamed.current));
+            for field in ["path", "from"] {
+                let Some(Value::String(path)) = operation.get_mut(field) else { continue };
+                let Some(rest) = path.strip_prefix(&earlier) else { continue };
+                if !rest.is_empty() && !rest.starts_with('/') {
+                    continue;
+                }
+                *path = format!("{current}{rest}");
+                found.push(renamed);
+                if field == "path"
+                    && let Some(value) = operation.get_mut("value")
+                {
+                    *value = renamed.to_current(value.take());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Converts an object, or a part of one, from its form in etcd to the current names, also in `managedFields` and in
+/// the last applied form. If etcd contains both names of a field, the current one counts.
+pub fn from_stored(kind: Kind, value: &mut Value) {
+    for renamed in of(kind) {
+        each(value, renamed.parent, &mut |map| {
+            if map.contains_key(renamed.current) {
+                map.shift_remove(renamed.earlier);
+            } else {
+                rename(map, renamed.earlier, renamed.current, |value| renamed.to_current(value));
+            }
+        });
+        rename_owned(value, renamed, renamed.earlier, renamed.current);
+    }
+    let annotation = value.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED));
+    if let Some(Value::String(text)) = annotation
+        && of(kind).any(|renamed| text.contains(renamed.earlier))
+        && let Ok(mut applied) = serde_json::from_str::<Value>(text)
+        && accept(kind, &mut applied).is_ok_and(|found| !found.is_empty())
+    {
+        *text = format!("{applied}\n");
+    }
+}
+
+/// Converts an object to its form in etcd. Call this for every object that is written to a spec key.
+pub fn to_stored(kind: Kind, value: &mut Value) {
+    for renamed in of(kind) {
+        each(value, renamed.parent, &mut |map| {
+            rename(map, renamed.current, renamed.earlier, |value| renamed.to_earlier(value));
+        });
+        rename_owned(value, renamed, renamed.current, renamed.earlier);
+    }
+}
+
+/// Renames a field in the owners of fields (server-side apply).
+fn rename_owned(value: &mut Value, renamed: &Renamed, from: &str, to: &str) {
+    let owned: Vec<String> = renamed.parent.iter().map(|name| format!("f:{name}")).collect();
+    let owned: Vec<&str> = owned.iter().map(String::as_str).collect();
+    let entries = value.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
+    for fields in entries.into_iter().flatten().filter_map(|entry| entry.get_mut("fieldsV1")) {
+        each(fields, &owned, &mut |map| rename(map, &format!("f:{from}"), &format!("f:{to}"), |tree| tree));
+    }
+}
+
+/// Calls a function with every map at a path.
+fn each(value: &mut Value, path: &[&str], act: &mut dyn FnMut(&mut Map<String, Value>)) {
+    match (path.split_first(), value) {
+        (None, Value::Object(map)) => act(map),
+        (Some((&"*", rest)), Value::Array(parts)) => parts.iter_mut().for_each(|part| each(part, rest, act)),
+        (Some((name, rest)), Value::Object(map)) => {
+            if let Some(part) = map.get_mut(*name) {
+                each(part, rest, act);
+            }
+        }
+        (_, Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {}
+    }
+}
+
+/// Renames a member, which keeps its position.
+fn rename(map: &mut Map<String, Value>, from: &str, to: &str, convert: impl Fn(Value) -> Value) {
+    if map.contains_key(from) {
+        let members = std::mem::take(map).into_iter();
+        *map = members
+            .map(|(name, value)| if name == from { (to.to_owned(), convert(value)) } else { (name, value) })
+            .collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns an object with a value of each renamed field in the spec, under the earlier or the current names.
+    fn object(kind: Kind, is_current: bool) -> Value {
+        let mut object = json!({"metadata": {"name": "a"}});
+        for renamed in of(kind).filter(|renamed| renamed.parent[0] == "spec") {
+            let place = renamed.parent.iter().fold(&mut object, |place, name| &mut place[*name]);
+            match (is_current, renamed.is_in_thousandths) {
+                (true, true) => place[renamed.current] = json!(0.25),
+                (true, false) => place[renamed.current] = json!("x"),
+                (false, true) => place[renamed.earlier] = json!(250),
+                (false, false) => place[renamed.earlier] = json!("x"),
+            }
+        }
+        object
+    }
+
+    #[test]
+    fn each_earlier_name_is_accepted_stored_and_read_back() {
+        for kind in [Kind::Cluster, Kind::Node, Kind::Resource] {
+            let (earlier, current) = (object(kind, false), object(kind, true));
+            let mut value = earlier.clone();
+            let found = accept(kind, &mut value).expect("one name each");
+            assert_eq!(value, current);
+            assert_eq!(found.len(), of(kind).filter(|renamed| renamed.parent[0] == "spec").count());
+            assert_eq!(accept(kind, &mut value), Ok(Vec::new()), "the current names are not renamed");
+            to_stored(kind, &mut value);
+            assert_eq!(value, earlier);
+            from_stored(kind, &mut value);
+            assert_eq!(value, current);
+        }
+    }
+
+    #[test]
+    fn a_field_under_both_names_is_refused() {
+        let mut both = json!({"spec": {"after": ["db"], "dependsOn": ["db"]}});
+        let problems = accept(Kind::Resource, &mut both).expect_err("both names");
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].to_string(), "spec.after: also given as spec.dependsOn: remove this one");
+        from_stored(Kind::Resource, &mut both);
+        assert_eq!(both, json!({"spec": {"dependsOn": ["db"]}}));
+    }
+
+    #[test]
+    fn a_merge_patch_removes_and_sets_under_either_name() {
+        let check = |patch: Value, expected: Value| {
+            let mut value = patch;
+            let found = accept(Kind::Resource, &mut value).expect("one name");
+            assert_eq!((value, found.len()), (expected, 1));
+        };
+        check(json!({"spec": {"after": null}}), json!({"spec": {"dependsOn": null}}));
+        check(json!({"spec": {"after": null, "dependsOn": ["a"]}}), json!({"spec": {"dependsOn": ["a"]}}));
+        check(json!({"spec": {"after": ["a"], "dependsOn": null}}), json!({"spec": {"dependsOn": ["a"]}}));
+    }
+
+    #[test]
+    fn json_patches_name_the_current_fields() {
+        let mut patch = json!([
+            {"op": "add", "path": "/spec/after/0", "value": "db"},
+            {"op": "copy", "from": "/spec/after", "path": "/spec/tags"},
+            {"op": "replace", "path": "/spec/driver/libvirt/migration/downtimeMilliseconds", "value": 300},
+            {"op": "remove", "path": "/spec/afterwards"},
+        ]);
+        let found = accept_json_patch(Kind::Resource, &mut patch);
+        assert_eq!(found.len(), 3);
+        assert_eq!(
+            patch,
+            json!([
+                {"op": "add", "path": "/spec/dependsOn/0", "value": "db"},
+                {"op": "copy", "from": "/spec/dependsOn", "path": "/spec/tags"},
+                {"op": "replace", "path": "/spec/driver/libvirt/migration/maxDowntimeSeconds", "value": 0.3},
+                {"op": "remove", "path": "/spec/afterwards"},
+            ])
+        );
+    }
+
+    #[test]
+    fn owners_and_the_last_applied_form_are_converted() {
+        let stored = json!({
+            "metadata": {
+                "annotations": {LAST_APPLIED: r#"{"spec":{"after":["db"]}}"#},
+                "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {"f:state": {}, "f:after": {}}}}],
+            },
+            "spec": {"after": ["db"], "state": "Started"},
+            "status": {"copies": [{"definition": {"name": "web", "after": ["db"]}}]},
+        });
+        let mut value = stored.clone();
+        from_stored(Kind::Resource, &mut value);
+        assert_eq!(
+            value["metadata"]["managedFields"][0]["fieldsV1"],
+            json!({"f:spec": {"f:state": {}, "f:dependsOn": {}}})
+        );
+        assert_eq!(value["metadata"]["annotations"][LAST_APPLIED], "{\"spec\":{\"dependsOn\":[\"db\"]}}\n");
+        assert_eq!(value["status"]["copies"][0]["definition"]["dependsOn"], json!(["db"]));
+        let names: Vec<&String> = value["spec"].as_object().expect("a map").keys().collect();
+        assert_eq!(names, ["dependsOn", "state"], "the field keeps its position");
+        to_stored(Kind::Resource, &mut value);
+        assert_eq!(value["metadata"]["managedFields"], stored["metadata"]["managedFields"]);
+        assert_eq!(value["spec"], stored["spec"]);
+    }
+
+    #[test]
+    fn values_of_other_types_are_left_to_the_validation() {
+        for spec in [json!(null), json!([1]), json!({"after": 1}), json!({"driver": {"libvirt": "x"}})] {
+            let mut value = json!({"spec": spec, "metadata": {"managedFields": 1, "annotations": []}});
+            assert!(accept(Kind::Resource, &mut value).is_ok());
+            from_stored(Kind::Resource, &mut value);
+            to_stored(Kind::Resource, &mut value);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Tests of renamed fields: the API accepts the earlier names with a warning, and reads objects stored under them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/http.rs"]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod http;
+
+use ha_api_types::kind::Kind;
+use ha_store::{MemoryStore, Store};
+use http::{APPLY, Api, resource};
+use serde_json::{Value, json};
+
+const WARNING: &str = "spec.after is now spec.dependsOn";
+
+fn with(name: &str, field: &str, value: Value) -> Value {
+    let mut resource = resource(name);
+    resource["spec"][field] = value;
+    resource
+}
+
+fn warns(warnings: &[String]) -> bool {
+    warnings.iter().any(|text| text.contains(WARNING) && text.contains("hactl convert"))
+}
+
+async fn stored(api: &Api<MemoryStore>, name: &str) -> Value {
+    let reading = api.store.get(&api.keys.spec(Kind::Resource, name)).await.unwrap();
+    serde_json::from_slice(&reading.entries[0].value).unwrap()
+}
+
+#[tokio::test]
+async fn the_earlier_name_is_accepted_with_a_warning_and_stored() {
+    let api = Api::over(MemoryStore::new());
+    let created = api.post("resources?fieldValidation=Strict", &with("web", "after", json!(["db"]))).await;
+    assert_eq!(
+        (created.code, created.at("/spec/dependsOn")),
+        (201, &json!(["db"])),
+        "{}",
+        created.at("/message")
+    );
+    assert!(warns(&created.warnings), "{:?}", created.warnings);
+    assert_eq!(created.at("/spec/after"), &Value::Null);
+    // Controllers and agents of the previous version read the object, too.
+    assert_eq!(stored(&api, "web").await["spec"]["after"], json!(["db"]));
+    assert_eq!(stored(&api, "web").await["spec"]["dependsOn"], Value::Null);
+    let current = api.post("resources", &with("new", "dependsOn", json!(["db"]))).await;
+    assert!(current.code == 201 && !warns(&current.warnings), "{:?}", current.warnings);
+    let both = json!({"spec": {"after": ["db"], "dependsOn": ["db"]}});
+    let refused = api.merge("resources/web", &both).await;
+    assert_eq!((refused.code, refused.at("/details/causes/0/field")), (422, &json!("spec.after")));
+}
+
+#[tokio::test]
+async fn patches_with_the_earlier_name_change_the_field() {
+    let api = Api::over(MemoryStore::new());
+    api.post("resources", &with("web", "dependsOn", json!(["db"]))).await;
+    let merged = api.merge("resources/web", &json!({"spec": {"after": ["a", "b"]}})).await;
+    assert_eq!(merged.at("/spec/dependsOn"), &json!(["a", "b"]));
+    assert!(warns(&merged.warnings), "{:?}", merged.warnings);
+    let patch = json!([{"op": "replace", "path": "/spec/after/0", "value": "c"}]);
+    let patched = api.call("PATCH", "resources/web", "application/json-patch+json", &patch).await;
+    assert_eq!(patched.at("/spec/dependsOn"), &json!(["c", "b"]), "{}", patched.at("/message"));
+    assert!(warns(&patched.warnings), "{:?}", patched.warnings);
+    let removed = api.merge("resources/web", &json!({"spec": {"after": null}})).await;
+    assert_eq!(removed.at("/spec/dependsOn"), &Value::Null);
+}
+
+#[tokio::test]
+async fn an_object_stored_under_the_earlier_name_has_the_current_one_with_its_owner() {
+    let api = Api::over(MemoryStore::new());
+    let mut old = with("web", "after", json!(["db"]));
+    old["metadata"]["uid"] = json!("u");
+    old["metadata"]["managedFields"] = json!([{
+        "manager": "site", "operation": "Apply", "apiVersion": "hactl.io/v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:after": {}}},
+    }]);
+    api.write(&api.keys.spec(Kind::Resource, "web"), &old).await;
+    let read = api.get("resources/web").await;
+    assert_eq!((read.at("/spec/dependsOn"), read.at("/spec/after")), (&json!(["db"]), &Value::Null));
+    // The owner of the field is known: another manager conflicts, and the owner removes the field.
+    let applied = |spec: Value| json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"}, "spec": spec});
+    let path = "resources/web?fieldManager=";
+    let refused = api.call("PATCH", &format!("{path}other"), APPLY, &applied(json!({"after": ["x"]}))).await;
+    assert_eq!((refused.code, refused.at("/details/causes/0/field")), (409, &json!(".spec.dependsOn")));
+    let kept =
+        api.call("PATCH", &format!("{path}site"), APPLY, &applied(json!({"after": ["db", "x"]}))).await;
+    assert_eq!(kept.at("/spec/dependsOn"), &json!(["db", "x"]), "{}", kept.at("/message"));
+    let removed =
+        api.call("PATCH", &format!("{path}site"), APPLY, &applied(json!({"state": "Stopped"}))).await;
+    assert_eq!(removed.at("/spec/dependsOn"), &Value::Null, "{}", removed.at("/message"));
+}

@@ -1,0 +1,264 @@
+//! `hactl convert`: rewrites files with the current names of renamed fields.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::manifest::{FileFlags, texts};
+use crate::render::{self, Format};
+use crate::session::Session;
+use clap::Args;
+use ha_api_types::kind::Kind;
+use ha_api_types::renamed::{self, Renamed};
+use ha_api_types::yaml::{self, Document};
+use serde_json::{Value, json};
+
+/// Convert files to the current names of fields
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Without -o, comments and order are kept. With -o, the objects are printed without comments.\n\
+        Examples:\n  hactl convert -f web.yaml\n  hactl convert --write -R -f ."
+)]
+pub(crate) struct Convert {
+    #[command(flatten)]
+    files: FileFlags,
+    /// Rewrite the files in place
+    #[arg(long)]
+    write: bool,
+}
+
+impl Convert {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        if self.write && format.is_some() {
+            return Err(Failure::usage("--write cannot be combined with --output"));
+        }
+        if self.write && self.files.files.iter().any(|file| file == "-") {
+            return Err(Failure::usage("standard input cannot be rewritten").help("remove --write"));
+        }
+        let terminal = session.terminal();
+        let mut converted = Vec::new();
+        let mut problems = Vec::new();
+        for text in texts(&self.files)? {
+            match convert(&text.content) {
+                Ok(after) => converted.push((text, after)),
+                Err(found) => {
+                    problems.extend(found.iter().map(|problem| format!("{}: {problem}", text.name)))
+                }
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Failure::usage(problems.join("\n")).help("nothing was changed; correct the files"));
+        }
+        let mut objects = Vec::new();
+        for (index, (text, after)) in converted.into_iter().enumerate() {
+            if after.has_lost_comments {
+                terminal.warn(&format!("{}: comments are not kept", text.name));
+            }
+            match format {
+                Some(_) => objects.extend(after.objects),
+                None if self.write && after.text != text.content => {
+                    std::fs::write(&text.name, after.text)
+                        .map_err(|error| Failure::refused(format!("cannot write {}: {error}", text.name)))?;
+                    terminal.say(&format!("{} converted", text.name));
+                }
+                None if self.write => terminal.say(&format!("{} unchanged", text.name)),
+                None => {
+                    let is_separated = index == 0 || after.text.starts_with("---");
+                    terminal.out(if is_separated { "" } else { "---\n" });
+                    terminal.out(&after.text);
+                }
+            }
+        }
+        match format {
+            Some(Format::Yaml) => {
+                let documents = objects.iter().map(render::yaml).collect::<Result<Vec<_>, _>>()?;
+                terminal.out(&documents.join("---\n"));
+            }
+            Some(_) => {
+                let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+                let value = if objects.len() == 1 { &objects[0] } else { &list };
+                session.print_value(format, value)?;
+            }
+            None => {}
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// A converted text.
+#[derive(Debug, PartialEq)]
+struct Converted {
+    text: String,
+    /// The documents, with the current names.
+    objects: Vec<Value>,
+    has_lost_comments: bool,
+}
+
+/// A field with its earlier name in a text.
+struct Found {
+    renamed: &'static Renamed,
+    line: Option<u32>,
+}
+
+/// Converts a stream of documents. Only the names and numbers of renamed fields change in the text.
+///
+/// # Errors
+/// Every problem of the text, with its line: it is not YAML, or has a field under both names.
+fn convert(text: &str) -> Result<Converted, Vec<String>> {
+    let (objects, mut left) = current(text)?;
+    let mut text = text.to_owned();
+    while let Some(found) = left.first() {
+        let replaced = candidates(&text, found).into_iter().find_map(|candidate| {
+            let (same, fewer) = current(&candidate).ok()?;
+            (same == objects && fewer.len() + 1 == left.len()).then_some((candidate, fewer))
+        });
+        let Some((next, fewer)) = replaced else {
+            // The field is written in a form that cannot be edited, such as a merge key.
+            let documents = objects.iter().map(yaml::to_text).collect::<Result<Vec<_>, _>>();
+            let documents = documents.map_err(|error| vec![error.message])?;
+            return Ok(Converted { text: documents.join("---\n"), objects, has_lost_comments: true });
+        };
+        (text, left) = (next, fewer);
+    }
+    Ok(Converted { text, objects, has_lost_comments: false })
+}
+
+/// Returns the documents with the current names, and the fields that have their earlier names in the text.
+fn current(text: &str) -> Result<(Vec<Value>, Vec<Found>), Vec<String>> {
+    let at = |line: Option<u32>, message: &str| match line {
+        Some(line) => format!("line {line}: {message}"),
+        None => message.to_owned(),
+    };
+    let documents = yaml::documents(text).map_err(|error| vec![at(error.line, &error.message)])?;
+    let (mut objects, mut found, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    for Document { mut value, lines } in documents {
+        let mut one = |object: &mut Value, prefix: &str| {
+            let name = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+            let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == name) else { return };
+            let line = |path: &str| lines.of(&format!("{prefix}{path}"));
+            match renamed::accept(kind, object) {
+                Ok(fields) => found.extend(fields.into_iter().map(|renamed| {
+                    let path = format!("{}.{}", renamed.parent.join("."), renamed.earlier);
+                    Found { renamed, line: line(&path) }
+                })),
+                Err(found) => {
+                    problems
+                        .extend(found.iter().map(|problem| at(line(&problem.path), &problem.to_string())));
+                }
+            }
+        };
+        match value.get_mut("items").and_then(Value::as_array_mut) {
+            Some(items) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    one(item, &format!("items[{index}]."));
+                }
+            }
+            None => one(&mut value, ""),
+        }
+        objects.push(value);
+    }
+    if problems.is_empty() { Ok((objects, found)) } else { Err(problems) }
+}
+
+/// Returns the text with one of the keys of this name on the line renamed, for each such key.
+fn candidates(text: &str, found: &Found) -> Vec<String> {
+    let Renamed { earlier, current, is_in_thousandths, .. } = *found.renamed;
+    let Some(line) = found.line.and_then(|line| usize::try_from(line).ok()) else { return Vec::new() };
+    let begin: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let end = text[begin..].find('\n').map_or(text.len(), |length| begin + length);
+    let is_name = |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
+    text[begin..end]
+        .match_indices(earlier)
+        .filter_map(|(at, _)| {
+            let (before, after) = (&text[..begin + at], &text[begin + at + earlier.len()..]);
+            let quote = if after.starts_with(['"', '\'']) { 1 } else { 0 };
+            let rest = after[quote..].trim_start_matches([' ', '\t']).strip_prefix(':')?;
+            if before.ends_with(is_name) {
+                return None;
+            }
+            if !is_in_thousandths {
+                return Some(format!("{before}{current}{after}"));
+            }
+            let number = rest.trim_start_matches([' ', '\t']);
+            let length = number.find(|character: char| !character.is_ascii_digit()).unwrap_or(number.len());
+            let thousandths: f64 = number[..length].parse().ok()?;
+            let between = &after[..after.len() - number.len()];
+            Some(format!("{before}{current}{between}{:?}{}", thousandths / 1000.0, &number[length..]))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata: {name: web}\n";
+
+    fn check(text: &str, expected: &str) {
+        let converted = convert(text).expect("sound");
+        assert_eq!(converted.text, expected);
+        assert!(!converted.has_lost_comments, "{text}");
+        assert_eq!(convert(expected).expect("sound").text, expected, "nothing is left to convert");
+    }
+
+    #[test]
+    fn names_change_and_comments_stay() {
+        check(
+            &format!(
+                "# web\n{HEAD}spec:\n  tags: [after]\n  after: [db] # after: the data\n  state: Started\n"
+            ),
+            &format!(
+                "# web\n{HEAD}spec:\n  tags: [after]\n  dependsOn: [db] # after: the data\n  state: Started\n"
+            ),
+        );
+        check(
+            &format!("{HEAD}spec: {{comment: 'after: x', after: [db]}}\n"),
+            &format!("{HEAD}spec: {{comment: 'after: x', dependsOn: [db]}}\n"),
+        );
+        check(
+            r#"{"kind": "Resource", "spec": {"after": ["db"]}}"#,
+            r#"{"kind": "Resource", "spec": {"dependsOn": ["db"]}}"#,
+        );
+        check(&format!("{HEAD}spec: {{state: Started}}\n"), &format!("{HEAD}spec: {{state: Started}}\n"));
+    }
+
+    #[test]
+    fn numbers_change_with_their_unit() {
+        let of =
+            |fields: &str| format!("{HEAD}spec:\n  driver:\n    libvirt:\n      migration: {{{fields}}}\n");
+        check(
+            &of("bandwidthMebibytes: 200, downtimeMilliseconds: 300"),
+            &of("bandwidthMebibytesPerSecond: 200, maxDowntimeSeconds: 0.3"),
+        );
+        check(&of("downtimeMilliseconds: 2000"), &of("maxDowntimeSeconds: 2.0"));
+    }
+
+    #[test]
+    fn streams_and_lists_are_converted() {
+        let cluster = "kind: Cluster\nspec:\n  fencing:\n    onStoreLoss: Stop\n    allowStandIn: true\n";
+        let node = "kind: List\nitems:\n- kind: Node\n  spec: {fencing: {allowUnfenced: true}}\n- {kind: Pod, spec: {after: 1}}\n";
+        check(
+            &format!("{cluster}---\n{node}"),
+            &format!("{cluster}---\n{node}")
+                .replace("onStoreLoss", "onEtcdLoss")
+                .replace("allowStandIn", "allowSimulatedWatchdog")
+                .replace("allowUnfenced", "trustWatchdogOnVirtualMachine"),
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_edited_is_written_again() {
+        let converted = convert(&format!("{HEAD}spec: {{\"aft\\x65r\": [db]}} # c\n")).expect("sound");
+        assert!(converted.has_lost_comments, "{converted:?}");
+        assert_eq!(converted.objects[0]["spec"], json!({"dependsOn": ["db"]}));
+        assert!(converted.text.contains("dependsOn"), "{}", converted.text);
+    }
+
+    #[test]
+    fn both_names_and_broken_files_are_refused() {
+        let both = convert(&format!("{HEAD}spec:\n  after: [a]\n  dependsOn: [b]\n"));
+        assert_eq!(
+            both,
+            Err(vec!["line 5: spec.after: also given as spec.dependsOn: remove this one".to_owned()])
+        );
+        assert!(convert("a: [").is_err());
+    }
+}
