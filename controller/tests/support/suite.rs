@@ -157,7 +157,7 @@ async fn answer_as_agent<S: Store>(api: Arc<Api<S>>, answer: Value) -> Value {
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     };
-    let Some(Key::LogRequest(node, id)) = api.keys.parse(&key) else { panic!("{key} is no request") };
+    let Some(Key::LogRequest(node, id)) = api.keys.parse(&key) else { unreachable!("{key} is no request") };
     api.write(&api.keys.log_answer(node, id), &answer).await;
     request
 }

@@ -176,7 +176,9 @@ impl Client {
     /// Sends a request and parses the answer as JSON.
     pub(crate) async fn call(&self, call: &Call) -> Result<Value, ApiError> {
         let Received { server, body, warnings } = self.receive(call).await?;
-        warnings.iter().for_each(|text| self.terminal.warn(text));
+        for text in &warnings {
+            self.terminal.warn(text);
+        }
         serde_json::from_slice(&body)
             .map_err(|error| ApiError::Malformed { server, message: error.to_string() })
     }
@@ -216,7 +218,9 @@ impl Client {
         }
         if !code.is_success() {
             // The warnings of a refused request help to correct it.
-            warnings.iter().for_each(|text| self.terminal.warn(text));
+            for text in &warnings {
+                self.terminal.warn(text);
+            }
             return Err(ApiError::Status(StatusError::read(code.as_u16(), &body)));
         }
         Ok(Received { server, body, warnings })

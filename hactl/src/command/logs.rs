@@ -61,7 +61,9 @@ impl Logs {
         let asked_at = Instant::now();
         let read = self.read(client, &target, lines, self.since.map(seconds), node.as_ref()).await;
         let (text, warnings) = read.map_err(failure)?;
-        warnings.iter().for_each(|warning| terminal.warn(warning));
+        for warning in &warnings {
+            terminal.warn(warning);
+        }
         if !self.follow {
             terminal.out(&text);
             return Ok(Exit::Done);

@@ -53,7 +53,6 @@ pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &str, drivers: Drivers) 
                 Item::Changes { changes, revision: _ } => {
                     seen.changed(changes).into_iter().for_each(|entry| reader.begin(entry));
                 }
-                Item::Progress(_) => {}
                 Item::Unavailable(StoreError::Refused(why)) => {
                     if !is_refused {
                         tracing::warn!(
@@ -63,8 +62,8 @@ pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &str, drivers: Drivers) 
                     }
                     is_refused = true;
                 }
-                // The watch of the core reports that.
-                Item::Unavailable(_) => {}
+                // The watch of the core reports that etcd is unavailable.
+                Item::Progress(_) | Item::Unavailable(_) => {}
             }
         }
     });
