@@ -94,7 +94,7 @@ impl Renamed {
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
-    fn to_earlier(&self, value: Value) -> Value {
+    fn to_earlier(self, value: Value) -> Value {
         match value.as_f64() {
             Some(number) if self.is_in_thousandths => {
                 json!((number * 1000.0).round().clamp(0.0, 1e12) as u64)
@@ -132,6 +132,8 @@ pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static Renamed>, Ve
             if is_both && !earlier.is_null() {
                 let message = format!("also given as {}: remove this one", renamed.path(renamed.current));
                 let path = renamed.path(renamed.earlier);
+                // Later checks of the object do not report it again.
+                map.shift_remove(renamed.earlier);
                 return problems.push(Problem::new(path, ProblemKind::FieldValueDuplicate, message));
             }
             found.push(renamed);

@@ -220,7 +220,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Init(init) => init.run(session),
         Command::Restore(restore) => restore.run(session).await,
         Command::Support(support) => support.run(session).await,
-        Command::Convert(convert) => convert.run(session).await,
+        Command::Convert(convert) => convert.run(session),
         Command::Config(config) => config.run(session),
         Command::Options => {
             session.terminal().out(&crate::help::options());

@@ -204,7 +204,9 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
         return None;
     };
     let renamed = renamed::accept(kind, &mut value).unwrap_or_else(|problems| {
-        problems.into_iter().for_each(|problem| wrong(&problem.path, problem.message));
+        for problem in problems {
+            wrong(&problem.path, problem.message);
+        }
         Vec::new()
     });
     match need {

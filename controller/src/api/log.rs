@@ -245,7 +245,12 @@ mod tests {
 
     #[test]
     fn the_assigned_definition_counts_on_its_node() {
-        let spec = json!({"metadata": {"name": "web"}, "spec": {"driver": {"systemd": {"unit": "new"}}}});
+        let spec = json!({
+            "apiVersion": "hactl.io/v1",
+            "kind": "Resource",
+            "metadata": {"name": "web"},
+            "spec": {"driver": {"systemd": {"unit": "new"}}},
+        });
         let mut assignment = Assignment { node: "node1".to_owned(), ..Assignment::default() };
         assignment.definition.name = "assigned".to_owned();
         let name =

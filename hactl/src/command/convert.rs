@@ -25,7 +25,7 @@ pub(crate) struct Convert {
 }
 
 impl Convert {
-    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+    pub(crate) fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         if self.write && format.is_some() {
             return Err(Failure::usage("--write cannot be combined with --output"));
@@ -40,7 +40,7 @@ impl Convert {
             match convert(&text.content) {
                 Ok(after) => converted.push((text, after)),
                 Err(found) => {
-                    problems.extend(found.iter().map(|problem| format!("{}: {problem}", text.name)))
+                    problems.extend(found.iter().map(|problem| format!("{}: {problem}", text.name)));
                 }
             }
         }
@@ -169,7 +169,7 @@ fn candidates(text: &str, found: &Found) -> Vec<String> {
         .match_indices(earlier)
         .filter_map(|(at, _)| {
             let (before, after) = (&text[..begin + at], &text[begin + at + earlier.len()..]);
-            let quote = if after.starts_with(['"', '\'']) { 1 } else { 0 };
+            let quote = usize::from(after.starts_with(['"', '\'']));
             let rest = after[quote..].trim_start_matches([' ', '\t']).strip_prefix(':')?;
             if before.ends_with(is_name) {
                 return None;

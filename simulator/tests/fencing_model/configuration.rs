@@ -118,8 +118,7 @@ impl Configuration {
     pub(crate) const SHORT_MIGRATION: Configuration =
         Configuration { name: "short, migration", migration: true, ..Self::PLAIN };
 
-    /// Live migration with a driver that is not gated: the service may arrive after its target was fenced. For mutations
-    /// only: the rules as modeled do not hold in a complete search (`docs/model.md`, limits).
+    /// Live migration with a driver that is not gated: the service may arrive after its target was fenced.
     pub(crate) const SHORT_UNGATED: Configuration = Configuration {
         name: "short, ungated",
         starts_running: true,

@@ -101,7 +101,9 @@ pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
         .is_some_and(|request| request.operation.value.spec.action == OperationAction::ClearError);
     let disabled = service.wanted() == RequestedState::Disabled;
     let disarmed = situation.world.settings().disarmed.is_some();
-    if disarmed || (!cleared && !disabled) {
+    // Admission of the node waits until the Error is stored, and only an admitted node can stop the service.
+    let registering = service.not_stopped(&situation).is_some();
+    if disarmed || registering || (!cleared && !disabled) {
         if draft.reason.is_none() {
             let (reason, message) = remembered(service);
             draft.say(reason, message);

@@ -56,6 +56,19 @@ fn a_cleared_error_is_stopped_where_it_may_run_although_its_assignment_is_of_an_
 }
 
 #[test]
+fn an_error_that_is_cleared_while_its_node_registers_does_not_hold_up_the_registration() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.agent(&node).lose_journal();
+    lab.want("web", RequestedState::Disabled);
+    lab.until(10_000, "admitted anew", |lab| {
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+    });
+    lab.agent(&node).faults.fails_stop.clear();
+    lab.until(10_000, "stopped", |lab| lab.is("web", ServiceState::Disabled) && lab.places("web").is_empty());
+}
+
+#[test]
 fn a_cleared_error_waits_for_the_proof_when_its_node_is_lost_before_the_stop() {
     let (mut lab, node) = registered_with_what_it_could_not_stop();
     lab.agent(&node).armed = false;
