@@ -6,11 +6,13 @@
 
 use super::World;
 use super::process::Who;
-use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus};
+use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::protocol::Protocol;
 use ha_store::{Change, Entry, Transaction, Write};
+use memchr::memmem;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -63,8 +65,7 @@ impl World {
     /// Returns a process's transaction as it is stored.
     pub(super) fn as_written(&self, who: &Who, transaction: Transaction) -> Transaction {
         let Version::Next { words } = self.version_of(who) else { return transaction };
-        let status: ClusterStatus = self.status_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
-        let words = words || status.allows(next());
+        let words = words || self.common_protocol() >= next();
         let mut written = Transaction::new();
         for (key, guard) in transaction.guards() {
             written = match transaction.writes().get(key) {
@@ -80,6 +81,20 @@ impl World {
             transaction.writes().iter().filter(|(key, _)| !transaction.guards().contains_key(*key));
         debug_assert_eq!(unguarded.count(), 0, "every write guards its key");
         written
+    }
+
+    /// Returns the protocol version that every controller and registered node reads. Each write of the next version asks
+    /// for it, so the other fields of the status are not parsed.
+    fn common_protocol(&self) -> Protocol {
+        #[derive(Deserialize)]
+        struct Common {
+            #[serde(default)]
+            protocol: Protocol,
+        }
+        let stored = self.store.get(&self.keys.status(Kind::Cluster, CLUSTER_NAME));
+        let common =
+            stored.entries.first().and_then(|entry| serde_json::from_slice::<Common>(&entry.value).ok());
+        common.map_or(Protocol::FIRST, |common| common.protocol)
     }
 
     fn encoded(&self, key: &str, value: &[u8], words: bool) -> Vec<u8> {
@@ -141,8 +156,7 @@ pub(super) fn all_told(changes: Vec<Change>) -> Vec<Change> {
 
 /// Returns a value as the next version reads it.
 pub(super) fn decoded(value: &Arc<[u8]>) -> Arc<[u8]> {
-    let is_of_next = value.windows(FIELD.len()).any(|part| part == FIELD.as_bytes());
-    if !is_of_next {
+    if memmem::find(value, FIELD.as_bytes()).is_none() {
         return Arc::clone(value);
     }
     let Ok(Value::Object(mut record)) = serde_json::from_slice(value) else { return Arc::clone(value) };
