@@ -210,11 +210,12 @@ impl Configuration {
         Configuration { name: "short, device", starts_running: true, ..Self::PLAIN };
 
     /// Configurations that `dev/model` checks completely.
-    pub(crate) const LARGER: [Configuration; 13] = [
+    pub(crate) const LARGER: [Configuration; 14] = [
         Self::PLAIN,
         Self::SHORT,
         Self::SHORT_TIMELY,
         Self::SHORT_HOLD,
+        Self::SHORT_UNGATED,
         Configuration { name: "hold, restarts", candidate_restarts: true, ..Self::SHORT_HOLD },
         Configuration { name: "hold, cut off", counts_alone: true, ..Self::SHORT_HOLD },
         Configuration {
@@ -277,9 +278,11 @@ impl Configuration {
             | Mutation::BegunAfterMargin
             | Mutation::BegunAfterGivingUp
             | Mutation::ReportedWhileDriving => Configuration { migration: true, ..running },
-            Mutation::SourceEndNotAwaited | Mutation::EarlierProofCounts | Mutation::AnswerNotAwaited => {
-                Self::SHORT_UNGATED
-            }
+            Mutation::SourceEndNotAwaited
+            | Mutation::EarlierProofCounts
+            | Mutation::AnswerNotAwaited
+            | Mutation::StartNotAsked
+            | Mutation::ArmedIsEnough => Self::SHORT_UNGATED,
             Mutation::MigrateBeforeHandOver => Configuration { migration: true, late: 1, ..running },
             Mutation::MajorityGrants => Configuration { hold: true, candidates: 3, ..running },
             Mutation::GrantNotObserved => Configuration { hold: true, ..running },

@@ -7,7 +7,7 @@ use crate::action::LeaderStep;
 use crate::configuration::Configuration;
 use crate::hold;
 use crate::mutation::Mutation;
-use crate::network::{apply, arrived, has_nothing, has_room, is_active, is_gone, lose, proves};
+use crate::network::{apply, arrived, has_answered, has_nothing, has_room, is_active, is_gone, lose, proves};
 use crate::state::State;
 use crate::store::{ALL, Answer, Evidence, Fence, Mode, NodeId, Work, at, other};
 use crate::write::{Proof, Write};
@@ -116,13 +116,14 @@ fn assignments(configuration: &Configuration, state: &State, found: &mut impl Fn
             let waits_for_none = !state.store.exclusive && state.store.fence(on) != Fence::Open;
             if stopped
                 || waits_for_none
-                || state.store.is_proven_dead(on) && !awaits_answer(configuration, state)
+                || state.store.is_proven_dead(on) && !awaits_answer(configuration, state, on)
                 || may_release_unclosed(configuration, state, on)
             {
                 anywhere(state, if stopped { 1 << on } else { 0 }, found);
             }
             // The proof of the closed epoch may be older than the arrival, so the node is asked again (R8.17).
-            if state.store.is_proven_dead(on) && awaits_answer(configuration, state) && is_open(state, on) {
+            if state.store.is_proven_dead(on) && awaits_answer(configuration, state, on) && is_open(state, on)
+            {
                 found(Work::Halt(on), 0);
             }
             if is_open(state, on) && state.store.assignment.is_current[at(on)] {
@@ -134,9 +135,10 @@ fn assignments(configuration: &Configuration, state: &State, found: &mut impl Fn
 }
 
 /// Returns `true` if a proof without an answer does not show that nothing has arrived (R8.17).
-fn awaits_answer(configuration: &Configuration, state: &State) -> bool {
+fn awaits_answer(configuration: &Configuration, state: &State, on: NodeId) -> bool {
     let assignment = state.store.assignment;
     assignment.asks
+        && !has_answered(state, on)
         && assignment.evidence != Evidence::Release
         && !configuration.lacks(Mutation::AnswerNotAwaited)
 }

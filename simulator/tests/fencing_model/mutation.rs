@@ -44,6 +44,10 @@ pub(crate) enum Mutation {
     EarlierProofCounts,
     /// R8.17: the proof that closes the epoch of a target that was asked counts as its answer.
     AnswerNotAwaited,
+    /// R8.17: a target that is ordered to start what it received is not asked about an arrival.
+    StartNotAsked,
+    /// R8.17: the silence of a target counts although the target has no permit for the service.
+    ArmedIsEnough,
     /// FENCING 8: after HandingOver, the service is started again once only the source is proven empty.
     FreshAfterHandOver,
     /// FENCING 8: the report of a source that registered again no longer states that it had handed over.
@@ -89,6 +93,8 @@ impl Mutation {
             | Mutation::SourceEndNotAwaited
             | Mutation::EarlierProofCounts
             | Mutation::AnswerNotAwaited
+            | Mutation::StartNotAsked
+            | Mutation::ArmedIsEnough
             | Mutation::FreshAfterHandOver
             | Mutation::HandOverForgotten
             | Mutation::MajorityGrants
@@ -102,7 +108,7 @@ impl Mutation {
 
     /// Mutations that a search for a broken promise catches: first the ten by which the protocol's page is measured,
     /// then those for other rules.
-    pub(crate) const ALL: [Mutation; 26] = [
+    pub(crate) const ALL: [Mutation; 28] = [
         Mutation::DeadlineFromReceipt,
         Mutation::OnePeriodLess,
         Mutation::ReleaseAtValidity,
@@ -122,6 +128,8 @@ impl Mutation {
         Mutation::SourceEndNotAwaited,
         Mutation::EarlierProofCounts,
         Mutation::AnswerNotAwaited,
+        Mutation::StartNotAsked,
+        Mutation::ArmedIsEnough,
         Mutation::FreshAfterHandOver,
         Mutation::HandOverForgotten,
         Mutation::MajorityGrants,

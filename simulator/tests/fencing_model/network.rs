@@ -189,8 +189,14 @@ fn awaits_evidence(configuration: &Configuration, state: &State, node: NodeId) -
 
 /// Notes whether a release of the target is later than the source's end.
 fn note_release(configuration: &Configuration, state: &mut State, node: NodeId, proof: Proof) {
+    // Without a permit, the daemon of an armed node may have no deadline yet, so that it does not reset what arrives.
+    let store = &state.store;
+    let has_permit = store.lives[at(node)] && store.answer(node).is_active();
     let is_later = match proof {
-        Proof::Silence => state.store.assignment.evidence == Evidence::Heartbeat,
+        Proof::Silence => {
+            let counts = has_permit || configuration.lacks(Mutation::ArmedIsEnough);
+            store.assignment.evidence == Evidence::Heartbeat && counts
+        }
         Proof::Device => true,
         Proof::Registration | Proof::Leave | Proof::Inactive => false,
     };
@@ -229,16 +235,29 @@ fn learn_permit(state: &mut State, node: NodeId) {
     }
 }
 
-/// Returns `true` if a new assignment asks its node about an arrival: the node was a migration's target, or was asked
-/// and has not answered (R8.17).
+/// Returns `true` if a new assignment asks its node about an arrival: the node was a migration's target and has not
+/// reported the arrival, or was asked and has not answered (R8.17).
 fn asks_about_arrival(configuration: &Configuration, state: &State, work: Work) -> bool {
     let before = state.store.assignment;
     match (before.work, work) {
         (Work::Move { from }, Work::Halt(on)) => configuration.ungated && on != from,
-        (Work::Run(was) | Work::Halt(was), Work::Run(on) | Work::Halt(on)) => {
-            before.asks && was == on && state.store.answer(on) != Answer::Stopped
+        (Work::Move { from }, Work::Run(on)) => {
+            let waits = state.store.answer(on) == Answer::Receiving;
+            configuration.ungated && on != from && waits && !configuration.lacks(Mutation::StartNotAsked)
         }
-        (_, Work::Move { .. }) | (Work::Move { .. }, Work::Run(_)) => false,
+        (Work::Run(was) | Work::Halt(was), Work::Run(on) | Work::Halt(on)) => {
+            before.asks && was == on && !has_answered(state, on)
+        }
+        (_, Work::Move { .. }) => false,
+    }
+}
+
+/// Returns `true` if the node has reported under the present assignment. What is then found about the node is later
+/// than the assignment.
+pub(crate) fn has_answered(state: &State, node: NodeId) -> bool {
+    match state.store.answer(node) {
+        Answer::Active | Answer::Stopped | Answer::Receiving | Answer::HandingOver => true,
+        Answer::None | Answer::Outdated => false,
     }
 }
 

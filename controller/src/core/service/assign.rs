@@ -266,10 +266,16 @@ pub(super) fn stop_arrivals_on(
     source_end: Revision,
 ) -> bool {
     let is_assigned = stop_on(planner, service, draft, node);
+    await_answer(draft, source_end);
+    is_assigned
+}
+
+/// Makes a new assignment ask its node about arrivals in a live migration whose source ended at this revision: until the
+/// node answers, a proof that closes its epoch may be older than an arrival (FENCING, R8.17).
+pub(super) fn await_answer(draft: &mut Draft, source_end: Revision) {
     if let Assign::Put(assignment) = &mut draft.assign {
         assignment.arrivals_until = Some(source_end);
     }
-    is_assigned
 }
 
 /// Assigns a start and enters Starting.

@@ -1,6 +1,6 @@
 //! Live migration (FENCING, section 8). Until the cutover the service is on the source; afterwards, on either node.
 
-use super::assign::{assign, start_on, stop_arrivals_on, stop_on};
+use super::assign::{assign, await_answer, start_on, stop_arrivals_on, stop_on};
 use super::policy::{remember, remember_failure};
 use super::{Assign, Draft, Planner, Service, Standing, error, recover};
 use crate::core::situation::Situation;
@@ -99,25 +99,51 @@ pub(super) fn release_counts(
         SourceEnd::At(_) if !is_ungated(assignment) => return true,
         SourceEnd::At(end) => end,
     };
-    proves_empty_after(situation, target, end)
+    proves_empty_after(situation, service, target, end)
 }
 
 /// Returns `true` if the proof that closed a node's last epoch covers everything that arrived until this revision
 /// (R8.17).
-fn proves_empty_after(situation: &Situation<'_>, node: &str, end: Revision) -> bool {
+fn proves_empty_after(situation: &Situation<'_>, service: &Service<'_>, node: &str, end: Revision) -> bool {
     let world = situation.world;
     let Some(fence) = world.fences.get(node) else { return false };
     let is_later = fence.value.state == FenceState::Fenced && fence.modified > end;
     let heard_since = || world.alive.get(node).is_some_and(|alive| alive.modified > end);
+    // A node that is armed without a permit may have a daemon without a deadline, which does not reset the node.
+    let had_permit = || {
+        world.service_report(service.name, node).is_some_and(|report| {
+            report.value.epoch + 1 == fence.value.epoch && is_permit(report.value.phase)
+        })
+    };
     is_later
         && match &fence.value.proof {
             Some(Proof::Device { .. } | Proof::Operator { .. }) => true,
-            Some(Proof::Silence { .. }) => heard_since(),
+            Some(Proof::Silence { .. }) => heard_since() && had_permit(),
             Some(
                 Proof::NewBoot { .. } | Proof::CleanLeave { .. } | Proof::Reregistered | Proof::NothingActive,
             )
             | None => false,
         }
+}
+
+/// Returns `true` if a report in this phase follows a permit, which a node commits only while its watchdog daemon has a
+/// deadline (R4.15).
+fn is_permit(phase: Phase) -> bool {
+    match phase {
+        Phase::Starting
+        | Phase::Running
+        | Phase::Stopping
+        | Phase::StopFailed
+        | Phase::Receiving
+        | Phase::HandingOver
+        | Phase::MoveFailed => true,
+        Phase::ProbedRunning
+        | Phase::ProbedStopped
+        | Phase::ProbedUnknown
+        | Phase::Stopped
+        | Phase::Failed
+        | Phase::HandedOver => false,
+    }
 }
 
 /// Returns the node where a copy may have arrived although the epoch of its assignment is closed, with the end of the
@@ -139,7 +165,7 @@ pub(super) fn unproven_arrival<'a>(
         }
     };
     let is_open = Service::standing(situation, node, epoch) == Standing::Released
-        && !proves_empty_after(situation, node, end);
+        && !proves_empty_after(situation, service, node, end);
     is_open.then_some((node.as_str(), end))
 }
 
@@ -152,19 +178,8 @@ pub(super) fn unanswered_arrival(
     epoch: u64,
 ) -> Option<Revision> {
     let assignment = &service.assignment?.value;
-    let has_answered = service.phase(situation).is_some_and(|phase| match phase {
-        Phase::Stopped | Phase::Failed | Phase::StopFailed => true,
-        Phase::Starting
-        | Phase::Running
-        | Phase::Stopping
-        | Phase::Receiving
-        | Phase::HandingOver
-        | Phase::HandedOver
-        | Phase::MoveFailed
-        | Phase::ProbedRunning
-        | Phase::ProbedStopped
-        | Phase::ProbedUnknown => false,
-    });
+    // Any report under the assignment is later than it, and so is any registration of a later process or boot.
+    let has_answered = service.answer(situation).is_some();
     let is_asked = assignment.node == node && assignment.epoch == epoch && !has_answered;
     assignment.arrivals_until.filter(|_| is_asked)
 }
@@ -345,6 +360,11 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         {
             let target = target.clone();
             start_on(planner, service, draft, &target, Reason::Recovered);
+            if let SourceEnd::At(end) = end
+                && is_ungated(assignment)
+            {
+                await_answer(draft, end);
+            }
         }
         (Side::Gone, Side::Receiving) => {
             draft.wait(Reason::Migrating, format!("Node {target} is taking over the service"));

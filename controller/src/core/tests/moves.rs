@@ -8,7 +8,7 @@ use ha_api_types::node::{NodeSpec, NodeState};
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::placement::{Affinity, AffinityRule, AffinityRuleSpec, ResourceAffinity};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, Assignment, FenceState, Phase, ServiceReport, Tombstone};
+use ha_api_types::record::{Action, Assignment, FenceState, Phase, Proof, ServiceReport, Tombstone};
 use ha_api_types::resource::{ResourceSpec, ResourceStatus, ServiceState};
 
 #[test]
@@ -279,9 +279,10 @@ fn after_a_hand_over_nothing_starts_afresh_before_the_target_too_is_proven_empty
     assert!(lab.fence(&source).epoch == 2 && lab.places("web").len() == 1);
 }
 
-/// Returns a service that the leader has ordered its target to stop after the end of a migration's source. The target
-/// registers again without an answer, and a copy has arrived there in the meantime.
-fn arrived_after_the_request_to_register() -> (super::lab::Lab, String) {
+/// Returns a service of which the leader has ordered the target of a migration, after the end of the source, to stop what
+/// has arrived, or to start what it has received. The target registers again without an answer, and a copy has arrived
+/// there in the meantime.
+fn arrived_after_the_request_to_register(action: Action) -> (super::lab::Lab, String) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);
     lab.agent(&target).faults.idle = true;
@@ -289,18 +290,20 @@ fn arrived_after_the_request_to_register() -> (super::lab::Lab, String) {
     let gone = lab.keys.service_report(&source, "web");
     let handed_over = ServiceReport { phase: Phase::HandedOver, ..lab.read(&gone).unwrap() };
     lab.put(&gone, &handed_over);
-    let (fence, assignment) = (lab.fence(&target), lab.assignment("web").unwrap());
+    let (fence, mut assignment) = (lab.fence(&target), lab.assignment("web").unwrap());
+    assignment.definition.driver.simulated.get_or_insert_default().gated = false;
     let stop = Assignment {
         node: target.clone(),
         epoch: fence.epoch,
         boot_id: fence.boot_id,
         action_uid: "asked-after-the-source-ended".to_owned(),
-        action: Action::Stop { timeout_ms: None },
+        action,
         arrivals_until: Some(lab.state.revision()),
         ..assignment
     };
+    let state = if stop.action == Action::Start { ServiceState::Starting } else { ServiceState::Relocate };
     let status = ResourceStatus {
-        state: ServiceState::Relocate,
+        state,
         node: Some(target.clone()),
         epoch: Some(stop.epoch),
         action_uid: Some(stop.action_uid.clone()),
@@ -314,24 +317,85 @@ fn arrived_after_the_request_to_register() -> (super::lab::Lab, String) {
     (lab, target)
 }
 
+const STOP: Action = Action::Stop { timeout_ms: None };
+
 /// FENCING R8.17: the proof may be older than the arrival, so the target is asked again under its new epoch.
 #[test]
 fn an_arrival_after_the_request_to_register_is_asked_for_again() {
-    let (mut lab, target) = arrived_after_the_request_to_register();
+    for ordered in [STOP, Action::Start] {
+        let (mut lab, target) = arrived_after_the_request_to_register(ordered);
+        lab.run(3_000);
+        let asked = lab.assignment("web").unwrap();
+        assert_eq!((asked.node, asked.epoch), (target.clone(), 2), "{}", lab.show());
+        assert!(matches!(asked.action, Action::Stop { .. }) && asked.arrivals_until.is_some());
+        lab.agent(&target).faults.idle = false;
+        lab.until(10_000, "runs", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
+        assert_eq!(lab.places("web").len(), 1);
+        assert_eq!(lab.assignment("web").unwrap().arrivals_until, None);
+    }
+}
+
+/// FENCING R8.17: the daemon of a node that is armed but has no permit may have no deadline, so that nothing resets the
+/// node when it falls silent.
+#[test]
+fn the_silence_of_a_target_without_a_permit_does_not_answer_for_an_arrival() {
+    let (mut lab, target) = arrived_after_the_request_to_register(STOP);
     lab.run(3_000);
-    let asked = lab.assignment("web").unwrap();
-    assert_eq!((asked.node, asked.epoch), (target.clone(), 2), "{}", lab.show());
-    assert!(matches!(asked.action, Action::Stop { .. }) && asked.arrivals_until.is_some());
+    lab.agent(&target).cut = true;
+    lab.until(30_000, "fenced for its silence", |lab| {
+        matches!(lab.fence(&target).proof, Some(Proof::Silence { .. }))
+    });
+    lab.run(10_000);
+    assert_eq!(lab.assignment("web").unwrap().node, target, "{}", lab.show());
+    assert!(!lab.status("web").running);
+    lab.agent(&target).die();
     lab.agent(&target).faults.idle = false;
-    lab.until(10_000, "runs once", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
+    lab.agent(&target).boot();
+    lab.until(20_000, "runs", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
     assert_eq!(lab.places("web").len(), 1);
-    assert_eq!(lab.assignment("web").unwrap().arrivals_until, None);
+}
+
+/// FENCING R8.17: a target that is ordered to start what it received can have registered again before the arrival.
+#[test]
+fn a_target_that_is_ordered_to_start_what_it_received_is_asked_about_the_arrival() {
+    let (mut lab, source) = started(&["node1", "node2", "node3"]);
+    lab.edit::<ResourceSpec>("web", |resource| {
+        resource.spec.allow_ungated = true;
+        let driver = resource.spec.driver.simulated.get_or_insert_default();
+        driver.gated = false;
+    });
+    lab.operate("restart", operation(OperationAction::Restart, None));
+    lab.until(5_000, "started with the edited driver", |lab| {
+        lab.assignment("web").is_some_and(|assignment| !assignment.definition.driver.is_gated())
+            && lab.is("web", ServiceState::Started)
+    });
+    let target = other(&lab, &source);
+    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    let key = lab.keys.service_report(&source, "web");
+    lab.until(5_000, "handing over", |lab| {
+        lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase == Phase::HandingOver)
+    });
+    lab.agent(&source).die();
+    lab.agent(&target).faults.idle = true;
+    lab.until(20_000, "ordered to start", |lab| {
+        lab.assignment("web").is_some_and(|assignment| assignment.action == Action::Start)
+    });
+    let ordered = lab.assignment("web").unwrap();
+    assert_eq!((&ordered.node, ordered.arrivals_until.is_some()), (&target, true), "{}", lab.show());
+    lab.agent(&target).faults.idle = false;
+    lab.until(5_000, "runs", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
+    assert_eq!(lab.places("web"), [target.as_str()]);
+    // The target has answered: a later proof covers the arrival.
+    lab.agent(&target).die();
+    lab.until(20_000, "runs elsewhere", |lab| {
+        lab.places("web").len() == 1 && !lab.places("web").contains(&target)
+    });
 }
 
 /// FENCING R7.15 and R8.17: the tombstone of a deleted resource names the place of the arrival.
 #[test]
 fn a_resource_that_may_have_arrived_leaves_a_tombstone() {
-    let (mut lab, target) = arrived_after_the_request_to_register();
+    let (mut lab, target) = arrived_after_the_request_to_register(STOP);
     lab.delete("web");
     let key = lab.keys.tombstone("web");
     lab.until(2_000, "deleted", |lab| lab.assignment("web").is_none());

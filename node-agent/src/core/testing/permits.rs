@@ -269,18 +269,23 @@ fn a_journal_that_cannot_be_written_is_a_failure_to_try_elsewhere() {
     assert!(world.copies["web"].running);
 }
 
+/// R6.18: the permit is committed in time, and the agent learns of it only after D − Ts.
 #[test]
 fn nothing_starts_at_or_after_the_margin() {
     let mut world = World::active();
     world.resource("one");
     world.assign("one", Action::Start);
-    world.advance(1_500);
-    world.hold.insert("stop");
     world.resource("web");
-    world.net = Net::Down;
+    world.advance(1_500);
+    world.net = Net::Deaf;
+    world.hold_reads = true;
+    let uid = world.assign("web", Action::Start);
+    world.deliver_anyway();
+    let report = world.service("web");
+    assert_eq!((report.phase, report.action_uid), (Phase::Starting, Some(uid)), "permitted");
     let t = world.core.in_force;
     world.advance(t.heartbeat_valid_ms - t.stop_margin_ms);
-    world.deliver_anyway();
+    world.answer_held_reads();
     world.advance(2_000);
     assert_eq!(world.count("web", "start"), 0);
 }
