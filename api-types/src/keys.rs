@@ -121,6 +121,11 @@ impl Keys {
         format!("{}tombstone/{resource}", self.root)
     }
 
+    /// Returns the prefix of the remains of all deleted resources.
+    pub fn tombstones(&self) -> String {
+        format!("{}tombstone/", self.root)
+    }
+
     /// Returns the key for the epoch and fencing state of a node.
     pub fn fence(&self, node: &str) -> String {
         format!("{}fence/{node}", self.root)

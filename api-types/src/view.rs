@@ -5,6 +5,7 @@ mod explanation;
 mod overview;
 mod plan;
 mod reservation;
+mod state_dump;
 mod usage_overview;
 
 pub use explanation::{Explanation, Verdict, VerdictCause};
@@ -16,4 +17,5 @@ pub use plan::{Deletion, EffectKind, Plan, PlanRequest, PlannedEffect};
 pub use reservation::{
     FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, WithoutPlace,
 };
+pub use state_dump::{StateDump, StoredKey};
 pub use usage_overview::{NodeUsage, ResourceUsage, UsageOverview};

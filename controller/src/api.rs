@@ -30,6 +30,7 @@ mod read;
 mod request;
 mod reservation;
 mod selector;
+mod state;
 mod upgrade;
 mod usage;
 mod warnings;
@@ -227,6 +228,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/openapi/v3/{*path}", get(openapi::group_version))
         .route("/apis/hactl.io/v1/status", get(overview::handler::<S>))
         .route("/apis/hactl.io/v1/usage", get(usage::handler::<S>))
+        .route("/apis/hactl.io/v1/state", get(state::handler::<S>))
         .route("/apis/hactl.io/v1/placement", get(placement::handler::<S>))
         .route("/apis/hactl.io/v1/plan", post(what_if::handler::<S>))
         .route("/apis/hactl.io/v1/reservation", get(reservation::handler::<S>))

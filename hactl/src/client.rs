@@ -13,7 +13,9 @@ use crate::names::{Target, name_of};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
 use ha_api_types::record::LOG_PATIENCE_MS;
-use ha_api_types::view::{Explanation, Overview, Plan, PlanRequest, ReservationReport, UsageOverview};
+use ha_api_types::view::{
+    Explanation, Overview, Plan, PlanRequest, ReservationReport, StateDump, UsageOverview,
+};
 use ha_scheduler::View;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
@@ -324,6 +326,11 @@ impl Client {
     /// Returns the facts on which placement decisions are based.
     pub(crate) async fn placement(&self) -> Result<View, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["placement"]))).await
+    }
+
+    /// Returns all keys of the cluster.
+    pub(crate) async fn state(&self) -> Result<StateDump, Failure> {
+        self.ours(&Call::new(Method::GET, ours_path(&["state"]))).await
     }
 
     /// Returns the usage of nodes and services.

@@ -12,7 +12,12 @@ pub struct Clock {
     raw_ns: u128,
     boot_ns: u128,
     suspended: bool,
+    /// Wall-clock time of virtual time 0, in milliseconds since 1970.
+    wall_ms: i128,
 }
+
+/// Wall-clock time of virtual time 0 unless it is set: every run begins at the same one.
+const WALL_MS: i128 = 1_767_225_600_000;
 
 impl Clock {
     /// Creates clocks that show `start_ms`. Each machine gets another start, so that code that compares two
@@ -24,7 +29,13 @@ impl Clock {
             raw_ns: u128::from(start_ms) * 1_000_000,
             boot_ns: u128::from(start_ms) * 1_000_000,
             suspended: false,
+            wall_ms: WALL_MS,
         }
+    }
+
+    /// Sets the wall-clock time of virtual time 0, in milliseconds since 1970.
+    pub fn set_wall(&mut self, wall_ms: i128) {
+        self.wall_ms = wall_ms;
     }
 
     fn count(&mut self, now: Millis) {
@@ -55,8 +66,7 @@ impl Clock {
         Now {
             raw: Mono(to_ms(at.raw_ns)),
             boot: Mono(to_ms(at.boot_ns)),
-            // Every run starts at the same wall-clock time.
-            wall_unix_ms: 1_767_225_600_000 + i128::from(now),
+            wall_unix_ms: self.wall_ms + i128::from(now),
         }
     }
 

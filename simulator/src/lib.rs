@@ -1,6 +1,7 @@
 //! Simulator of a whole cluster under a virtual clock: the real cores with a simulated store, network, watchdogs and services.
 
 pub mod clock;
+pub mod dump;
 pub mod duration;
 pub mod queue;
 pub mod random;

@@ -19,7 +19,7 @@ use ha_api_types::resource::ServiceState;
 use ha_api_types::timing::TimingSpec;
 use ha_api_types::yaml;
 use reader::Reader;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -168,18 +168,42 @@ impl Scenario {
     ///
     /// Errors: every defect, one per line, as `FILE:LINE: PATH: defect, and the accepted values`.
     pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Scenario, String> {
+        Scenario::parse_with(name, text, folder, Map::new())
+    }
+
+    /// Parses a scenario without these sections, which are given. An error if it has one of them.
+    pub(crate) fn parse_with(
+        name: &str,
+        text: &str,
+        folder: &Path,
+        given: Map<String, Value>,
+    ) -> Result<Scenario, String> {
         let documents = yaml::documents(text)
             .map_err(|error| format!("{name}:{}: {}", error.line.unwrap_or(1), error.message))?;
         let [document] = documents.as_slice() else {
             return Err(format!("{name}:1: a scenario is one YAML document, not {}", documents.len()));
         };
         let mut reader = Reader::new(name, &document.lines);
-        let scenario = read(&mut reader, &document.value, folder);
+        let mut value = document.value.clone();
+        for (section, content) in given {
+            if value.get(&section).is_some() {
+                reader.wrong(&section, "is given by the dump: remove it");
+            } else if let Some(sections) = value.as_object_mut() {
+                sections.insert(section, content);
+            }
+        }
+        let scenario = read(&mut reader, &value, folder);
         match (scenario, reader.finish()) {
             (Some(scenario), None) => Ok(scenario),
             (_, problems) => Err(problems.unwrap_or_else(|| format!("{name}:1: must be a map"))),
         }
     }
+}
+
+/// Returns the word of a sleep protection in scenario files.
+pub(crate) fn sleep_word(protection: SleepProtection) -> &'static str {
+    // The list has every protection.
+    sections::SLEEPS.iter().find(|(_, known)| *known == protection).map_or("unprotected", |(word, _)| word)
 }
 
 fn read(reader: &mut Reader<'_>, value: &Value, folder: &Path) -> Option<Scenario> {

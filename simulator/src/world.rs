@@ -5,6 +5,7 @@ mod beginning;
 mod by_hand;
 mod commands;
 mod driver;
+mod dump;
 mod event;
 mod fence_device;
 mod history;
@@ -30,6 +31,7 @@ mod vocabulary;
 mod watchdog;
 
 pub use invariants::Violation;
+pub(crate) use machine::{boot_id, machine_id, product_id};
 
 use crate::clock::Clock;
 use crate::queue::Queue;
@@ -204,6 +206,13 @@ impl World {
     ///
     /// Errors: the scenario is invalid.
     pub fn new(scenario: Scenario) -> Result<World, String> {
+        let mut world = World::unformed(scenario);
+        world.begin()?;
+        Ok(world)
+    }
+
+    /// Creates a world in which nothing has happened: every machine is down, and etcd is empty.
+    fn unformed(scenario: Scenario) -> World {
         let mut random = Random::new(scenario.seed);
         let timings = Timings::from(&scenario.timing);
         let mut machines = BTreeMap::new();
@@ -268,7 +277,7 @@ impl World {
                 },
             );
         }
-        let mut world = World {
+        World {
             now: 0,
             began: None,
             violations: Vec::new(),
@@ -333,9 +342,7 @@ impl World {
             step: 0,
             step_began: 0,
             scenario,
-        };
-        world.begin()?;
-        Ok(world)
+        }
     }
 
     /// Runs the steps, and then until nothing was pending for `settle`, or until `duration` has passed.

@@ -55,6 +55,24 @@ impl Default for MemoryState {
 }
 
 impl MemoryState {
+    /// Returns the state of an etcd with these entries at a revision, without history. Each entry with a lease gets a
+    /// lease of its own, which expires after `ttl_seconds`.
+    pub fn with_entries(
+        entries: impl IntoIterator<Item = Entry>,
+        revision: Revision,
+        now: Mono,
+        ttl_seconds: i64,
+    ) -> MemoryState {
+        let mut state = MemoryState { revision, compacted: revision, ..MemoryState::default() };
+        for mut entry in entries {
+            if entry.lease != 0 {
+                entry.lease = state.grant_lease(now, ttl_seconds);
+            }
+            state.entries.insert(entry.key.clone(), entry);
+        }
+        state
+    }
+
     /// Returns the revision of the last write.
     pub fn revision(&self) -> Revision {
         self.revision

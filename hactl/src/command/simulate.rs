@@ -2,14 +2,19 @@
 
 mod random;
 
+use super::support::STATE;
+use super::why;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::{Args, ValueHint};
+use ha_api_types::names;
+use ha_api_types::view::Explanation;
+use ha_simulator::dump::Dump;
 use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Simulate a cluster from a scenario file
@@ -18,6 +23,8 @@ use std::path::{Path, PathBuf};
     after_help = "Without a file, the default cluster runs: three nodes with six services, and one node fails.\n\n\
         Exit status: 0 all expectations and invariants hold; 1 some do not; 2 invalid file. \
         For a directory: one line for each file, and the worst status.\n\n\
+        With --from-dump, the cluster of a support dump continues under the same rules, with every agent and controller \
+        started again. Example: hactl support dump d; hactl simulate --from-dump d --why web\n\n\
         With --random, each seed defines a cluster and faults. A failed seed is printed as a scenario file that reproduces \
         the failure: `hactl simulate --random --seeds 7 > seed-7.yaml; hactl simulate seed-7.yaml`."
 )]
@@ -31,6 +38,12 @@ pub(crate) struct Simulate {
     /// Simulate random clusters and faults, and check the invariants
     #[arg(long)]
     random: bool,
+    /// Continue the cluster of a support dump. FILE may contain steps and expectations, but no nodes and no objects
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["random", "print_default"])]
+    from_dump: Option<PathBuf>,
+    /// With --from-dump: also explain where this resource runs, at the time of the dump and at the end
+    #[arg(long, value_name = "RESOURCE", requires = "from_dump")]
+    why: Option<String>,
     #[command(flatten)]
     runs: random::Random,
 }
@@ -38,6 +51,9 @@ pub(crate) struct Simulate {
 impl Simulate {
     pub(crate) fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Json, Format::Yaml])?;
+        if let Some(dump) = &self.from_dump {
+            return self.from_dump(session, format, dump);
+        }
         match &self.path {
             None if self.random => self.runs.run(session, format),
             None if self.print_default => {
@@ -48,6 +64,49 @@ impl Simulate {
             Some(path) if path.is_dir() => folder(session, path, format),
             Some(path) => file(session, path, format),
         }
+    }
+}
+
+impl Simulate {
+    /// Continues a dumped cluster, with the steps of a file.
+    fn from_dump(&self, session: &Session, format: Option<&Format>, dump: &Path) -> Outcome {
+        let path = dump.join(STATE);
+        let dump = Dump::read(&read(&path)?)
+            .map_err(|problem| Failure::usage(format!("{}: {problem}", path.display())))?;
+        let mut world = match &self.path {
+            None => World::of_dump(&dump, "the dump", "", Path::new(".")),
+            Some(file) => {
+                let folder = file.parent().unwrap_or(Path::new("."));
+                World::of_dump(&dump, &file.display().to_string(), &read(file)?, folder)
+            }
+        }
+        .map_err(Failure::usage)?;
+        let explained = |explanation: Option<Explanation>, name: &str| {
+            explanation
+                .ok_or_else(|| Failure::refused(format!("resource {name:?} not found in {}", path.display())))
+        };
+        let before =
+            self.why.as_deref().map(|name| explained(dump.why(names::bare(name)), name)).transpose()?;
+        world.run();
+        let after = self.why.as_deref().and_then(|name| world.why(names::bare(name)));
+        let mut summary = world.summary();
+        if let Some(before) = &before {
+            summary["why"] = json!({"before": before, "after": after});
+        }
+        if !session.print_value(format, &summary)? {
+            let terminal = session.terminal();
+            for line in world.timeline() {
+                terminal.line(line);
+            }
+            terminal.out(&verdict(session, &summary));
+            if let Some(before) = &before {
+                terminal.out(&format!("\nAt the time of the dump:\n{}", why::text(session, before)));
+            }
+            if let Some(after) = &after {
+                terminal.out(&format!("\nAt the end:\n{}", why::text(session, after)));
+            }
+        }
+        Ok(exit(&world))
     }
 }
 
@@ -134,11 +193,13 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
 
 /// Reads a scenario and runs it to its end.
 fn simulated(path: &Path) -> Result<World, Failure> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    run(&name, &text, folder)
+    run(&path.display().to_string(), &read(path)?, folder)
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }
 
 fn run(name: &str, text: &str, folder: &Path) -> Result<World, Failure> {

@@ -22,15 +22,15 @@ pub(crate) struct Support {
 /// The commands for support.
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Write all objects, events and the views of the leader to a directory
+    /// Write all objects, events, views and the keys in etcd to a directory
     Dump(Dump),
 }
 
-/// Write all objects, events and the views of the leader to a directory
+/// Write all objects, events, views and the keys in etcd to a directory
 #[derive(Args, Debug)]
 #[command(
     after_help = "Passwords, tokens and all environment values are replaced by (redacted), based on the names of fields and options. \
-        Check the files before you share them. Logs are not included: run `journalctl -u ha-node-agent -u ha-watchdogd -u ha-controller`.\n\n\
+        Check the files before you share them. To replay the cluster: `hactl simulate --from-dump DIR`. Logs are not included: run `journalctl -u ha-node-agent -u ha-watchdogd -u ha-controller`.\n\n\
         Exit status: 0 written; 1 incomplete, see problems.txt; 2 invalid usage; 3 unreachable; 4 permission denied."
 )]
 struct Dump {
@@ -46,6 +46,9 @@ impl Support {
         }
     }
 }
+
+/// File with all keys of the cluster, from which `hactl simulate --from-dump` continues.
+pub(crate) const STATE: &str = "state.json";
 
 /// Data that could not be read, with the causes.
 #[derive(Debug, Default)]
@@ -91,13 +94,20 @@ impl Dump {
             redact::redact(value);
             write(&self.folder, name, &render::yaml(value)?)?;
         }
+        let mut written = files.len();
+        if let Some(mut state) = problems.keep(STATE, client.state().await) {
+            state.keys.iter_mut().for_each(|stored| redact::redact(&mut stored.value));
+            let text = serde_json::to_string_pretty(&state).unwrap_or_default();
+            write(&self.folder, STATE, &text)?;
+            written += 1;
+        }
         if !problems.0.is_empty() {
             write(&self.folder, "problems.txt", &format!("{}\n", problems.0.join("\n")))?;
         }
         for problem in &problems.0 {
             session.terminal().warn(&format!("missing in the dump: {problem}"));
         }
-        session.terminal().say(&format!("{}: {} files", self.folder.display(), files.len()));
+        session.terminal().say(&format!("{}: {written} files", self.folder.display()));
         Ok(if problems.0.is_empty() { Exit::Done } else { Exit::Refused })
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
-use crate::render::columns::{condition, state_style};
+use crate::render::columns::state_style;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
+use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::reason::Reason;
 use ha_api_types::view::{Explanation, Verdict};
 use serde_json::Value;
@@ -24,17 +25,19 @@ impl Why {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let target = super::resource(&self.name)?;
         let client = session.client()?;
-        let object = client.target(&target).await?;
+        // Refuses a resource that does not exist or has another type.
+        client.target(&target).await?;
         let explanation = client.explanation(&target.name.name).await?;
         let value = serde_json::to_value(&explanation).unwrap_or(Value::Null);
         if !session.print_value(format, &value)? {
-            session.terminal().out(&text(session, &explanation, &object));
+            session.terminal().out(&text(session, &explanation));
         }
         Ok(Exit::Done)
     }
 }
 
-fn text(session: &Session, why: &Explanation, object: &Value) -> String {
+/// Returns the explanation as text.
+pub(super) fn text(session: &Session, why: &Explanation) -> String {
     let terminal = session.terminal();
     let state = format!("{:?}", why.state);
     let place = match (&why.node, &why.target) {
@@ -52,11 +55,15 @@ fn text(session: &Session, why: &Explanation, object: &Value) -> String {
     );
     let sentence = if why.message.is_empty() { why.reason.sentence() } else { &why.message };
     text += &format!("  {}: {sentence}\n", why.reason);
-    if let Some(stalled) = condition(object, "Stalled").filter(|stalled| stalled["status"] == "True") {
-        let message = stalled["message"].as_str().unwrap_or_default();
-        if !message.is_empty() && message != sentence {
-            text += &format!("  stalled: {message}\n");
-        }
+    let is_stalled = |condition: &&Condition| {
+        condition.kind == "Stalled"
+            && condition.status == ConditionStatus::True
+            && !condition.message.is_empty()
+    };
+    if let Some(stalled) =
+        why.conditions.iter().find(is_stalled).filter(|stalled| stalled.message != *sentence)
+    {
+        text += &format!("  stalled: {}\n", stalled.message);
     }
     if let Some(usage) = &why.usage {
         text += &format!("  measured: {}\n", crate::render::usage::sentence(usage));

@@ -179,22 +179,37 @@ pub(crate) struct Stopped {
     pub inbox: Vec<(Option<Generation>, Input)>,
 }
 
+/// Returns the id of a boot of a node's machine.
+pub(crate) fn boot_id(node: &str, boot: u64) -> String {
+    format!("boot-{node}-{boot}")
+}
+
+/// Returns the machine id of the machine with this number among those that had the name of the node.
+pub(crate) fn machine_id(node: &str, number: u64) -> String {
+    if number == 0 { format!("machine-{node}") } else { format!("machine-{node}-{number}") }
+}
+
+/// Returns the product id of a machine, of which `copy` tells apart those with a copy of one disk.
+pub(crate) fn product_id(node: &str, number: u64, copy: u64) -> String {
+    format!("product-{node}-{number}-{copy}")
+}
+
 impl Machine {
     /// Returns the boot id, which is new at each power-on.
     pub(crate) fn boot_id(&self, name: &str) -> String {
-        format!("boot-{name}-{}", self.boot)
+        boot_id(name, self.boot)
     }
 
     /// Returns the machine id, which differs after a replacement of the machine.
     pub(crate) fn machine_id(&self, name: &str) -> String {
         let name = self.clone_of.as_deref().unwrap_or(name);
-        if self.number == 0 { format!("machine-{name}") } else { format!("machine-{name}-{}", self.number) }
+        machine_id(name, self.number)
     }
 
     /// Returns the product id of the hardware, which also differs on a machine with a copy of the disk.
     pub(crate) fn product_id(&self, name: &str) -> String {
         let name = self.clone_of.as_deref().unwrap_or(name);
-        format!("product-{name}-{}-{}", self.number, self.copy)
+        product_id(name, self.number, self.copy)
     }
 
     /// Returns `true` if the service runs on this machine.

@@ -1,7 +1,7 @@
 //! The words that users could read during a run: events, statuses, refusals, and the answers of `hactl why`.
 
 use super::World;
-use crate::vocabulary::{Vocabulary, why};
+use crate::vocabulary::Vocabulary;
 use ha_api_types::cluster::ClusterStatus;
 use ha_api_types::event::Event;
 use ha_api_types::kind::Kind;
@@ -9,8 +9,6 @@ use ha_api_types::node::NodeStatus;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Revision;
 use ha_api_types::resource::ResourceStatus;
-use ha_api_types::time::Mono;
-use ha_controller::core::world::World as Stored;
 use ha_store::Change;
 
 impl World {
@@ -75,10 +73,7 @@ impl World {
 
     /// Returns `true` if the verdict of `hactl why` on a node has this reason.
     pub(super) fn why_says(&self, resource: &str, reason: Reason, node: &str) -> bool {
-        let reading = self.store.list(self.keys.root());
-        let mut stored = Stored::new(self.keys.clone());
-        stored.replace(reading.entries, reading.revision, Mono(0));
-        why(&stored, resource).is_some_and(|explanation| {
+        self.why(resource).is_some_and(|explanation| {
             let about = |verdict: &&ha_api_types::view::Verdict| verdict.node == node;
             let causes = explanation.nodes.iter().filter(about).flat_map(|verdict| &verdict.causes);
             causes.into_iter().any(|cause| cause.reason == reason)

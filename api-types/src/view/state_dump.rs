@@ -1,0 +1,38 @@
+//! The stored state of a cluster as one document: `GET /apis/hactl.io/v1/state`, and `state.json` of a support dump.
+
+use crate::record::Revision;
+use crate::time::{Millis, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// All keys of a cluster at one revision of etcd, without events and service logs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StateDump {
+    /// Time of the read, by the clock of the controller that read.
+    pub at: Timestamp,
+    /// Revision of etcd at which all keys were read.
+    pub revision: Revision,
+    /// The keys with their values, sorted by key.
+    pub keys: Vec<StoredKey>,
+}
+
+/// A key of a cluster with its value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StoredKey {
+    /// The key after the prefix of the cluster, such as `fence/node1`.
+    pub key: String,
+    /// The value, as stored. A value that is not JSON is a string.
+    pub value: Value,
+    /// Revision at which the key was created.
+    pub created: Revision,
+    /// Revision at which the key was last written.
+    pub modified: Revision,
+    /// Whether the key has a lease, so that it disappears with its writer.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub leased: bool,
+    /// Time since the controller that read saw the key change, in milliseconds. Only for heartbeats; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_ms: Option<Millis>,
+}

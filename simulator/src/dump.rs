@@ -1,0 +1,248 @@
+//! The stored state of a real cluster, from a support dump, as the beginning of a simulation.
+
+use crate::scenario::Scenario;
+use crate::vocabulary::why;
+use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::driver::DriverKind;
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::node::NodeState;
+use ha_api_types::record::{FenceState, NodeReport, Revision, WatchdogKind};
+use ha_api_types::time::{Millis, Mono};
+use ha_api_types::view::{Explanation, StateDump, StoredKey};
+use ha_controller::core::world::World as Stored;
+use ha_store::Entry;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Number of heartbeats after which a silent node counts as failed, although the leader still waits.
+const MISSED_HEARTBEATS: u64 = 2;
+
+/// A dumped cluster, with the ids of the simulated machines in place of those of the real ones.
+///
+/// The processes of the cluster are gone: each agent and controller starts again, as after a crash of the process.
+#[derive(Debug)]
+pub struct Dump {
+    /// All keys, typed.
+    pub(crate) stored: Stored,
+    /// The keys with which a simulation begins.
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) revision: Revision,
+    /// Time of the dump, in milliseconds since 1970.
+    pub(crate) wall_ms: i128,
+    /// Node on which each controller is simulated, by the id of the controller.
+    controllers: BTreeMap<String, String>,
+    /// Time since the last heartbeat of each node, where it is known.
+    silent_ms: BTreeMap<String, Millis>,
+}
+
+impl Dump {
+    /// Reads `state.json` of a support dump.
+    ///
+    /// Errors: the text is not such a file, or contains no node.
+    pub fn read(text: &str) -> Result<Dump, String> {
+        let dump: StateDump = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let keys = Keys::new(CLUSTER_NAME);
+        let ids = ids(&keys, &dump.keys);
+        let mut controllers = Vec::new();
+        let mut entries = Vec::new();
+        let mut silent_ms = BTreeMap::new();
+        for stored in dump.keys {
+            let key = format!("{}{}", keys.root(), stored.key);
+            match keys.parse(&key) {
+                Some(Key::Candidate(id)) => controllers.push(id.to_owned()),
+                Some(Key::Alive(node)) => {
+                    silent_ms.extend(stored.silent_ms.map(|silent_ms| (node.to_owned(), silent_ms)));
+                }
+                Some(_) => {}
+                None => return Err(format!("{}: this version does not know the key", stored.key)),
+            }
+            entries.push(entry(key, stored, &ids));
+        }
+        let mut stored = Stored::new(keys.clone());
+        stored.replace(entries.clone(), dump.revision, Mono(0));
+        if stored.nodes.is_empty() {
+            return Err("contains no node".to_owned());
+        }
+        let wall_ms = i128::from(dump.at.unix_seconds().unwrap_or(0)) * 1000;
+        let mut dump = Dump {
+            stored,
+            entries: Vec::new(),
+            revision: dump.revision,
+            wall_ms,
+            controllers: BTreeMap::new(),
+            silent_ms,
+        };
+        dump.controllers = dump.placed(controllers);
+        dump.entries = entries.into_iter().filter_map(|entry| dump.beginning(&keys, entry)).collect();
+        Ok(dump)
+    }
+
+    /// Returns the node on which each controller is simulated. A controller whose id is the name of a node runs there,
+    /// if that is on; the others run on nodes that are left, in order.
+    fn placed(&self, ids: Vec<String>) -> BTreeMap<String, String> {
+        let is_node = |id: &String| self.stored.nodes.contains_key(id);
+        let (named, others): (Vec<String>, Vec<String>) = ids.into_iter().partition(is_node);
+        let on: Vec<&String> = self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
+        let left = on.iter().filter(|node| !named.contains(node)).map(|node| (*node).clone());
+        let mut placed: BTreeMap<String, String> = others.into_iter().zip(left).collect();
+        placed.extend(named.into_iter().filter(|id| on.contains(&id)).map(|id| (id.clone(), id)));
+        placed
+    }
+
+    /// Returns an entry as the simulation begins with it: without the leader, whose process is gone, and with each
+    /// candidate under the name of its node.
+    fn beginning(&self, keys: &Keys, mut entry: Entry) -> Option<Entry> {
+        let key = match keys.parse(&entry.key) {
+            Some(Key::Leader) => return None,
+            Some(Key::Candidate(id)) => {
+                if let Some(node) = self.controllers.get(id) {
+                    let mut candidate: Value = serde_json::from_slice(&entry.value).ok()?;
+                    candidate["id"] = json!(node);
+                    candidate["machine"] = json!(crate::world::machine_id(node, 0));
+                    entry.value = candidate.to_string().into_bytes().into();
+                    Some(keys.candidate(node))
+                } else {
+                    None
+                }
+            }
+            Some(Key::Refresh(id)) => self.controllers.get(id).map(|node| keys.refresh(node)),
+            Some(_) | None => None,
+        };
+        entry.key = key.unwrap_or(entry.key);
+        Some(entry)
+    }
+
+    /// Returns the explanation that `hactl why` prints for a service at the time of the dump; `None` if the resource
+    /// does not exist.
+    pub fn why(&self, resource: &str) -> Option<Explanation> {
+        why(&self.stored, resource)
+    }
+
+    /// Parses the steps and expectations of a scenario whose machines and objects are those of the dump. An empty text
+    /// is a scenario without steps.
+    ///
+    /// Errors: as [`Scenario::parse`]; the scenario has machines, objects or timings of its own.
+    pub(crate) fn scenario(&self, name: &str, text: &str, folder: &Path) -> Result<Scenario, String> {
+        let cluster = self.stored.cluster.as_ref().map(|cluster| &cluster.value.spec.timing);
+        let timing =
+            cluster.and_then(|timing| serde_json::to_value(timing).ok()).unwrap_or_else(|| json!({}));
+        let mut objects = vec![json!({
+            "apiVersion": API_VERSION, "kind": Kind::Cluster.name(), "metadata": {"name": CLUSTER_NAME},
+            "spec": {"timing": timing},
+        })];
+        // The objects themselves are in etcd. Steps refer to their names.
+        objects.extend(self.stored.resources.keys().map(|name| {
+            json!({
+                "apiVersion": API_VERSION, "kind": Kind::Resource.name(), "metadata": {"name": name},
+                "spec": {"driver": {"simulated": {}}},
+            })
+        }));
+        let given = Map::from_iter([
+            ("nodes".to_owned(), Value::Array(self.machines())),
+            ("objects".to_owned(), Value::Array(objects)),
+            ("store".to_owned(), Value::Null),
+        ]);
+        Scenario::parse_with(name, if text.trim().is_empty() { "{}" } else { text }, folder, given)
+    }
+
+    fn machines(&self) -> Vec<Value> {
+        let on: Vec<&String> = self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
+        let machine = |node: &String| {
+            let report = self.stored.node_reports.get(node).map(|report| &report.value);
+            let mut machine = report.map(described).unwrap_or_default();
+            machine.insert("name".to_owned(), json!(node));
+            machine.insert("power".to_owned(), json!(if on.contains(&node) { "on" } else { "off" }));
+            machine.insert(
+                "controller".to_owned(),
+                json!(self.controllers.values().any(|leading| leading == node)),
+            );
+            Value::Object(machine)
+        };
+        self.stored.nodes.keys().map(machine).collect()
+    }
+
+    /// Returns `true` if the node was heard under its present registration, and has missed few heartbeats since.
+    pub(crate) fn is_on(&self, node: &str) -> bool {
+        let stored = &self.stored;
+        let interval_ms =
+            stored.node_reports.get(node).map(|report| report.value.timings.heartbeat_interval_ms);
+        let late_ms = interval_ms.unwrap_or_default() * MISSED_HEARTBEATS;
+        if self.silent_ms.get(node).is_some_and(|silent_ms| *silent_ms > late_ms) {
+            return false;
+        }
+        let state = stored.node_statuses.get(node).map_or(NodeState::Unknown, |status| status.value.state);
+        let is_heard = matches!(state, NodeState::Online | NodeState::Maintenance);
+        let open = stored.fences.get(node).filter(|fence| fence.value.state == FenceState::Open);
+        let alive = stored.alive.get(node);
+        is_heard && open.zip(alive).is_some_and(|(fence, alive)| fence.value.epoch == alive.value.epoch)
+    }
+}
+
+fn entry(key: String, stored: StoredKey, ids: &BTreeMap<String, String>) -> Entry {
+    let mut value = stored.value;
+    translate(&mut value, ids);
+    Entry {
+        key,
+        value: value.to_string().into_bytes().into(),
+        create_revision: stored.created,
+        mod_revision: stored.modified,
+        lease: i64::from(stored.leased),
+    }
+}
+
+/// Returns the ids of the simulated machines by those of the real ones.
+fn ids(keys: &Keys, stored: &[StoredKey]) -> BTreeMap<String, String> {
+    let mut ids = BTreeMap::new();
+    for stored in stored {
+        let key = format!("{}{}", keys.root(), stored.key);
+        let Some(Key::NodeReport(node)) = keys.parse(&key) else { continue };
+        for (field, simulated) in [
+            ("bootId", crate::world::boot_id(node, 1)),
+            ("machineId", crate::world::machine_id(node, 0)),
+            ("productId", crate::world::product_id(node, 0, 0)),
+        ] {
+            if let Some(id) = stored.value.get(field).and_then(Value::as_str).filter(|id| !id.is_empty()) {
+                ids.insert(id.to_owned(), simulated);
+            }
+        }
+    }
+    ids
+}
+
+fn translate(value: &mut Value, ids: &BTreeMap<String, String>) {
+    match value {
+        Value::String(text) => {
+            if let Some(id) = ids.get(text) {
+                text.clone_from(id);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| translate(item, ids)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| translate(field, ids)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Returns the fields of a machine in a scenario, from the last report of its agent.
+fn described(report: &NodeReport) -> Map<String, Value> {
+    let known = |driver: &&String| {
+        driver.starts_with("external:") || DriverKind::ALL.iter().any(|kind| kind.name() == driver.as_str())
+    };
+    let watchdog = match report.watchdog.kind {
+        WatchdogKind::None => "none",
+        WatchdogKind::Kernel if report.watchdog.sliding => "sliding",
+        WatchdogKind::Kernel => "fixed",
+        WatchdogKind::Simulated => "simulated",
+    };
+    let mut machine = Map::from_iter([
+        ("capacity".to_owned(), serde_json::to_value(report.capacity).unwrap_or_default()),
+        ("drivers".to_owned(), json!(report.drivers.iter().filter(known).collect::<Vec<_>>())),
+        ("watchdog".to_owned(), json!(watchdog)),
+        ("virtual".to_owned(), json!(report.is_virtual)),
+    ]);
+    if let Some(protection) = report.sleep_protection {
+        machine.insert("sleep".to_owned(), json!(crate::scenario::sleep_word(protection)));
+    }
+    machine
+}

@@ -1,0 +1,118 @@
+//! A dumped cluster continues in the simulator: it ends as the cluster itself does.
+
+use ha_api_types::resource::ServiceState;
+use ha_simulator::dump::Dump;
+use ha_simulator::scenario::Scenario;
+use ha_simulator::world::World;
+use std::path::Path;
+
+const CLUSTER: &str = r#"
+nodes:
+  - {name: node1, capacity: {memory: 8Gi}}
+  - {name: node2, capacity: {memory: 8Gi}}
+  - {name: node3, capacity: {memory: 8Gi}}
+objects:
+  - {apiVersion: hactl.io/v1, kind: Group, metadata: {name: first}, spec: {nodes: {node1: 2, node2: 1}}}
+  - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: web}, spec: {driver: {simulated: {type: vm}}, group: first, requests: {memory: 2Gi}}}
+  - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: db}, spec: {driver: {simulated: {type: vm}}, dependsOn: [web], requests: {memory: 7Gi}}}
+  - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: idle}, spec: {driver: {simulated: {type: ct}}, state: Stopped}}
+"#;
+
+/// Runs the cluster, with a failure of node1 after 30 seconds, for so many seconds after the failure.
+fn world(seconds: u64) -> World {
+    let text = format!(
+        "duration: {}s\nsettle: 1h\n{CLUSTER}steps:\n  - at: 30s\n    do: power node1 off\n",
+        30 + seconds
+    );
+    let scenario = Scenario::parse("cluster", &text, Path::new(".")).expect("a scenario");
+    let mut world = World::new(scenario).expect("a world");
+    world.run();
+    world
+}
+
+fn dump(world: &World) -> Dump {
+    let text = serde_json::to_string(&world.dump()).expect("JSON");
+    Dump::read(&text).expect("a dump")
+}
+
+fn continued(dump: &Dump, steps: &str) -> World {
+    let mut world = World::of_dump(dump, "steps", steps, Path::new(".")).expect("a world");
+    world.run();
+    assert_eq!(world.summary()["violations"], serde_json::json!([]), "{}", world.timeline().join("\n"));
+    world
+}
+
+/// Returns where each service is, and whether it runs.
+fn services(world: &World) -> serde_json::Value {
+    world.summary()["services"].clone()
+}
+
+#[test]
+fn a_dump_at_any_time_of_a_failover_ends_as_the_cluster() {
+    let expected = services(&world(120));
+    // A failure counts from the second missed heartbeat on.
+    for seconds in (4..20).chain([30, 60]) {
+        let world_continued = continued(&dump(&world(seconds)), "");
+        let found = services(&world_continued);
+        assert_eq!(
+            found,
+            expected,
+            "{seconds} s after the failure:\n{}",
+            world_continued.timeline().join("\n")
+        );
+    }
+}
+
+#[test]
+fn a_dump_gives_the_same_explanations() {
+    for seconds in [0, 5, 12, 60] {
+        let world = world(seconds);
+        let dump = dump(&world);
+        for name in ["web", "db", "idle"] {
+            let (expected, found) = (world.why(name).expect("live"), dump.why(name).expect("dumped"));
+            assert_eq!(found, expected, "{name}, {seconds} s after the failure");
+        }
+        assert!(dump.why("nothing").is_none());
+    }
+}
+
+#[test]
+fn a_calm_cluster_stays_as_it_is_and_answers_what_if() {
+    let scenario = format!("duration: 30s\nsettle: 1h\n{CLUSTER}");
+    let mut calm = World::new(Scenario::parse("cluster", &scenario, Path::new(".")).unwrap()).unwrap();
+    calm.run();
+    let dump = dump(&calm);
+    let continued_calm = continued(&dump, "");
+    assert_eq!(services(&continued_calm), services(&calm));
+    assert_eq!(continued_calm.why("web").unwrap().state, ServiceState::Started);
+
+    let steps = "
+steps:
+  - at: 10s
+    do: power node1 off
+expect:
+  services: {web: {state: Started, node: node3, running: true}}
+  fenced: [node1]
+";
+    let failed = continued(&dump, steps);
+    assert!(failed.is_good(), "{}", failed.timeline().join("\n"));
+}
+
+#[test]
+fn what_the_dump_gives_is_refused_in_a_scenario() {
+    let error = World::of_dump(&dump(&world(0)), "steps", "nodes: [{name: other}]", Path::new("."));
+    let error = error.err().expect("refused");
+    assert_eq!(error, "steps:1: nodes: is given by the dump: remove it");
+}
+
+#[test]
+fn a_file_that_is_no_dump_is_refused() {
+    for (text, expected) in [
+        ("", "EOF while parsing"),
+        ("{}", "contains no node"),
+        (r#"{"keys": [{"key": "later/x", "value": 1}]}"#, "later/x: this version does not know the key"),
+    ] {
+        let error = Dump::read(text).expect_err("refused");
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
