@@ -1,8 +1,9 @@
-//! Fields that have had another name or unit: one table, used for requests, files, scenarios and stored objects.
+//! Fields that have another name, unit or place in etcd: one table each for names and places, used for requests, files,
+//! scenarios and stored objects.
 //!
-//! The API, its schemas and hactl use the current names. The specs in etcd and the assignments keep the earlier names
-//! and units, so that agents and controllers of the previous version, which ignore unknown fields, read every field
-//! during a rolling upgrade and after a downgrade.
+//! The API, its schemas and hactl use the current names and places. The specs and statuses in etcd and the assignments
+//! keep the earlier ones, so that agents and controllers of the previous version, which ignore unknown fields, read every
+//! field during a rolling upgrade and after a downgrade.
 
 use crate::kind::Kind;
 use crate::problem::{Problem, ProblemKind};
@@ -61,6 +62,33 @@ pub const ALL: [Renamed; 11] = [
         ..same(Kind::Resource, COPY_MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
     },
 ];
+
+/// Member of a served status that contains the [`internal`] fields.
+pub const INTERNAL: &str = "internal";
+
+/// Returns the fields of a status on which only the leader and the agents act. The API serves them in [`INTERNAL`]; in
+/// etcd they are beside the other fields of the status.
+pub fn internal(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Cluster => &["disarm"],
+        Kind::Resource => &[
+            "uid",
+            "epoch",
+            "actionUid",
+            "probeGeneration",
+            "probeArming",
+            "askedIdentity",
+            "askedGeneration",
+            "declaredSecondary",
+        ],
+        Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Operation => &[],
+    }
+}
+
+/// Removes the [`internal`] fields from a map by field of the status, and returns them.
+pub fn take_internal(kind: Kind, status: &mut Map<String, Value>) -> Map<String, Value> {
+    internal(kind).iter().filter_map(|name| status.shift_remove_entry(*name)).collect()
+}
 
 impl Renamed {
     /// Returns the path of a member of the parent, as in messages.
@@ -174,8 +202,8 @@ pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static Renamed>
     found
 }
 
-/// Converts an object, or a part of one, from its form in etcd to the current names, also in `managedFields` and in
-/// the last applied form. If etcd contains both names of a field, the current one counts.
+/// Converts an object, or a part of one, from its form in etcd to the current names and places, also in `managedFields`
+/// and in the last applied form. If etcd contains both names of a field, the current one counts.
 pub fn from_stored(kind: Kind, value: &mut Value) {
     for renamed in of(kind) {
         each(value, renamed.parent, &mut |map| {
@@ -187,6 +215,12 @@ pub fn from_stored(kind: Kind, value: &mut Value) {
         });
         rename_owned(value, renamed, renamed.earlier, renamed.current);
     }
+    if let Some(Value::Object(status)) = value.get_mut("status") {
+        let fields = take_internal(kind, status);
+        if !fields.is_empty() {
+            status.insert(INTERNAL.to_owned(), Value::Object(fields));
+        }
+    }
     let annotation = value.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED));
     if let Some(Value::String(text)) = annotation
         && of(kind).any(|renamed| text.contains(renamed.earlier))
@@ -197,7 +231,7 @@ pub fn from_stored(kind: Kind, value: &mut Value) {
     }
 }
 
-/// Converts an object to its form in etcd. Call this for every object that is written to a spec key.
+/// Converts an object without a status to its form in etcd. Call this for every object that is written to a spec key.
 pub fn to_stored(kind: Kind, value: &mut Value) {
     for renamed in of(kind) {
         each(value, renamed.parent, &mut |map| {
@@ -342,6 +376,24 @@ mod tests {
         to_stored(Kind::Resource, &mut value);
         assert_eq!(value["metadata"]["managedFields"], stored["metadata"]["managedFields"]);
         assert_eq!(value["spec"], stored["spec"]);
+    }
+
+    #[test]
+    fn the_api_serves_internal_fields_apart_from_the_others() {
+        for kind in Kind::ALL {
+            let fields: Map<String, Value> =
+                internal(kind).iter().map(|name| ((*name).to_owned(), json!(name))).collect();
+            let mut value = json!({"status": fields});
+            value["status"]["observedGeneration"] = json!(1);
+            let mut served = json!({"status": {"observedGeneration": 1}});
+            if !fields.is_empty() {
+                served["status"][INTERNAL] = json!(fields);
+            }
+            for place in ["etcd", "the API"] {
+                from_stored(kind, &mut value);
+                assert_eq!(value, served, "{kind} from {place}");
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::kind::Kind;
 use crate::node::{Node, NodeGroup};
 use crate::operation::Operation;
 use crate::placement::{AffinityRule, Group};
+use crate::renamed;
 use crate::resource::Resource;
 use schemars::SchemaGenerator;
 use serde_json::{Value, json};
@@ -56,6 +57,7 @@ fn generate(kind: Kind) -> Value {
         Kind::Operation => generator.into_root_schema_for::<Operation>(),
     };
     let mut schema = simplify::simplify(&root.to_value());
+    move_internal(kind, &mut schema);
     rename_defaults(kind, &mut schema, &mut Vec::new());
     schema["description"] = json!(describe(kind));
     schema["required"] = json!(["apiVersion", "kind", "metadata"]);
@@ -96,13 +98,26 @@ fn require_action(schema: &mut Value) {
     }
 }
 
+/// Moves the internal fields of the status to their place in the API: the types have their place in etcd
+/// ([`crate::renamed`]).
+fn move_internal(kind: Kind, schema: &mut Value) {
+    let status = schema.pointer_mut("/properties/status/properties").and_then(Value::as_object_mut);
+    let Some(status) = status else { return };
+    let fields = renamed::take_internal(kind, status);
+    if !fields.is_empty() {
+        let description = "Internal state of the leader and the agents, for debugging. Its fields can change in any version.";
+        let internal = json!({"type": "object", "description": description, "properties": fields});
+        status.insert(renamed::INTERNAL.to_owned(), internal);
+    }
+}
+
 /// Converts the defaults to the current field names: the types serialize the names in etcd ([`crate::renamed`]).
 fn rename_defaults(kind: Kind, schema: &mut Value, path: &mut Vec<String>) {
     if let Some(default) = schema.get_mut("default") {
         let mut object = path.iter().rev().fold(default.take(), |value, name| {
             if name == "*" { json!([value]) } else { json!({ name: value }) }
         });
-        crate::renamed::from_stored(kind, &mut object);
+        renamed::from_stored(kind, &mut object);
         let pointer = path.iter().map(|name| if name == "*" { "/0".to_owned() } else { format!("/{name}") });
         *default = object.pointer(&pointer.collect::<String>()).cloned().unwrap_or_default();
     }
@@ -221,7 +236,7 @@ mod tests {
 
     #[test]
     fn schemas_contain_the_current_names_only() {
-        for renamed in crate::renamed::ALL {
+        for renamed in renamed::ALL {
             let place = renamed.parent.iter().fold(of(renamed.kind), |place, name| match *name {
                 "*" => &place["items"],
                 name => &place["properties"][name],
@@ -229,6 +244,17 @@ mod tests {
             assert!(place["properties"][renamed.current].is_object(), "{renamed:?}");
             let text = of(renamed.kind).to_string();
             assert!(!text.contains(&format!("\"{}\":", renamed.earlier)), "{renamed:?}");
+        }
+    }
+
+    #[test]
+    fn the_schemas_of_internal_fields_are_apart_from_the_others() {
+        for kind in Kind::ALL {
+            let status = &of(kind)["properties"]["status"]["properties"];
+            for name in renamed::internal(kind) {
+                assert_eq!(status[name], Value::Null, "{kind} {name}");
+                assert!(status["internal"]["properties"][name].is_object(), "{kind} {name}");
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! Tests of renamed fields: the API accepts the earlier names with a warning, and reads objects stored under them.
+//! Tests of fields with another name or place in etcd: the API accepts earlier names with a warning, and serves objects
+//! that are stored under earlier names and places.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +7,9 @@
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod http;
 
+use futures::StreamExt;
 use ha_api_types::kind::Kind;
+use ha_api_types::renamed::{INTERNAL, internal};
 use ha_store::{MemoryStore, Store};
 use http::{APPLY, Api, resource};
 use serde_json::{Value, json};
@@ -88,4 +91,45 @@ async fn an_object_stored_under_the_earlier_name_has_the_current_one_with_its_ow
     let removed =
         api.call("PATCH", &format!("{path}site"), APPLY, &applied(json!({"state": "Stopped"}))).await;
     assert_eq!(removed.at("/spec/dependsOn"), &Value::Null, "{}", removed.at("/message"));
+}
+
+#[tokio::test]
+async fn internal_fields_of_a_status_are_served_in_their_own_map() {
+    let api = Api::over(MemoryStore::new());
+    api.post("resources", &resource("web")).await;
+    let stored = json!({
+        "observedGeneration": 1, "uid": "u", "state": "Started", "node": "node1", "epoch": 2, "actionUid": "1-1",
+        "probeGeneration": 1, "probeArming": 1, "askedIdentity": "simulated/web", "askedGeneration": 1,
+        "replicas": ["node1", "node2"], "declaredSecondary": "node2",
+    });
+    api.status(Kind::Resource, "web", &stored).await;
+    let mut served = json!({});
+    for (name, value) in stored.as_object().unwrap() {
+        let is_internal = internal(Kind::Resource).contains(&name.as_str());
+        let place = if is_internal { &mut served[INTERNAL] } else { &mut served };
+        place[name] = value.clone();
+    }
+    assert_eq!(served[INTERNAL].as_object().unwrap().len(), internal(Kind::Resource).len());
+
+    let read = api.get("resources/web").await;
+    assert_eq!(read.at("/status"), &served);
+    assert_eq!(api.get("resources/web/status").await.at("/status"), &served);
+    for list in ["resources", "resources?fieldSelector=status.internal.epoch%3D2"] {
+        assert_eq!(api.get(list).await.at("/items/0/status"), &served, "{list}");
+    }
+    assert_eq!(api.get("resources?fieldSelector=status.epoch%3D2").await.code, 400);
+    let mut events = api.watch("resources?watch=1").await;
+    assert_eq!(events.next().await.unwrap().1["status"], served, "ADDED");
+    let mut labeled = read.body.clone();
+    labeled["metadata"]["labels"] = json!({"a": "b"});
+    let replaced = api.put("resources/web?fieldValidation=Strict", &labeled).await;
+    assert_eq!((replaced.code, replaced.at("/status")), (200, &served), "{}", replaced.at("/message"));
+    assert_eq!(events.next().await.unwrap().1["status"], served, "MODIFIED");
+
+    // An object that was read from an earlier version has the fields beside the others. The API ignores every status.
+    let earlier = json!({"metadata": {"labels": {"a": "c"}}, "status": stored});
+    let patched = api.merge("resources/web?fieldValidation=Strict", &earlier).await;
+    assert_eq!((patched.code, patched.at("/status")), (200, &served), "{}", patched.at("/message"));
+    let kept = api.store.get(&api.keys.status(Kind::Resource, "web")).await.unwrap();
+    assert_eq!(*kept.entries[0].value, *stored.to_string().as_bytes(), "etcd keeps the places");
 }

@@ -209,6 +209,7 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
         }
         Vec::new()
     });
+    own_fields_only(&mut value);
     match need {
         Need::Whole => {
             let unknown = schema::unknown_fields(schema::of(kind), &value);
@@ -232,7 +233,6 @@ fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<St
     if problems.len() > before {
         return None;
     }
-    own_fields_only(&mut value);
     explicit_priorities(&mut value);
     let name = crate::names::name_of(&value).to_owned();
     Some(Entry { kind, name, object: value, place: place.of(""), renamed })
@@ -328,6 +328,11 @@ mod tests {
         let list = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: hactl.io/v1\n  kind: Group\n  metadata: {name: g}\n  spec: {nodes: {node1: }, restrictd: true}\n";
         check(list, Err(&["f.yaml:7: spec.restrictd: "]));
         check(&list.replace("restrictd", "restricted"), Ok(&["group/g"]));
+    }
+
+    #[test]
+    fn a_status_in_a_file_is_ignored() {
+        check(&format!("{WEB}status:\n  epoch: 3\n"), Ok(&["resource/web"]));
     }
 
     #[test]

@@ -31,17 +31,9 @@ impl Half {
         half
     }
 
-    /// Reads the value of a status key, with the current names of its fields.
-    pub(crate) fn of_status(kind: Kind, entry: &Entry) -> Half {
-        let half = Half::of(entry);
-        let mut object = json!({"status": half.value});
-        renamed::from_stored(kind, &mut object);
-        Half { value: object["status"].take(), ..half }
-    }
-
-    /// Reads a key's value. A value that is not a JSON map is shown as an empty map, so that one bad key hides no
-    /// other.
-    fn of(entry: &Entry) -> Half {
+    /// Reads the value of a key in its form in etcd; the types of statuses read that form. A value that is not a JSON map
+    /// is shown as an empty map, so that one bad key hides no other.
+    pub(crate) fn of(entry: &Entry) -> Half {
         let value = serde_json::from_slice(&entry.value).unwrap_or_else(|error| {
             if UNREADABLE.note(&entry.key, Some(entry.mod_revision)) {
                 tracing::warn!(key = entry.key, %error, "cannot parse a value in etcd as JSON");
@@ -77,7 +69,8 @@ impl Stored {
     }
 }
 
-/// Joins a spec's JSON and a status to the object as it is served. Revision 0 means that the object has none yet.
+/// Joins a spec's JSON and a status in its form in etcd to the object as it is served. Revision 0 means that the object
+/// has none yet.
 pub(crate) fn object(kind: Kind, spec: &Value, status: Option<&Value>, revision: Revision) -> Value {
     let mut object = Map::new();
     object.insert("apiVersion".to_owned(), json!(API_VERSION));
@@ -95,7 +88,9 @@ pub(crate) fn object(kind: Kind, spec: &Value, status: Option<&Value>, revision:
         }
     }
     if let Some(status) = status {
-        object.insert("status".to_owned(), status.clone());
+        let mut status = json!({"status": status});
+        renamed::from_stored(kind, &mut status);
+        object.insert("status".to_owned(), status["status"].take());
     }
     Value::Object(object)
 }
@@ -175,10 +170,10 @@ fn join(keys: &Keys, entries: &[Entry]) -> BTreeMap<String, Stored> {
         }
     }
     for entry in entries {
-        if let Some(Key::Status(kind, name)) = keys.parse(&entry.key)
+        if let Some(Key::Status(_, name)) = keys.parse(&entry.key)
             && let Some(stored) = objects.get_mut(name)
         {
-            stored.status = Some(Half::of_status(kind, entry));
+            stored.status = Some(Half::of(entry));
         }
     }
     objects

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// Trace an operation or action across controllers and agents
 #[derive(Args, Debug)]
 #[command(
-    after_help = "SUBJECT is an operation (name, uid or operation/NAME), the uid of an action (status.actionUid, or in log lines), \
+    after_help = "SUBJECT is an operation (name, uid or operation/NAME), the uid of an action (status.internal.actionUid, or in log lines), \
         or a resource (NAME or TYPE:NAME), whose current or last action is traced. Events are kept for 1 h.\n\n\
         Exit status: 0 shown; 1 no events; 2 invalid usage; 3 unreachable; 4 permission denied."
 )]
@@ -93,7 +93,7 @@ impl Trace {
             return Ok(Subject::Action(self.subject.clone()));
         };
         target.name.check(&resource)?;
-        match resource.pointer("/status/actionUid").and_then(Value::as_str) {
+        match resource.pointer("/status/internal/actionUid").and_then(Value::as_str) {
             Some(uid) => Ok(Subject::Action(uid.to_owned())),
             None => Err(Failure::refused(format!("no action of {} yet", self.subject))
                 .help(format!("run \"hactl why {}\"", self.subject))),

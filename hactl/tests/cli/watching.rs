@@ -122,7 +122,7 @@ fn an_operation_is_followed_over_controller_and_agent() {
     server.put(
         "resources",
         json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
-        "spec": {"driver": {"exec": {"command": ["sleep", "1"]}}}, "status": {"actionUid": "a0"}}),
+        "spec": {"driver": {"exec": {"command": ["sleep", "1"]}}}, "status": {"internal": {"actionUid": "a0"}}}),
     );
     for subject in ["move-1", "u-1", "operation/move-1"] {
         let ran = hactl(&server, &["trace", subject]).shows(

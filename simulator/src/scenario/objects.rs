@@ -97,12 +97,12 @@ fn settled(value: &Value) -> (Value, Vec<Problem>) {
     let schema = schema::of(kind);
     // Scenarios of earlier versions remain readable, because traces and bug reports contain them.
     let mut problems = renamed::accept(kind, &mut object).err().unwrap_or_default();
-    problems.extend(schema::unknown_fields(schema, &object));
-    schema::prune_nulls(schema, &mut object);
     // Scenarios are not API clients: a status in the file has no effect, so remove it.
     if let Some(map) = object.as_object_mut() {
         map.shift_remove("status");
     }
+    problems.extend(schema::unknown_fields(schema, &object));
+    schema::prune_nulls(schema, &mut object);
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     if name.is_empty() {
         problems.push(Problem::required("metadata.name", "is needed, as a text: a number needs quotes"));

@@ -101,7 +101,7 @@ impl View {
             }
             let touch = match change {
                 Change::Put(entry) if is_spec => Touch::Put(Half::of_spec(self.kind, entry)),
-                Change::Put(entry) => Touch::Put(Half::of_status(self.kind, entry)),
+                Change::Put(entry) => Touch::Put(Half::of(entry)),
                 Change::Delete { .. } => Touch::Removed,
             };
             let touched = touched.entry(name.to_owned()).or_default();
