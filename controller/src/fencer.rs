@@ -63,7 +63,7 @@ impl Fencer {
         Err(format!("fence device {}: {last}", device.name))
     }
 
-    /// Makes one attempt: the action on all parts at once, then the status of all parts.
+    /// Makes one attempt: the action on all parts at the same time, then the status of all parts.
     async fn attempt(&self, device: &FenceDevice, action: FencerAction) -> Result<(), String> {
         let within = Duration::from_secs(u64::from(device.timeout_seconds.max(1)));
         let until = Instant::now() + within;

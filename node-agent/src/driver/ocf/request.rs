@@ -32,12 +32,12 @@ pub(super) enum Action<'a> {
     Metadata,
     Start,
     Stop,
-    /// Move live, on the source.
+    /// Live-migrate: the action on the source.
     MigrateTo {
         /// Node that receives the service.
         target: &'a str,
     },
-    /// Move live, on the target.
+    /// Live-migrate: the action on the target.
     MigrateFrom {
         /// Node that the service comes from.
         source: &'a str,

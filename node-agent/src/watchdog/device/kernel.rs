@@ -170,7 +170,7 @@ impl KernelDevice {
         )
     }
 
-    /// Tells the driver to stop when the last descriptor is closed (magic close), and closes this one.
+    /// Configures the driver to stop when the last descriptor is closed (magic close), and closes this one.
     pub(super) fn close(self) -> Result<(), u32> {
         match nix::unistd::write(&self.descriptor, b"V") {
             Ok(1) => Ok(()),

@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// Returns the services that run on a node under promise 1: exclusive, and managed with their present uid.
+    /// Returns the services that run on a node under guarantee 1: exclusive, and managed with their present uid.
     fn guarded_on(&self, node: &str) -> Vec<String> {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present
