@@ -101,7 +101,7 @@ impl Fencer {
             match exit.power() {
                 Some(state) if state == wanted => return Ok(()),
                 Some(state) if Instant::now() + LOOK_AGAIN >= until => {
-                    return Err(format!("status says {}, wanted {}", state.verb(), wanted.verb()));
+                    return Err(format!("status is {}, expected {}", state.verb(), wanted.verb()));
                 }
                 Some(_) => tokio::time::sleep(LOOK_AGAIN).await,
                 None => return Err(exit.sentence("status")),

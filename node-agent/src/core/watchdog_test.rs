@@ -74,7 +74,7 @@ pub(super) fn settle(config: &Config, journal: &mut Journal) -> bool {
 pub(super) fn last_words(trial: &Trial) -> LastWords {
     LastWords {
         boot_id: trial.boot_id.clone(),
-        message: format!("hactl node test-watchdog made {} reset this machine", trial.identity),
+        message: format!("Reset by watchdog {} in a test (hactl node test-watchdog)", trial.identity),
         at: trial.at.clone(),
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct EventLoop {
 }
 
 impl EventLoop {
-    #[allow(clippy::too_many_arguments, reason = "the parts that the daemon is made of, each used once")]
+    #[allow(clippy::too_many_arguments, reason = "the parts of the daemon, each used once")]
     pub(super) fn new(
         core: Core,
         device: Option<Device>,

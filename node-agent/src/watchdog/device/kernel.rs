@@ -201,7 +201,7 @@ fn number(errno: Errno) -> u32 {
     (errno as i32).unsigned_abs()
 }
 
-#[allow(clippy::wildcard_enum_match_arm, reason = "the kernel has more errors than anybody lists")]
+#[allow(clippy::wildcard_enum_match_arm, reason = "the kernel has more errors than this list")]
 fn refusal_of(errno: Errno, path: &Path) -> Refusal {
     match errno {
         Errno::EBUSY => {

@@ -61,8 +61,8 @@ impl World {
         let Some(machine) = self.machines.get(node) else { return };
         let missing = match machine.watchdog.daemon.status().state {
             State::Armed { .. } | State::Expired { .. } if machine.bound.lasts_ms.is_some() => return,
-            State::Armed { .. } | State::Expired { .. } => "before its node's report says armed",
-            State::Released | State::Staying => "while its node's watchdog follows no deadline",
+            State::Armed { .. } | State::Expired { .. } => "before the report of the node contains armed",
+            State::Released | State::Staying => "while the watchdog of the node has no deadline",
         };
         self.violate("nothing starts unguarded", format!("{name} is started on {node} {missing}"));
     }
