@@ -3,6 +3,8 @@
 //! The core never awaits, reads no clock and draws no random number. Inputs enter through [`Controller::handle`], and
 //! effects leave through [`Controller::poll_effect`].
 
+#![warn(clippy::disallowed_types)]
+
 pub mod asked;
 pub mod candidacy;
 pub mod candidates;

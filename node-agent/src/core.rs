@@ -4,6 +4,8 @@
 //! number. The shell and the simulator run the same core. The rules are those of FENCING.md; each file names the rules
 //! that it implements.
 
+#![warn(clippy::disallowed_types)]
+
 mod arming;
 pub mod command;
 mod commits;

@@ -2,6 +2,8 @@
 //!
 //! [`place::place`] is the entry point: it evaluates every node, reports every blocking reason, and chooses a node.
 
+#![warn(clippy::disallowed_types)]
+
 mod asked;
 pub mod balance;
 pub mod filter;

@@ -19,6 +19,8 @@
 //! - The shell runs effects in order. It passes the result of [`Effect::Open`], [`Effect::Pet`] and [`Effect::Close`]
 //!   before it passes another message or tick.
 
+#![warn(clippy::disallowed_types)]
+
 mod requests;
 
 use super::moment::Moment;
