@@ -267,8 +267,7 @@ pub enum ReservationBasis {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservationSpec {
-    /// Whether the number of services on a node counts in scheduling, and overloaded nodes give services
-    /// away.
+    /// Whether the number of services on a node counts in scheduling, and services move away from overloaded nodes.
     pub enabled: bool,
     /// Whether the API rejects an apply or a move that would newly violate failover capacity, instead of
     /// warning.

@@ -91,7 +91,7 @@ const RENAMED_CONDITIONS: [(&str, &str); 3] = [
 ];
 
 /// Renames conditions that an earlier version stored. An old condition whose present name exists is removed: a leader
-/// of an earlier version set it beside the present one during an upgrade.
+/// of an earlier version set it in addition to the present one during an upgrade.
 pub fn rename_conditions(conditions: &mut Vec<Condition>) {
     for (old, new) in RENAMED_CONDITIONS {
         if conditions.iter().any(|known| known.kind == new) {

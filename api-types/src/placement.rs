@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for NodePriorities {
             type Value = NodePriorities;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "a map of node names to priorities, a list of node names, or a text as node1:2,node2:1,node3",
+                    "a map of node names to priorities, a list of node names, or a string such as node1:2,node2:1,node3",
                 )
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<NodePriorities, E> {
@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for NodePriorities {
                         return Err(E::custom(format!("a node's name is missing in {text:?}")));
                     }
                     if nodes.insert(name.to_owned(), priority).is_some() {
-                        return Err(E::custom(format!("node {name} is there twice")));
+                        return Err(E::custom(format!("node {name} is listed twice")));
                     }
                 }
                 Ok(NodePriorities(nodes))

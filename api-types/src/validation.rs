@@ -1,4 +1,4 @@
-//! The validation of objects beyond their schema: all problems at once, each with its path.
+//! The validation of objects beyond their schema: all problems together, each with its path.
 //!
 //! Only the object itself is checked. Dependencies on other objects (a missing group, conflicting rules) lead to warnings
 //! and conditions, because objects may be applied in any order.

@@ -57,7 +57,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::catch_panic::CatchPanicLayer;
 
-/// Number of requests for logs that this process answers at once; further ones are refused with 429.
+/// Number of requests for logs that this process answers at the same time; further ones are refused with 429.
 const LOG_REQUESTS_MAX: usize = 8;
 
 /// Settings of the API that come from the process that serves it.

@@ -159,8 +159,8 @@ impl Controller {
         }
     }
 
-    /// Applies an input. [`Controller::poll_effect`] makes the decisions, so that many inputs at once cost one
-    /// decision.
+    /// Applies an input. [`Controller::poll_effect`] makes the decisions, so that many inputs that arrive together cost
+    /// one decision.
     pub fn handle(&mut self, now: &Now, input: Input) {
         self.now = now.clone();
         match input {

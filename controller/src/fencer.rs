@@ -63,7 +63,7 @@ impl Fencer {
         Err(format!("fence device {}: {last}", device.name))
     }
 
-    /// Makes one attempt: the action on all parts at once, then the status of all parts.
+    /// Makes one attempt: the action on all parts at the same time, then the status of all parts.
     async fn attempt(&self, device: &FenceDevice, action: FencerAction) -> Result<(), String> {
         let within = Duration::from_secs(u64::from(device.timeout_seconds.max(1)));
         let until = Instant::now() + within;
@@ -101,7 +101,7 @@ impl Fencer {
             match exit.power() {
                 Some(state) if state == wanted => return Ok(()),
                 Some(state) if Instant::now() + LOOK_AGAIN >= until => {
-                    return Err(format!("status says {}, wanted {}", state.verb(), wanted.verb()));
+                    return Err(format!("status is {}, expected {}", state.verb(), wanted.verb()));
                 }
                 Some(_) => tokio::time::sleep(LOOK_AGAIN).await,
                 None => return Err(exit.sentence("status")),

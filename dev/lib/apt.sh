@@ -10,15 +10,15 @@ apt_install() {
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
-  have apt-get || die "these packages are missing and this is not Debian or Ubuntu: ${missing[*]}" \
+  have apt-get || die "missing packages, and not Debian or Ubuntu: ${missing[*]}" \
     "install them with your package manager, then run this again"
-  is_root || die "these packages are missing: ${missing[*]}" \
+  is_root || die "missing packages: ${missing[*]}" \
     "run as root: apt-get install --no-install-recommends ${missing[*]}"
   say "installing ${missing[*]}"
-  apt-get -qq update || say "the package lists could not be refreshed; trying with those at hand"
+  apt-get -qq update || say "cannot update the package lists, using the existing ones"
   without_service_start env DEBIAN_FRONTEND=noninteractive \
     apt-get -qq -y --no-install-recommends install "${missing[@]}" >&2 ||
-    die "apt-get could not install: ${missing[*]}" "its own message is above"
+    die "apt-get cannot install: ${missing[*]}" "see the message above"
 }
 
 # without_service_start COMMAND…: runs COMMAND while packages may not start services.

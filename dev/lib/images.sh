@@ -12,7 +12,7 @@ setup_images() {
   have openssl || packages+=(openssl)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   [ -d "$(rustc --print sysroot)/lib/rustlib/$STATIC_TARGET" ] || rustup target add "$STATIC_TARGET" >&2 ||
-    die "Rust has no target $STATIC_TARGET" "rustup target add $STATIC_TARGET"
+    die "Rust has no target $STATIC_TARGET" "run rustup target add $STATIC_TARGET"
 }
 
 # build_static release|debug: builds the programs without shared libraries.
@@ -40,7 +40,7 @@ make_image() {
   mkdir -p "$stage/context" "$(dirname "$archive")"
   for program in "${IMAGE_PROGRAMS[@]}"; do
     # A static program has no interpreter. A program with one would not start in an image without libraries.
-    ! readelf --program-headers "$built/$program" | grep -q INTERP || die "$program is not static" "look at how $STATIC_TARGET links"
+    ! readelf --program-headers "$built/$program" | grep -q INTERP || die "$program is not static" "check the linker settings of $STATIC_TARGET"
     strip -o "$stage/context/$program" "$built/$program" || return 1
   done
   cp "$ROOT/manifests/container/Containerfile" "$stage/context/"

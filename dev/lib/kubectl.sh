@@ -20,7 +20,7 @@ find_kubectl() {
       apt_unpack sid "$CACHE/kubectl" kubectl || apt_unpack sid "$CACHE/kubectl" kubernetes-client || true
     fi
     version=$(kubectl_version_of "$KUBECTL" || true)
-    [ -n "$version" ] || die "no kubectl 1.27 or newer was found, and Debian sid gave none" \
+    [ -n "$version" ] || die "no kubectl 1.27 or newer found, also not in Debian sid" \
       "get one: https://kubernetes.io/docs/tasks/tools/" "then set KUBECTL=/path/to/kubectl and run this again"
   fi
   export KUBECTL

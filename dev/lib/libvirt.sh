@@ -36,11 +36,11 @@ setup_libvirt() {
 # make_libvirt_guest SUITE DIRECTORY: builds the guest.
 make_libvirt_guest() {
   local suite=$1 folder=$2 work=$2.making tree=$2.making/tree
-  say "making the guest ($suite, once) in $folder"
+  say "building the guest ($suite, once) in $folder"
   rm -rf "$folder" "$work"
   mkdir -p "$work"
   apt_unpack "$suite" "$work/packages" @linux-image-cloud-amd64 busybox-static ||
-    die "the guest's kernel and busybox could not be fetched" "their own messages are above"
+    die "cannot fetch the guest's kernel and busybox" "see the messages above"
   cp "$work"/packages/boot/vmlinuz-* "$work/kernel"
   mkdir -p "$tree"/{bin,proc,sys,dev,modules}
   find "$work/packages" -type f -name busybox -exec install -m 755 {} "$tree/bin/busybox" \;

@@ -62,12 +62,12 @@ install_diod() {
 make_metal_image() {
   local suite=$1 folder=$2 work=$2.making root version
   root=$work/root
-  say "making the machines' image ($suite, once, a minute or two) in $folder"
+  say "building the image of the machines ($suite, once, a minute or two) in $folder"
   rm -rf "$folder" "$work"
   mkdir -p "$work"
   debootstrap --variant=minbase --include="$METAL_PACKAGES" "$suite" "$root" http://deb.debian.org/debian >"$work/debootstrap.log" 2>&1 ||
     die "debootstrap failed" "see $work/debootstrap.log"
-  metal_kernel "$root" "$work" || die "Debian's kernel could not be fetched" "its own message is above"
+  metal_kernel "$root" "$work" || die "cannot fetch Debian's kernel" "see the message above"
   version=$(cat "$work/version")
   metal_initrd "$root" "$work" "$version"
   metal_settings "$root"
@@ -102,7 +102,7 @@ metal_kernel() {
 metal_initrd() {
   local root=$1 work=$2 version=$3 tree=$2/initrd.tree module file
   mkdir -p "$tree/bin" "$tree/modules" "$tree/proc" "$tree/sys" "$tree/dev" "$tree/base" "$tree/own" "$tree/root"
-  (cd "$work" && chroot "$root" sh -c 'cd /tmp && apt-get -qq -o APT::Sandbox::User=root download busybox-static' >&2) || die "busybox-static could not be fetched"
+  (cd "$work" && chroot "$root" sh -c 'cd /tmp && apt-get -qq -o APT::Sandbox::User=root download busybox-static' >&2) || die "cannot fetch busybox-static"
   dpkg -x "$root"/tmp/busybox-static_*.deb "$work/busybox"
   rm -f "$root"/tmp/*.deb
   find "$work/busybox" -type f -name busybox -exec install -m 755 {} "$tree/bin/busybox" \;

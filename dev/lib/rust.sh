@@ -4,18 +4,18 @@
 RUST_MINIMUM=1.90
 
 check_rust() {
-  have cargo && have rustc || die "Rust is missing" "https://rustup.rs installs it; $RUST_MINIMUM or newer is needed"
+  have cargo && have rustc || die "Rust is not installed" "install Rust $RUST_MINIMUM or newer: https://rustup.rs"
   local version
   version=$(rustc --version | awk '{ print $2 }')
-  at_least "$version" "$RUST_MINIMUM" || die "rustc is $version; $RUST_MINIMUM or newer is needed" "rustup update stable"
+  at_least "$version" "$RUST_MINIMUM" || die "rustc $version is too old; $RUST_MINIMUM or newer is required" "run rustup update stable"
 }
 
 # check_protoc: fails if protoc is missing. Only etcd's client needs it.
-check_protoc() { have protoc || die "protoc is missing" "install protobuf-compiler and libprotobuf-dev"; }
+check_protoc() { have protoc || die "protoc is not installed" "install protobuf-compiler and libprotobuf-dev"; }
 
 check_rust_lints() {
-  cargo fmt --version >/dev/null 2>&1 || die "cargo fmt is missing" "rustup component add rustfmt"
-  cargo clippy --version >/dev/null 2>&1 || die "cargo clippy is missing" "rustup component add clippy"
+  cargo fmt --version >/dev/null 2>&1 || die "cargo fmt is not installed" "run rustup component add rustfmt"
+  cargo clippy --version >/dev/null 2>&1 || die "cargo clippy is not installed" "run rustup component add clippy"
 }
 
 # find_cargo_deny: sets CARGO_DENY. Builds the tool once into the cache if PATH lacks it, unoptimized because it runs only for
@@ -34,6 +34,6 @@ find_cargo_deny() {
 build_tool() {
   say "building $1 into $CACHE/tools (once, some minutes)"
   CARGO_TARGET_DIR=$CACHE/tools/target cargo install --locked --debug --quiet --root "$CACHE/tools" "$1" >&2 ||
-    die "$1 could not be built" "install it yourself so that it is on PATH: cargo install --locked $1"
+    die "cannot build $1" "install $1, so that PATH contains it: cargo install --locked $1"
   rm -rf "$CACHE/tools/target"
 }

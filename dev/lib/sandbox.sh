@@ -8,6 +8,6 @@ sandbox() {
   local program command=$1
   shift
   program=$(target_dir)/debug/ha-sandbox
-  [ -x "$program" ] || die "the sandbox has not been built" "./dev/up builds and starts it"
+  [ -x "$program" ] || die "the sandbox has not been built" "run ./dev/up"
   "$program" "$command" --folder "$SANDBOX" "$@"
 }

@@ -12,7 +12,7 @@ setup_sinks() {
     rm -rf "$folder"
     python3 -m venv "$folder"
     "$SINKS_PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement "$wanted" >&2 ||
-      die "the Python packages of dev/lib/sinks-requirements.txt could not be installed" "pip's messages are above"
+      die "the Python packages of dev/lib/sinks-requirements.txt cannot be installed" "see the messages of pip above"
     # Copied last, so that an interrupted installation is repeated.
     cp "$wanted" "$folder/requirements.txt"
   fi

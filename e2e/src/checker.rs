@@ -1,4 +1,5 @@
-//! The outside checker: samples all processes forty times a second and reports every service that runs on two machines at once.
+//! The outside checker: samples all processes forty times a second and reports every service that runs on two machines
+//! at the same time.
 //!
 //! It uses no code of the product. An instance is a living process that executes one of the given programs and has `HA_RESOURCE`
 //! in its environment. The kernel's pid namespace of the process identifies the machine. One service on two machines at one
@@ -93,7 +94,7 @@ impl Checker {
     /// Stops sampling and returns the whole timeline.
     ///
     /// # Errors
-    /// Fails if a service ever ran on two machines at once, or if there are too few samples for a verdict.
+    /// Fails if a service ever ran on two machines at the same time, or if there are too few samples for a verdict.
     pub fn finish(mut self) -> Result<Timeline> {
         let seconds = self.begin.elapsed().as_secs_f64();
         // A panic of the thread shows as too few samples.
@@ -163,8 +164,8 @@ fn instances(places: &BTreeMap<u64, String>, programs: &BTreeSet<String>) -> Ins
 
 /// The file that the program `ha-witness` writes in the shared directory while it runs as a service.
 ///
-/// The witness holds an exclusive lock and appends a line every few milliseconds. Two witnesses at once therefore show as a
-/// refused lock and as interleaved lines, even between two samples of the checker.
+/// The witness holds an exclusive lock and appends a line every few milliseconds. Two witnesses at the same time
+/// therefore show as a refused lock and as interleaved lines, even between two samples of the checker.
 #[derive(Debug, Clone)]
 pub struct Witness {
     path: PathBuf,

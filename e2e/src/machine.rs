@@ -149,7 +149,7 @@ impl Machine {
             .with_context(|| self.volatile.display().to_string())
     }
 
-    /// Cuts the power: all processes of the tree are killed at once.
+    /// Cuts the power: all processes of the tree are killed at the same time.
     ///
     /// # Errors
     /// Fails if a process of the tree still exists after 30 s.

@@ -45,8 +45,8 @@ impl ProcessId {
         Self::of(self.pid) == Some(*self)
     }
 
-    /// Sends a signal. A process that no longer exists is not an error, because most callers want it to end. After `SIGSTOP`,
-    /// this function returns when all threads have stopped: the kernel stops them one at a time.
+    /// Sends a signal. A process that no longer exists is not an error, because most callers expect the process to end.
+    /// After `SIGSTOP`, this function returns when all threads have stopped: the kernel stops them one at a time.
     ///
     /// # Errors
     /// Fails if the kernel refuses, or if the threads do not stop in time.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessId;
 
-/// Largest number of runs at once. The slot is the third octet of their addresses.
+/// Largest number of runs at the same time. The slot is the third octet of their addresses.
 const SLOTS: u8 = 250;
 
 /// The condition that ends a run.

@@ -1,6 +1,6 @@
 //! Test that runs the commands of docs/install.md on three machines with systemd, then cuts the power of one.
 
-#![expect(clippy::print_stdout, reason = "what was measured stays in the suite's log")]
+#![expect(clippy::print_stdout, reason = "measurements are kept in the suite's log")]
 
 use std::env;
 use std::fmt::Write;

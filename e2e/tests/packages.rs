@@ -1,7 +1,7 @@
 //! Test of the Debian packages on a machine with systemd: installation, configuration, upgrade with an armed watchdog, removal
 //! and purge.
 
-#![expect(clippy::print_stdout, reason = "what was measured stays in the suite's log")]
+#![expect(clippy::print_stdout, reason = "measurements are kept in the suite's log")]
 
 use std::collections::BTreeSet;
 use std::env;

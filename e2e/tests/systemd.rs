@@ -1,7 +1,7 @@
 //! Tests of driver systemd with a real systemd on each node: how hactl manages units, including those that an administrator
 //! starts or stops.
 
-#![expect(clippy::print_stdout, reason = "what was measured stays in the suite's log")]
+#![expect(clippy::print_stdout, reason = "measurements are kept in the suite's log")]
 
 use std::time::Instant;
 

@@ -329,10 +329,10 @@ impl AgentCore {
             self.journal_due().map(|at| (at, "the journal is written again")),
             requesting.map(|at| (at, "the registration is tried again")),
             self.read_retry_at.map(|at| (at, "etcd is read again")),
-            restart.map(|at| (at, "commands have been waited for long enough")),
-            moves.map(|at| (at, "services have had long enough to move away")),
+            restart.map(|at| (at, "the time to wait for commands is over")),
+            moves.map(|at| (at, "the time for services to move away is over")),
             self.watchdog_test.due().map(|at| (at, "the watchdog should have reset this machine")),
-            services.map(|at| (at, "a service waits")),
+            services.map(|at| (at, "a service is waiting")),
         ];
         named.into_iter().flatten().filter(|(at, _)| *at > self.last).min()
     }

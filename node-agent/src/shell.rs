@@ -56,7 +56,7 @@ use tokio::sync::mpsc;
 /// Sender of inputs to the core; cheap to clone.
 pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
 
-/// Entry point of the program: reads its options, runs until told to exit, and returns the exit code.
+/// Entry point of the program: reads its options, runs until a request to exit, and returns the exit code.
 pub fn main() -> ExitCode {
     ha_runtime::program::main(run)
 }

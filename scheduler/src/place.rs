@@ -38,8 +38,8 @@ pub struct Placement {
 /// 3. the node that the service left for maintenance, or else its current node, or else the node with the best score;
 /// 4. the node name.
 ///
-/// Nodes on which the service failed to start come last. Without failback, a service stays on its current node as long as
-/// that node is eligible. After maintenance it returns to the node that it left, whatever the tier of that node.
+/// Nodes on which the service failed to start come last. Without failback, a service stays on its current node as long
+/// as that node is eligible. After maintenance it returns to the node that it left, regardless of that node's tier.
 ///
 /// Services that strict Positive rules tie together are scheduled together, on one node that fits their summed requests.
 /// Each of them therefore gets the same result. If no node fits all, stopped partners of lower priority are left out, so

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// That set is minimal (none of its services could stay), but perhaps not the cheapest.
 const MOST_CHECKS: usize = 512;
 
-/// The request for room for one service.
+/// The request for the capacity of one service.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
     /// The service that has no eligible node.
@@ -50,7 +50,7 @@ struct Unit {
     size: (i128, i128),
 }
 
-/// Returns the cheapest way to make room on a node, or `None`.
+/// Returns the cheapest way to free capacity on a node, or `None`.
 ///
 /// The cost is the list of priorities of all services that leave, highest first, compared element by element. The most
 /// important service that leaves is thus as unimportant as possible, then the next, and then their number is as small as

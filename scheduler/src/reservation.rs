@@ -46,7 +46,8 @@ pub enum Verdict {
 pub struct Proof {
     /// Moves of the services on the failed nodes, and of those that must move with them, by name.
     pub moves: Vec<Move>,
-    /// Moves of services of lower priority that make room (`scheduler.preemption`), by name. Each has a new node too.
+    /// Moves of services of lower priority that are preempted (`scheduler.preemption`), by name. Each has a new node
+    /// too.
     pub make_room: Vec<Move>,
 }
 
@@ -119,7 +120,7 @@ pub struct Lack {
 /// [`Verdict::Unknown`].
 pub const EFFORT: u64 = 200_000;
 
-/// Checks whether every service could be scheduled if these nodes failed now, all at once.
+/// Checks whether every service could be scheduled if all these nodes failed now.
 ///
 /// The check covers services that are desired and run on these nodes. With `reservation.countStopped`, stopped services
 /// count as if they ran. Each needs a node that no hard limit and no strict rule excludes, in the state after all moves.

@@ -1,7 +1,7 @@
 //! Moves that work only in a certain order or through a third node: the choice of the next one.
 //!
 //! [`next`] solves a small puzzle: items on nodes, the nodes that each item may use and prefers, pairs that must stay
-//! apart, and free room. The caller asks again after every move; no state is kept between calls.
+//! apart, and free capacity. The caller asks again after every move; no state is kept between calls.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ pub struct Item {
     pub requests: Room,
 }
 
-/// Items on nodes, with the free room of the nodes.
+/// Items on nodes, with the free capacity of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Puzzle {
     /// The items.
@@ -78,8 +78,8 @@ type FirstMove = Option<(usize, usize)>;
 ///
 /// Guarantees:
 ///
-/// - Each move is legal alone, with all other items on their nodes and the moved item counted on both nodes. The target may
-///   be used by the item, has room, and holds no item that must stay apart from it.
+/// - Each move is legal alone, with all other items on their nodes and the moved item counted on both nodes. The target
+///   may be used by the item, has capacity, and holds no item that must stay apart from it.
 /// - Repeated calls end, because each move leads to an arrangement that is one move nearer to the same best one.
 ///
 /// Beyond `MAX_STATES` arrangements only moves that do not worsen any intermediate arrangement are considered. Some

@@ -181,7 +181,7 @@ pub struct Refusal {
 mod unless {
     use super::{Deserialize, Deserializer, Reason, Serialize, Serializer};
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
     pub(super) fn serialize<S: Serializer>(
         value: &Result<(), Reason>,
         serializer: S,

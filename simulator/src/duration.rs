@@ -13,8 +13,11 @@ impl Duration {
     ///
     /// Errors: the text is not a duration. The message names the accepted forms.
     pub fn parse(text: &str) -> Result<Duration, String> {
-        let wrong =
-            || format!("{text:?} is not a duration: write 500ms, 37s, 10m, 2h, 1h30m or a number of seconds");
+        let wrong = || {
+            format!(
+                "{text:?} is not a valid duration: write 500ms, 37s, 10m, 2h, 1h30m or a number of seconds"
+            )
+        };
         let mut rest = text.trim();
         if let Ok(seconds) = rest.parse::<f64>()
             && rest.starts_with(|first: char| first.is_ascii_digit() || first == '.')

@@ -34,7 +34,7 @@ impl World {
             let found = state_of(name);
             if let Some(state) = expected.state {
                 let got = found.as_ref().map(|(state, _)| *state);
-                let got_text = got.map_or_else(|| "not there".to_owned(), |state| format!("{state:?}"));
+                let got_text = got.map_or_else(|| "missing".to_owned(), |state| format!("{state:?}"));
                 check(format!("service {name} is {state:?}"), got == Some(state), got_text);
             }
             if let Some(node) = &expected.node {
@@ -105,7 +105,7 @@ impl World {
         if let Some(wanted) = &expect.refused {
             let asked = self.scenario.asked();
             for text in wanted.iter().filter(|text| !asked.contains(*text)) {
-                check(format!("refused {text:?}"), false, "no step asks for it".to_owned());
+                check(format!("refused {text:?}"), false, "no step requests it".to_owned());
             }
             let got = self.refusals();
             let ok = wanted.iter().all(|text| got.contains(text));

@@ -363,7 +363,7 @@ impl World {
             }
         }
         if let Some(left) = self.scenario.steps.len().checked_sub(self.step).filter(|left| *left > 0) {
-            let got = format!("{left} steps were left at {} s", self.elapsed_ms(end) as f64 / 1000.0);
+            let got = format!("{left} steps remained at {} s", self.elapsed_ms(end) as f64 / 1000.0);
             self.checks.push(Check {
                 check: "every step is reached within `duration`".to_owned(),
                 ok: false,

@@ -66,8 +66,8 @@ struct Told {
     impossible: Vec<Outcome>,
 }
 
-/// Writes unique values until told to stop: to a key of its own, to a shared key, and with a lease. Every second write
-/// uses a revision that may be stale.
+/// Writes unique values until a request to stop: to a key of its own, to a shared key, and with a lease. Every second
+/// write uses a revision that may be stale.
 async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> Told {
     let mut told = Told::default();
     let lease = loop {

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 }
 
 /// Prints one line on the standard error stream.
-#[expect(clippy::print_stderr, reason = "this program speaks to a person, there is no log")]
+#[expect(clippy::print_stderr, reason = "the output is for the user, not a log")]
 pub(crate) fn report(line: &str) {
     eprintln!("{line}");
 }

@@ -28,7 +28,7 @@ pub struct NodeReport {
     pub mode: Mode,
     /// `true` if the watchdog is armed: a committed fact (FENCING, section 4).
     pub armed: bool,
-    /// `true` if the watchdog can no longer be renewed, so that it proves nothing, whatever `armed` contains. Absent in
+    /// `true` if the watchdog can no longer be renewed, so that it proves nothing, regardless of `armed`. Absent in
     /// reports of agents without this field.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub watchdog_failed: bool,

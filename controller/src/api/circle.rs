@@ -37,7 +37,7 @@ pub(super) async fn check<S: Store>(
     }
 }
 
-/// Checks several changes at once, in the cluster as it would be after all of them.
+/// Checks several changes together, in the cluster as it would be after all of them.
 pub(super) fn check_all<'a>(
     before: &World,
     after: &World,

@@ -58,7 +58,7 @@ pub(crate) async fn objects<S: Store>(
     Ok(respond(watcher.run(view, from, revision), shutdown))
 }
 
-/// Returns the revision after which the client wants changes; `None` means all existing objects first, then changes.
+/// Returns the revision after which the client requests changes; `None` means all existing objects first, then changes.
 pub(crate) fn start(parameters: &Parameters) -> Result<Option<Revision>, ApiError> {
     if parameters.send_initial_events {
         return Ok(None);

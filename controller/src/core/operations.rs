@@ -312,8 +312,11 @@ fn follow_store(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Pla
         let refused = verdict(OperationPhase::Refused, Reason::Invalid, "No node named: set spec.node");
         return write(situation, request, &refused, plan);
     };
-    let done =
-        verdict(OperationPhase::Succeeded, Reason::Completed, format!("Node {name} may follow this etcd"));
+    let done = verdict(
+        OperationPhase::Succeeded,
+        Reason::Completed,
+        format!("Node {name} is permitted to follow this etcd"),
+    );
     let Some(transaction) = incarnation::let_follow(situation, name) else {
         return write(situation, request, &done, plan);
     };

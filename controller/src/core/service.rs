@@ -65,7 +65,7 @@ pub struct Planner<'a> {
     pub plan: Plan,
     /// Source and target nodes of the replacements of secondaries that this plan begins.
     replacements: Vec<[String; 2]>,
-    /// Services that must make room for a service of higher priority, by name.
+    /// Services that a service of higher priority preempts, by name.
     displaced: BTreeMap<String, preemption::Displacement>,
     /// Start and stop order.
     order: Order,

@@ -44,7 +44,7 @@ impl World {
         let Some(fence) = self.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
             return false;
         };
-        // An operator has answered for the node since, because its driver cannot tell.
+        // An operator has answered for the node since, because its driver cannot answer.
         let answered = self.operations.values().any(|operation| {
             let spec = &operation.value.spec;
             spec.action == OperationAction::Start

@@ -57,7 +57,7 @@ async fn every_part_must_be_confirmed_off_by_its_own_status() {
     assert_eq!(check(folder.path(), parts, FencerAction::Off, 10).await, FencerOutcome::Confirmed);
     let parts = vec![part(folder.path(), "a", &[]), part(folder.path(), "b", &[("stuck", "yes")])];
     let message = failed(check(folder.path(), parts, FencerAction::Off, 1).await);
-    assert!(message.contains("status says on, wanted off"), "{message}");
+    assert!(message.contains("status is on, expected off"), "{message}");
 }
 
 #[tokio::test]

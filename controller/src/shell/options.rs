@@ -26,7 +26,7 @@ pub struct Options {
     /// Id of the machine with the state directory; default: /etc/machine-id
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
-    /// Address of the HTTP API; other than loopback requires --tls-cert
+    /// Address of the HTTP API; except on loopback, --tls-cert is required
     #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS", help_heading = "HTTP")]
     pub listen: SocketAddr,
     /// URL at which clients and agents reach this API; default: --listen

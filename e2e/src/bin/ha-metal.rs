@@ -125,7 +125,7 @@ fn attempt(rig: &mut Rig, case: &Case, attempts: u32) -> Result<(Outcome, bool)>
         if !usable {
             return Ok((last, false));
         }
-        // A service that ran twice at once is never the host's fault.
+        // A service that ran twice at the same time is never the host's fault.
         if last.void.is_none() || !last.two.is_empty() {
             break;
         }

@@ -42,7 +42,7 @@ pub struct Variable {
     pub kind: VariableKind,
     /// Query that lists the possible values.
     pub query: String,
-    /// `true` if several values can be chosen at once.
+    /// `true` if several values can be chosen at the same time.
     #[serde(default)]
     pub multi: bool,
 }

@@ -84,7 +84,7 @@ impl Rig {
     /// Ends both the cluster and Prometheus; see [`Scenario::finish`].
     ///
     /// # Errors
-    /// Fails if a service ran twice at once, or if a part of the run remains.
+    /// Fails if a service ran twice at the same time, or if a part of the run remains.
     pub fn finish(self) -> Result<()> {
         let Self { scenario, server, _forwards: forwards, .. } = self;
         drop((server, forwards));

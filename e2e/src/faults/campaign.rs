@@ -49,7 +49,7 @@ pub fn service(index: usize) -> String {
 /// Runs a campaign in its own cluster, with its data in `folder`. Calls `say` with a line for each fault.
 ///
 /// # Errors
-/// Fails if a service ran twice at once, an acknowledged write was lost, or a part did not recover.
+/// Fails if a service ran twice at the same time, an acknowledged write was lost, or a part did not recover.
 pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Result<Report> {
     let plan = Plan {
         profile: "Fast".to_owned(),
@@ -171,7 +171,7 @@ impl Campaign {
             }
         }
         if fault.kind == Kind::StoreFull {
-            // Due at once, so the next check undoes it.
+            // Due immediately, so the next check undoes it.
             let fault = Fault { until_ms: Some(fault.at_ms), ..fault };
             self.lasting.push(Done { fault, target: "store".to_owned() });
         }

@@ -56,7 +56,7 @@ pub enum Kind {
     ControllerWithoutStore,
     /// All controllers are restarted cleanly, one at a time, as during an upgrade.
     ControllersRolled,
-    /// All controllers are killed at once, and again after their restart.
+    /// All controllers are killed at the same time, and again after their restart.
     ControllerStorm,
     /// An etcd member loses its power, which is restored later.
     MemberLost,

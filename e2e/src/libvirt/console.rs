@@ -49,7 +49,7 @@ impl Consoles {
             move |stop| {
                 let mut read = vec![0; files.len()];
                 while !stop.is_asked() {
-                    // All files at once: lines of one round have no order among the nodes.
+                    // All files are read together: lines of one round have no order among the nodes.
                     let texts: Vec<String> =
                         files.iter().map(|(_, path)| fs::read(path).map(lossy).unwrap_or_default()).collect();
                     let at_ns = monotonic_ns();

@@ -1,6 +1,6 @@
 //! Tests of driver ocf on whole nodes: the examples, and a database that keeps all committed data and its address when it moves.
 
-#![expect(clippy::print_stdout, reason = "what was measured stays in the suite's log")]
+#![expect(clippy::print_stdout, reason = "measurements are kept in the suite's log")]
 
 mod database;
 

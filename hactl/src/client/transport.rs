@@ -1,4 +1,4 @@
-//! The transport of requests: each request goes to the first controller that can take it.
+//! The transport of requests: each request goes to the first controller that can answer it.
 
 use super::Form;
 use super::answer::{ApiError, StatusError};
@@ -22,7 +22,8 @@ const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 /// A client of all controllers of one cluster.
 ///
 /// # Guarantees
-/// A change is sent to a second controller only if the first one has certainly not taken it. Reads may go to any controller.
+/// A change is sent to a second controller only if the first one has certainly not accepted it. Reads may go to any
+/// controller.
 pub(crate) struct Client {
     http: reqwest::Client,
     connection: Connection,

@@ -48,7 +48,7 @@ pub(crate) struct Init {
     /// Name of this node; default: host name in lower case
     #[arg(long, value_name = "NAME", help_heading = "Node")]
     node: Option<String>,
-    /// Kernel module to load without a device; empty: none [default: softdog]
+    /// Module to load if no device exists; empty: none [default: softdog]
     #[arg(long, value_name = "MODULE", help_heading = "Node")]
     watchdog: Option<String>,
     /// Address of the API; default: all with certificates, else 127.0.0.1:7443

@@ -40,7 +40,8 @@ pub(crate) struct Logs {
     tail: i64,
     /// Print only lines that are newer than a duration, such as 10m
     ///
-    /// The lines of exec, ocf, external and libvirt have no times: the log is printed if it was written in this period.
+    /// The lines of exec, ocf, external and libvirt have no timestamps: the log is printed if it was written in this
+    /// time.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     since: Option<Duration>,
     /// Node to read the log on, instead of the node of the service

@@ -35,7 +35,7 @@ enum NodeCommand {
     /// WARNING: resets the node. Test the watchdog of a drained node
     #[command(mut_arg("yes", |yes| yes.help("Confirm that the node may be reset now; do not ask")))]
     TestWatchdog(Asked),
-    /// WARNING: stops the node hard. Fence a node with its fence devices
+    /// WARNING: stops the node without a shutdown. Fence a node by its devices
     Fence(Asked),
     /// WARNING: data loss if old services run. Reconnect a fenced node
     Unfence(Asked),
@@ -155,7 +155,7 @@ fn may_be_reset(name: &str, status: &Value) -> String {
 
 fn may_be_fenced(name: &str, status: &Value) -> String {
     format!(
-        "WARNING: fencing ends everything on {name}, as in a power failure.\n\
+        "WARNING: fencing stops {name} without a shutdown, as in a power failure.\n\
          {}, with {} services. Its fence devices act immediately. Fence {name} now?",
         is_now(name, status),
         services(status)

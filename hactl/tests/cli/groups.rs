@@ -230,7 +230,7 @@ fn capacity_counts_now_with_reserve_and_in_tiers() {
 }
 
 /// Returns the output of a Ganeti tool, if it is installed.
-#[expect(clippy::print_stderr, reason = "what was not compared is said")]
+#[expect(clippy::print_stderr, reason = "the output lists what was not compared")]
 fn tool(name: &str, arguments: &[&str]) -> Option<String> {
     let ran = Command::new(name).args(arguments).stderr(Stdio::null()).output();
     if ran.is_err() {

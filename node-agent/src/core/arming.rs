@@ -133,7 +133,7 @@ impl Watchdog {
         self.gone_at().is_some_and(|at| now.raw >= at)
     }
 
-    /// Returns the time at which the disconnected daemon counts as gone; it may lie in the past.
+    /// Returns the time at which the disconnected daemon counts as gone; it may be in the past.
     fn gone_at(&self) -> Option<Mono> {
         let patience_ms = if self.is_running() { self.patience_ms } else { PATIENCE_MS };
         self.away_since.filter(|_| !self.connected).map(|since| since + patience_ms)

@@ -131,7 +131,7 @@ pub enum DriverEvent {
         uid: String,
         /// The way in which the service ended (`exit status 1`, `killed by signal 9`).
         message: String,
-        /// `true` if the service was stopped with its own tool rather than crashed, as far as the source can tell.
+        /// `true` if the service was stopped with its own tool rather than crashed, as far as the source can determine.
         by_hand: bool,
     },
     /// The service was found running without a command.

@@ -115,7 +115,7 @@ impl AgentCore {
         Timings { heartbeat_valid_ms: self.in_force.heartbeat_valid_ms, ..self.wanted_timings() }
     }
 
-    /// Returns D while it lies in the future.
+    /// Returns D while it is in the future.
     pub(super) fn proven_deadline(&self, now: &Now) -> Option<Moment> {
         self.deadline.filter(|deadline| Moment::from(now).left_ns(*deadline).is_some())
     }

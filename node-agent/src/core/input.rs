@@ -114,7 +114,7 @@ pub enum Input {
     },
     /// The sleep protection of the machine has changed.
     Sleep(SleepProtection),
-    /// The agent was told to exit.
+    /// The agent received a request to exit.
     Shutdown(Shutdown),
     /// Time has passed.
     Tick,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// The journal. The core has it written before it acts on its content.
 ///
-/// Guarantees: an `actionUid` is in the journal before the driver is told to begin. It stays until the resource is
+/// Guarantees: an `actionUid` is in the journal before the driver receives the command. It stays until the resource is
 /// gone. So each `actionUid` is begun at most once, also across a restart of the agent (FENCING, section 6).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

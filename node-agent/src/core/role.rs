@@ -88,7 +88,7 @@ impl AgentCore {
         matches!(self.role(service.name()), Role::Elsewhere { .. })
     }
 
-    /// Returns `true` if promise 1 covers the copy here, or the one that the assignment is about to start. Both are
+    /// Returns `true` if guarantee 1 covers the copy here, or the one that the assignment is about to start. Both are
     /// guarded.
     ///
     /// The spec does not count: the effective definition is that of the assignment (FENCING, R6.1).

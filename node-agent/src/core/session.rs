@@ -427,7 +427,7 @@ impl AgentCore {
         in_time && !self.is_unpetted(now)
     }
 
-    /// Returns `true` if the process was told to exit.
+    /// Returns `true` if the process received a request to exit.
     pub(super) fn is_ending(&self) -> bool {
         match self.shutdown {
             None => false,

@@ -50,7 +50,7 @@ pub struct Summary {
     pub watchdog_timeout_ms: Option<Millis>,
     /// The least time left before the watchdog's timeout at any pet since arming, milliseconds.
     pub watchdog_margin_ms: Option<u32>,
-    /// `true` if the agent was told to exit and has not exited yet.
+    /// `true` if the agent received a request to exit and has not exited yet.
     pub ending: bool,
     /// The present activity, in a sentence.
     pub doing: String,

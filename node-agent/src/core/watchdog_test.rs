@@ -6,8 +6,8 @@
 //!
 //! # Guarantees
 //! - A test begins only for an operation that the leader has allowed and that names this boot. The node must be in
-//!   maintenance with nothing active. No service is started during a test. An agent that is told to exit ends the test
-//!   and releases the device.
+//!   maintenance with nothing active. No service is started during a test. An agent that receives a request to exit
+//!   ends the test and releases the device.
 //! - The test sends no special request to the daemon: the device is armed as for a service, with a deadline that
 //!   nothing renews.
 
@@ -74,7 +74,7 @@ pub(super) fn settle(config: &Config, journal: &mut Journal) -> bool {
 pub(super) fn last_words(trial: &Trial) -> LastWords {
     LastWords {
         boot_id: trial.boot_id.clone(),
-        message: format!("hactl node test-watchdog made {} reset this machine", trial.identity),
+        message: format!("Reset by watchdog {} in a test (hactl node test-watchdog)", trial.identity),
         at: trial.at.clone(),
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-/// Number of logs that are read at once.
+/// Number of logs that are read at the same time.
 const READS: usize = 2;
 /// Number of requests that are read or wait; further ones are left unanswered.
 const REQUESTS: usize = 64;

@@ -4,7 +4,7 @@ use crate::core::Shutdown as Told;
 use ha_api_types::record::Leave;
 use serde_json::Value;
 
-/// The evidence when the agent is told to exit.
+/// The evidence when the agent receives a request to exit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Evidence {
     /// The service manager's jobs, one per line: id, unit, type, state. `None` if the service manager does not answer.
@@ -19,8 +19,8 @@ pub(super) struct Evidence {
 
 /// Determines why the agent is to exit.
 ///
-/// A job for a shutdown target tells power-off from reboot. After `--force` there are no jobs, and process 1 is the
-/// program that ends the machine, with the verb on its command line. A manager that is stopping without a known job
+/// A job for a shutdown target distinguishes power-off and reboot. After `--force` there are no jobs, and process 1 is
+/// the program that ends the machine, with the verb on its command line. A manager that is stopping without a known job
 /// also ends the machine. That counts as a power-off, so that services do not wait for a return. The same holds for the
 /// agent's removal.
 pub(super) fn why(evidence: &Evidence) -> Told {

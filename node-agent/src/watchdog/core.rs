@@ -2,11 +2,11 @@
 //!
 //! # Why a late deadline still counts
 //! A deadline D depends on one committed heartbeat: D = s + Th, where s was read before the commit. An observer that
-//! waits for this node counts W from that commit or later. So petting until D is safe in every case, even if
-//! an earlier deadline has passed meanwhile. Therefore [`State::Expired`] ends when a *later proven* deadline arrives
-//! that is still in the future. Besides that, only an empty node or a release ends it. A heartbeat with an unknown
-//! outcome never reaches the daemon, because it gives the agent no deadline to send. Conversely, a deadline earlier
-//! than the active one (Th was lowered) counts immediately.
+//! waits for this node counts W from that commit or later. So petting until D is safe in every case, even if an earlier
+//! deadline has passed meanwhile. Therefore [`State::Expired`] ends when a *later proven* deadline arrives that is
+//! still in the future. Otherwise, only an empty node or a release ends it. A heartbeat with an unknown outcome never
+//! reaches the daemon, because it gives the agent no deadline to send. Conversely, a deadline earlier than the active
+//! one (Th was lowered) counts immediately.
 //!
 //! # Guarantees
 //! - The core asks for a pet only while now ≤ D on both clocks. Exceptions: the node is empty, so that there is no D,
@@ -66,7 +66,7 @@ pub enum Input {
     Closed(Result<(), u32>),
     /// Time has passed.
     Tick,
-    /// The daemon was told to exit.
+    /// The daemon received a request to exit.
     ShutDown,
 }
 

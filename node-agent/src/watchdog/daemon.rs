@@ -72,7 +72,7 @@ pub struct Options {
     pub logging: LogOptions,
 }
 
-/// Runs until told to exit (SIGTERM, SIGINT).
+/// Runs until a request to exit (SIGTERM, SIGINT).
 ///
 /// # Guarantees
 /// - The daemon never exits on its own while a device is armed, except when the loop's own wait fails.

@@ -57,7 +57,7 @@ pub struct Options {
     pub log: Option<PathBuf>,
 }
 
-/// Runs until the timer has fired, the targets are gone, or a signal tells it to exit.
+/// Runs until the timer has fired, the targets are gone, or a signal requests the exit.
 pub fn run(options: &Options) -> Result<()> {
     let mut targets = Targets::of(options)?;
     let listener = seqpacket::listen_at(&options.socket)

@@ -32,7 +32,7 @@ async fn a_service_is_started_watched_and_stopped() {
     assert_eq!(fs::read_link(&link).unwrap(), node.path("data"));
 
     // The driver itself reports the change, and whether it was made by hand: polling would take an hour.
-    let missed = |event: &DriverEvent| matches!(event, DriverEvent::Exited { message, by_hand: true, .. } if message == "the link is gone");
+    let missed = |event: &DriverEvent| matches!(event, DriverEvent::Exited { message, by_hand: true, .. } if message == "the link was removed");
     wait_for_monitor(&node).await;
     fs::remove_file(&link).unwrap();
     let event = node.event().await;
@@ -106,7 +106,7 @@ async fn wrong_settings_are_explained() {
             json!({"link": "/nonexistent/link", "folders": {"node2": "/"}}),
             FailureClass::NeverHere,
             Reason::StartFailed,
-            "settings.folders names none for node1",
+            "settings.folders has no entry for node1",
         ),
         (
             json!({"link": "/nonexistent/link", "folders": {"node1": "/"}}),

@@ -54,7 +54,8 @@ fn groups(family: Family) -> usize {
     if family == Family::Groups { 4 } else { 1 }
 }
 
-/// Returns a cluster as text, determined by the seed. Instances are on random nodes with room, as after years of operation.
+/// Returns a cluster as text, determined by the seed. Instances are on random nodes with free capacity, as after years
+/// of operation.
 pub(crate) fn cluster(family: Family, nodes: usize, instances: usize, seed: u64) -> String {
     let mut random = Random::new(seed);
     let per_node = i64::try_from(instances / nodes + 1).unwrap_or(1);
@@ -126,7 +127,7 @@ fn instance(
         _ => "drbd",
     };
     let (mut primary, mut secondary) = (0, 1);
-    // A node with room is found soon, because the nodes have about twice the required room.
+    // A node with capacity is found soon, because the nodes have about twice the required capacity.
     for _ in 0..1000 {
         primary = random.below(machines.len());
         secondary = (primary + 1 + random.below(machines.len() - 1)) % machines.len();

@@ -80,7 +80,7 @@ fn cost(problem: &Problem, guest: usize, to: Spot) -> Spent {
     }
 }
 
-/// Initial penalty for a copy beyond the limit, in multiples of the first heat.
+/// Initial penalty for a copy beyond the limit, in multiples of the first temperature.
 const FINE: f64 = 3.0;
 
 /// Factor by which the penalty for copies beyond the limit grows every 64 trials.
@@ -109,8 +109,8 @@ pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut R
     }
 }
 
-/// Greatest worsening that is considered, in multiples of the heat. Chance would accept less than one in a million of the
-/// changes beyond it.
+/// Greatest worsening that is considered, in multiples of the temperature. Chance would accept less than one in a
+/// million of the changes beyond it.
 const MOST_WORSE: f64 = 15.0;
 
 /// The search together with the placement that it changes.
@@ -191,7 +191,7 @@ impl<'a> Search<'a> {
         worse.get(worse.len() / 10).copied().unwrap_or(0.0).max(1e-9)
     }
 
-    /// Tries a change, and keeps it if the score is good enough for this heat.
+    /// Tries a change, and keeps it if the score is good enough for this temperature.
     fn trial(&mut self, state: &mut State<'_>, heat: f64, random: &mut Random) {
         let kind = self.turns.next(random);
         if !self.proposals.propose(kind, state, random, &mut self.changes) {

@@ -1,5 +1,5 @@
-//! Simulated annealing on any landscape: the heat, its decrease, and the end of the search (Kirkpatrick, Gelatt, Vecchi
-//! 1983).
+//! Simulated annealing on any landscape: the temperature, its decrease, and the end of the search (Kirkpatrick, Gelatt,
+//! Vecchi 1983).
 
 use super::random::Random;
 use super::search::Clock;
@@ -9,21 +9,21 @@ pub trait Landscape {
     /// Returns a typical worsening by a change, in units of the minimized function; it is one of the smaller ones.
     fn typical_change(&mut self, random: &mut Random) -> f64;
 
-    /// Announces the heat at the start of the search.
+    /// Announces the temperature at the start of the search.
     fn begin(&mut self, _first_heat: f64) {}
 
     /// Raises penalties for temporary violations. Called every 64 trials.
     fn tighten(&mut self) {}
 
-    /// Tries a change, and keeps it if it is good enough for this heat. At heat 0 only changes that do not worsen the
-    /// result are kept.
+    /// Tries a change, and keeps it if it is good enough for this temperature. At temperature 0 only changes that do
+    /// not worsen the result are kept.
     fn trial(&mut self, heat: f64, random: &mut Random);
 }
 
-/// Initial heat in multiples of the typical worsening.
+/// Initial temperature in multiples of the typical worsening.
 const HEAT: f64 = 5.0;
 
-/// Final heat as a share of the initial heat.
+/// Final temperature as a share of the initial temperature.
 const COOLING: f64 = 0.012;
 
 /// Share of the time after which this search stops, to leave time for the later phases.
@@ -35,7 +35,7 @@ const SHORT_TIME: f64 = 0.5;
 /// Length of the last phase, in which only improvements are kept, as a share of the search.
 const QUENCH: f64 = 0.1;
 
-/// Tries up to `trials` changes while the heat decreases. Stops earlier if the time runs short.
+/// Tries up to `trials` changes while the temperature decreases. Stops earlier if the time runs short.
 pub fn cool(landscape: &mut impl Landscape, trials: usize, random: &mut Random, clock: Clock<'_>) {
     let begun = clock();
     let first_heat = HEAT * landscape.typical_change(random);

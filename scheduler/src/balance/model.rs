@@ -54,7 +54,7 @@ pub struct Group {
 pub enum Allocation {
     /// Chosen before all other groups.
     Preferred,
-    /// Chosen if no Preferred group has room.
+    /// Chosen if no Preferred group has capacity.
     LastResort,
     /// Never chosen.
     Unallocable,

@@ -1,5 +1,5 @@
 //! Small random clusters for tests: all kinds of storage, tags, failure domains, offline nodes, stopped and forthcoming
-//! instances, nodes with little and with much room.
+//! instances, nodes with little and with much free capacity.
 
 use super::binding::Binding;
 use super::model::{

@@ -1,4 +1,4 @@
-//! The choice of services that make room: cases by hand, and a comparison with trying every set.
+//! The choice of services that are preempted: cases by hand, and a comparison with trying every set.
 
 use super::*;
 use crate::filter::refusals;
@@ -116,7 +116,7 @@ fn what_starts_together_fits_together() {
     let set: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
     let services =
         [("new", 10, 4, None), ("other", 9, 4, None), ("a", 1, 6, Some("node1")), ("b", 2, 8, Some("node2"))];
-    // node1 has the service of lower priority, but not enough room for both new services.
+    // node1 has the service of lower priority, but not enough capacity for both new services.
     let view = cluster(&[7, 8], &services, set);
     let found = ask(&view, "new", &["other"], &[]).unwrap();
     assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 1));

@@ -12,23 +12,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of candidates that are examined for one set of services.
 const EFFORT: u64 = 20_000;
-/// Limit on the square of the number of units times the number of nodes, which corresponds to some tenths of a second. Up
-/// to it, less important units may be left out one by one; beyond it, either all units are placed at once or none.
+/// Limit on the square of the number of units times the number of nodes, which corresponds to some tenths of a second.
+/// Up to it, less important units may be left out one by one; beyond it, either all units are placed or none.
 const MOST_TRIED: usize = 1_000_000;
 
-/// Chooses nodes for several services at once, by name, so that as many of them as possible are placed. A more important
-/// service is never left out in favor of less important ones.
+/// Chooses nodes for several services together, by name, so that as many of them as possible are placed. A more
+/// important service is never left out in favor of less important ones.
 ///
-/// The services in `looking` count as using no node, whatever the view contains. All others stay on their nodes, and no
-/// service makes room. Services that cannot be placed are missing in the result. A node on which a service failed to start
-/// is not eligible for it.
+/// The services in `looking` count as using no node, regardless of the view. All others stay on their nodes, and no
+/// service is preempted. Services that cannot be placed are missing in the result. A node on which a service failed to
+/// start is not eligible for it.
 ///
 /// Guarantees: deterministic. All services of the result can start on their nodes at the same time: no hard limit and no
 /// strict rule excludes a node. If a placement of all exists and the search does not reach its limit, the result contains
 /// all services.
 pub fn arrange(view: &View, looking: &BTreeSet<String>) -> BTreeMap<String, String> {
     let mut view = view.clone();
-    // Recovery uses these settings, whatever the failover capacity check counts.
+    // Recovery uses these settings, regardless of those of the failover capacity check.
     view.reservation.count_stopped = false;
     view.reservation.basis = ReservationBasis::Requests;
     view.services.change_all(|name, facts| {

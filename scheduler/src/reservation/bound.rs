@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const KINDS: [(Reason, &str); 3] =
     [(Reason::NotEnoughCpu, "CPU"), (Reason::NotEnoughMemory, "memory"), (Reason::NotEnoughDisk, "disk")];
 
-/// Returns the units that fit on no node, even if nothing else is to be placed and all services that may make room are
-/// gone.
+/// Returns the units that fit on no node, even if nothing else is to be placed and all services that may be preempted
+/// are gone.
 pub(super) fn without_node<'u>(
     model: &Model,
     trial: &Trial<'_>,
@@ -48,7 +48,7 @@ pub(super) fn short_of_room(
 ) -> Option<Certificate> {
     let mut areas: BTreeSet<Bits> = BTreeSet::new();
     if preemption {
-        // A service that makes room needs a node too, perhaps one that no other service may use.
+        // A preempted service needs a node too, perhaps one that no other service may use.
         areas.insert(Bits::of(model.nodes.len(), |at| !failed.iter().any(|node| *node as usize == at)));
     } else {
         let mut all = Bits::of(model.nodes.len(), |_| false);

@@ -1,4 +1,5 @@
-//! The nodes that a service may use, without regard to room and other services. They are computed once for all similar services.
+//! The nodes that a service may use, without regard to free capacity and other services. They are computed once for all
+//! similar services.
 
 use super::bits::Bits;
 use crate::score::{NodeGroupRank, node_group_rank};
@@ -6,7 +7,7 @@ use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::reason::Reason;
 use std::collections::BTreeMap;
 
-/// Properties that determine the nodes of a service, without regard to room and other services.
+/// Properties that determine the nodes of a service, without regard to free capacity and other services.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Likeness {
     driver: Option<String>,

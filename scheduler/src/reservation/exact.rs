@@ -93,7 +93,7 @@ impl Search<'_> {
     }
 }
 
-/// Searches for a placement in which services of lower priority may make room; these then need a node too.
+/// Searches for a placement in which services of lower priority may be preempted; these then need a node too.
 pub(super) fn search_with_room<'m>(
     model: &'m Model,
     trial: &Trial<'m>,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub(super) struct Attempt<'m> {
     /// The cluster with this placement.
     pub(super) trial: Trial<'m>,
-    /// The units to be placed: those of failed nodes, and those that make room.
+    /// The units to be placed: those of failed nodes, and those that are preempted.
     pub(super) units: Vec<Unit>,
     /// Node of each unit; `None` if it is not placed.
     pub(super) nodes: Vec<Option<u32>>,
@@ -32,9 +32,9 @@ impl Attempt<'_> {
 enum Rule {
     /// The next node in a fixed order, so that few nodes are examined.
     Next,
-    /// The node with the least room left.
+    /// The node with the least free capacity.
     Tightest,
-    /// The node with the most room left.
+    /// The node with the most free capacity.
     Roomiest,
 }
 
@@ -141,8 +141,8 @@ pub(super) fn nodes_of(unit: &Unit) -> impl Iterator<Item = u32> + '_ {
     unit.candidates.iter().filter_map(|at| u32::try_from(at).ok())
 }
 
-/// Returns the share of room left on a node after placing the unit, in millionths, for the scarcest of the requested
-/// amounts.
+/// Returns the share of a node's capacity that is left after placing the unit, in millionths, for the scarcest of the
+/// requested amounts.
 fn left(trial: &Trial<'_>, unit: &Unit, node: u32) -> i128 {
     let shares = (0..3).filter_map(|kind| {
         let asks = unit.asks[kind]?;
@@ -187,8 +187,8 @@ fn swap_in(attempt: &mut Attempt<'_>, at: usize) -> Option<()> {
     None
 }
 
-/// Places units while services of lower priority make room. The highest priority comes first, each on the node where the
-/// least important services have to leave.
+/// Places units while services of lower priority are preempted. The highest priority comes first, each on the node
+/// where the least important services have to leave.
 pub(super) fn with_room<'m>(
     model: &'m Model,
     trial: &Trial<'m>,

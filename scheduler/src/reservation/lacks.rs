@@ -33,7 +33,7 @@ pub(super) fn of_unit(model: &Model, trial: &Trial<'_>, unit: &Unit, failed: &[u
         .collect()
 }
 
-/// Returns the reason that blocks one node, and whether it does so independently of room and neighbors.
+/// Returns the reason that blocks one node, and whether it does so independently of free capacity and neighbors.
 fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(bool, Lack)> {
     let name = &model.node(node).name;
     let lack = |reason: Reason, message: String| Lack { node: name.clone(), reason, message };

@@ -69,7 +69,7 @@ pub struct Model {
     tags: BTreeMap<String, u32>,
     together_of: BTreeMap<String, u32>,
     pub(super) together: Vec<BTreeSet<u32>>,
-    /// Nodes, those with the most room first.
+    /// Nodes, those with the most free capacity first.
     pub(super) roomy: Vec<u32>,
 }
 
@@ -257,7 +257,7 @@ impl Model {
         }
     }
 
-    /// Sorts nodes by free room.
+    /// Sorts nodes by free capacity.
     pub(super) fn sort_nodes(&mut self) {
         let share = |node: &Node| -> f64 {
             let shares = node.limits.iter().zip(node.used).filter_map(|(limit, used)| {
@@ -271,7 +271,8 @@ impl Model {
         self.roomy = order.into_iter().map(|(_, number)| number).collect();
     }
 
-    /// Returns the nodes that are eligible for a service from the node `from`, without regard to room and other services.
+    /// Returns the nodes that are eligible for a service from the node `from`, without regard to free capacity and
+    /// other services.
     pub(super) fn candidates(&self, service: &Service, from: Option<&NodeFacts>, failed: &[u32]) -> Bits {
         let class = self.classes.get(service.class);
         let mut bits = class.coming.clone();

@@ -107,7 +107,7 @@ fn room_is_what_decides() {
 
 #[test]
 fn what_is_left_over_is_swapped_in() {
-    // Placing the largest first on the node with the most room fails here: only 3+3 and 2+2+2 fill both nodes.
+    // Placing the largest first on the node with the most free capacity fails here: only 3+3 and 2+2+2 fill both nodes.
     let nodes = [("node1", "12Gi"), ("node2", "6Gi"), ("node3", "6Gi")];
     let view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi", "c node1 2Gi", "d node1 2Gi", "e node1 2Gi"]);
     assert!(said(&view, &["node1"]).starts_with("survives: "), "{}", said(&view, &["node1"]));

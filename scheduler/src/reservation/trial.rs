@@ -114,8 +114,8 @@ impl<'m> Trial<'m> {
     pub(super) fn neighbour(&self, unit: &Unit, node: u32) -> Option<u32> {
         unit.members.iter().find_map(|member| {
             let service = self.model.service(*member);
-            // An exclusion tag prevents new placements, but does not make a service leave. A service that stays therefore
-            // conflicts only with services that come, whichever of them is placed first.
+            // An exclusion tag prevents new placements, but does not make a service leave. A service that stays
+            // therefore conflicts only with services that come, in any order of placement.
             let stays = service.home == Some(node);
             service.apart.iter().copied().find(|set| {
                 let meets = if stays && *set >= self.model.first_tag {
@@ -128,7 +128,7 @@ impl<'m> Trial<'m> {
         })
     }
 
-    /// Returns `true` if a node has room for a unit.
+    /// Returns `true` if a node has capacity for a unit.
     pub(super) fn has_room(&self, unit: &Unit, node: u32) -> bool {
         let limits = &self.model.node(node).limits;
         let used = &self.used[node as usize];

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Services that are placed together on one node.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
-    /// Numbers of the members. The first one is on a failed node or makes room.
+    /// Numbers of the members. The first one is on a failed node or is preempted.
     pub(super) members: Vec<u32>,
     /// Current node of the first member; `None` if it uses none.
     pub(super) from: Option<u32>,
@@ -18,9 +18,9 @@ pub(super) struct Unit {
     pub(super) least: i32,
     /// Highest priority of the members.
     pub(super) most: i32,
-    /// Nodes that are eligible for all members, without regard to room and other services.
+    /// Nodes that are eligible for all members, without regard to free capacity and other services.
     pub(super) candidates: Bits,
-    /// `true` if the unit makes room for others.
+    /// `true` if the unit is preempted for others.
     pub(super) makes_room: bool,
 }
 
@@ -92,8 +92,8 @@ impl Unit {
         shares.fold(0.0, f64::max)
     }
 
-    /// Returns the units on this node that may make room for a service of priority `above`, with the partners that must
-    /// stay with them.
+    /// Returns the units on this node that may be preempted for a service of priority `above`, with the partners that
+    /// must stay with them.
     pub(super) fn that_make_room(
         model: &Model,
         trial: &Trial<'_>,

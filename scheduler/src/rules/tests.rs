@@ -258,8 +258,8 @@ fn any_rule() -> impl Strategy<Value = AffinityRuleSpec> {
 }
 
 proptest! {
-    /// A resource rule must be applied if and only if it can hold along with the node rules and the active Positive rules.
-    /// All active Positive rules must be able to hold at once.
+    /// A resource rule must be applied if and only if it can hold along with the node rules and the active Positive
+    /// rules. All active Positive rules must be able to hold at the same time.
     #[test]
     fn the_verdict_is_that_of_a_brute_force(
         rules in proptest::collection::vec(any_rule(), 1..5),
@@ -304,7 +304,7 @@ proptest! {
                     }
                     // Several node rules or priorities are a conflict by definition, even if a common node exists.
                     Some(conflict) if conflict.message.contains("node-affinity rule") => {}
-                    // Rules of such a conflict have no precedence; they cannot all hold at once.
+                    // Rules of such a conflict have no precedence; they cannot all hold at the same time.
                     Some(conflict) if conflict.message.contains("and anti-affinity by rule") => {
                         let mut tried = standing.clone();
                         tried.push(spec);

@@ -204,7 +204,7 @@ fn requests(own: &View, unit: &Together) -> Room {
     each(&Unit::of(own, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
 }
 
-/// Returns the free room of a node for the units of the set, which use no node in this view.
+/// Returns the free capacity of a node for the units of the set, which use no node in this view.
 fn room(own: &View, node: &str) -> Room {
     let Some(facts) = own.nodes.get(node) else { return Room::default() };
     let mut room = limits(&own.settings, facts);

@@ -67,7 +67,8 @@ impl Cluster {
         let mode = ["Basic", "Static", "Dynamic"][random.below(3)];
         let method = ["BestScore", "Topsis"][random.below(2)];
         let spec = json!({
-            // In most runs, all lost nodes may be fenced at once; in the others, the second node waits for minutes.
+            // In most runs, all lost nodes may be fenced at the same time; in the others, the second node waits for
+            // minutes.
             "fencing": {"maxFencing": if random.chance(0.8) { "100%" } else { "50%" }, "windowSeconds": 120, "allowSimulatedWatchdog": true,
                 "onEtcdLoss": if random.chance(0.5) { "Hold" } else { "Stop" }},
             "shutdownPolicy": policy,

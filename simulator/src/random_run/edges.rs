@@ -172,7 +172,7 @@ impl Script<'_> {
     }
 
     /// Makes the watchdog device of one node refuse pets, or kills and restarts the daemon of another. Both faults at
-    /// once on one node would leave nothing to reset the machine.
+    /// the same time on one node would leave nothing to reset the machine.
     fn watchdog_fails(&mut self, at: Millis, later: Millis) {
         let nodes = self.cluster.nodes.clone();
         let Some((first, others)) = nodes.split_first() else { return };

@@ -23,7 +23,7 @@ impl World {
             }
         }
         if self.leader().is_none() {
-            missing.push("nobody leads".to_owned());
+            missing.push("no controller is leader".to_owned());
         }
         let mut running = self.running();
         // A service on a broken node does not count as running.
@@ -65,7 +65,7 @@ impl World {
                     resource.spec.state,
                     status.state,
                     status.node,
-                    explanation(&status).unwrap_or("no reason is given")
+                    explanation(&status).unwrap_or("no reason reported")
                 ));
             }
         }
@@ -73,7 +73,7 @@ impl World {
         // A command for a service without an eligible node waits with the service.
         for text in self.operations_under_way() {
             if !held.iter().any(|name| text.split_whitespace().any(|word| word == name)) {
-                missing.push(format!("{text} is under way"));
+                missing.push(format!("{text} is in progress"));
             }
         }
         for text in missing {
@@ -138,25 +138,25 @@ fn problem(
     rebalances: bool,
 ) -> Option<&'static str> {
     if resource.metadata.deletion_timestamp.is_some() {
-        return Some("its deletion does not end");
+        return Some("deletion does not end");
     }
     if stop_fails(resource) {
         // A service that cannot be stopped stays where it is; any state with an explanation is right.
-        return explanation(status).is_none().then_some("it says nothing");
+        return explanation(status).is_none().then_some("status has no reason");
     }
     let on_its_node = nodes.len() == 1 && nodes.first() == status.node.as_ref();
     match (status.state, resource.spec.state) {
-        (ServiceState::Error, _) => explanation(status).is_none().then_some("its error says nothing"),
+        (ServiceState::Error, _) => explanation(status).is_none().then_some("state Error has no reason"),
         (ServiceState::Started, RequestedState::Started) => {
-            (!on_its_node).then_some("it does not run where it should")
+            (!on_its_node).then_some("service does not run on its assigned node")
         }
         // Rebalancing begins when everything else is done, so it may still be in progress.
         (ServiceState::Migrate, RequestedState::Started) if rebalances => {
-            nodes.is_empty().then_some("it does not run while it is moved live")
+            nodes.is_empty().then_some("service does not run during its live migration")
         }
         (ServiceState::Stopped, RequestedState::Stopped)
         | (ServiceState::Disabled, RequestedState::Disabled) => {
-            (!nodes.is_empty()).then_some("it runs although it is stopped")
+            (!nodes.is_empty()).then_some("service runs although it is stopped")
         }
         (ServiceState::Ignored, RequestedState::Ignored) => None,
         (
@@ -179,6 +179,6 @@ fn problem(
             | RequestedState::Stopped
             | RequestedState::Disabled
             | RequestedState::Ignored,
-        ) => Some("it is not as wanted"),
+        ) => Some("service is not in its requested state"),
     }
 }

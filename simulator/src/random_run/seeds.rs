@@ -31,10 +31,10 @@ impl Seeds {
         match range {
             Some((from, to)) if from < to => Ok(Seeds { from, to }),
             Some(_) => {
-                Err(format!("{text:?} holds no seed: the end is not included, so write A..B with A below B"))
+                Err(format!("{text:?} contains no seed: the end is excluded, so write A..B with A below B"))
             }
             None => Err(format!(
-                "{text:?} is not a range of seeds: write 0..1000 (the end is not included) or one number"
+                "{text:?} is not a range of seeds: write 0..1000 (the end is excluded) or one number"
             )),
         }
     }

@@ -106,7 +106,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::path::Path;
 
-    /// Places two services on two nodes with this much memory each, adds a rule that wants them on one node, and
+    /// Places two services on two nodes with this much memory each, adds a rule that keeps them on one node, and
     /// returns the problems.
     fn parted(memory: &str) -> Vec<String> {
         let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});

@@ -65,14 +65,19 @@ fn reason(word: &str) -> Result<Reason, String> {
         .iter()
         .find(|reason| reason.as_str() == word)
         .copied()
-        .ok_or_else(|| format!("{word:?} is not a reason, {}", one_of(word, known())))
+        .ok_or_else(|| format!("{word:?} is not a valid reason, {}", one_of(word, known())))
 }
 
 /// Parses a service state, ignoring case.
 pub(super) fn service_state(word: &str) -> Result<ServiceState, String> {
     let names: Vec<String> = ServiceState::ALL.iter().map(|state| format!("{state:?}")).collect();
     ServiceState::ALL.into_iter().find(|known| format!("{known:?}").eq_ignore_ascii_case(word)).ok_or_else(
-        || format!("{word:?} is not a service state, {}", one_of(word, names.iter().map(String::as_str))),
+        || {
+            format!(
+                "{word:?} is not a valid service state, {}",
+                one_of(word, names.iter().map(String::as_str))
+            )
+        },
     )
 }
 
@@ -96,7 +101,7 @@ impl Condition {
                 .map(|(_, state)| Condition::NodeIs((*node).to_owned(), *state))
                 .ok_or_else(|| {
                     let accepted = one_of(state, NODE_STATES.iter().map(|(name, _)| *name));
-                    format!("{text:?}: {state:?} is not a node state, {accepted}")
+                    format!("{text:?}: {state:?} is not a valid node state, {accepted}")
                 }),
             ["leader", "is", node] => Ok(Condition::LeaderIs((*node).to_owned())),
             ["no", "service", "on", node] => Ok(Condition::NoServiceOn((*node).to_owned())),
@@ -105,7 +110,7 @@ impl Condition {
                 .find(|known| known.eq_ignore_ascii_case(state))
                 .map(Condition::ClusterIs)
                 .ok_or_else(|| {
-                    about(format!("{state:?} is not accepted, {}", one_of(state, ARMING.into_iter())))
+                    about(format!("{state:?} is not a valid state, {}", one_of(state, ARMING.into_iter())))
                 }),
             ["service", resource, "says", word] => {
                 reason(word).map(|reason| Condition::ServiceSays(bare(resource), reason)).map_err(about)
@@ -123,7 +128,7 @@ impl Condition {
             ["event", word, "about", name] => {
                 reason(word).map(|reason| Condition::Told(reason, bare(name))).map_err(about)
             }
-            _ => Err(format!("{text:?} is not a condition: {FORMS}")),
+            _ => Err(format!("{text:?} is not a valid condition: {FORMS}")),
         }
     }
 

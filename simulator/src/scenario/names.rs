@@ -27,7 +27,7 @@ fn resources_of(objects: &[Value]) -> BTreeSet<String> {
 pub(super) fn check(reader: &mut Reader<'_>, scenario: &Scenario) {
     let known = known(scenario);
     if scenario.nodes.is_empty() {
-        reader.wrong("nodes", "at least one node is needed");
+        reader.wrong("nodes", "at least one node is required");
     }
     check_place(reader, scenario, &known);
     for (at, node) in scenario.store.iter().enumerate() {
@@ -83,7 +83,7 @@ impl Scenario {
 fn is_known(reader: &mut Reader<'_>, known: &BTreeSet<String>, what: &str, name: &str, path: &str) {
     if !known.contains(name) {
         let accepted = one_of(name, known.iter().map(String::as_str));
-        reader.wrong(path, format!("there is no {what} {name:?}, {accepted}"));
+        reader.wrong(path, format!("{what} {name:?} not found, {accepted}"));
     }
 }
 
@@ -103,7 +103,10 @@ fn check_place(reader: &mut Reader<'_>, scenario: &Scenario, known: &Known) {
         }
         let is_off = |machine: &&super::Machine| machine.name == place.node && machine.power == Power::Off;
         if place.running && scenario.nodes.iter().any(|machine| is_off(&machine)) {
-            reader.wrong(&format!("{path}.running"), format!("{} is off, so nothing runs there", place.node));
+            reader.wrong(
+                &format!("{path}.running"),
+                format!("no service can run on {}, which is powered off", place.node),
+            );
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn read(reader: &mut Reader<'_>, value: &Value, name: &str, folder: &
         for object in objects {
             let identity = (object["kind"].to_string(), object["metadata"]["name"].to_string());
             if !seen.insert(identity) {
-                let message = format!("{} {} is there twice", object["kind"], object["metadata"]["name"]);
+                let message = format!("{} {} is listed twice", object["kind"], object["metadata"]["name"]);
                 reader.wrong(&path, message);
             }
             found.push(object);
@@ -55,7 +55,7 @@ fn from_file(reader: &mut Reader<'_>, path: &Path, place: &str) -> Vec<Value> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
-            reader.wrong(place, format!("{file}: cannot be read: {error}"));
+            reader.wrong(place, format!("cannot read {file}: {error}"));
             return Vec::new();
         }
     };
@@ -89,7 +89,7 @@ fn settled(value: &Value) -> (Value, Vec<Problem>) {
     let written = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == written) else {
         let known = one_of(&written, Kind::ALL.iter().map(|kind| kind.name()));
-        return (object, vec![Problem::invalid("kind", format!("{written:?} is not a kind, {known}"))]);
+        return (object, vec![Problem::invalid("kind", format!("{written:?} is not a valid kind, {known}"))]);
     };
     if object.get("apiVersion").is_none() {
         object["apiVersion"] = json!(API_VERSION);
@@ -105,7 +105,7 @@ fn settled(value: &Value) -> (Value, Vec<Problem>) {
     schema::prune_nulls(schema, &mut object);
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     if name.is_empty() {
-        problems.push(Problem::required("metadata.name", "is needed, as a text: a number needs quotes"));
+        problems.push(Problem::required("metadata.name", "is required, as a string: put a number in quotes"));
     } else if kind == Kind::Resource {
         let typed = TypedName::parse(&name);
         if let Ok(resource) = serde_json::from_value::<Resource>(object.clone())

@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
             Value::String(text) => Some(text.trim().to_owned()),
             Value::Number(number) => Some(number.to_string()),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-                self.wrong(path, format!("must be a text, not {}", kind_of(value)));
+                self.wrong(path, format!("must be a string, not {}", kind_of(value)));
                 None
             }
         }
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
     pub(super) fn whole(&mut self, value: &Value, path: &str) -> Option<u64> {
         let number = value.as_u64();
         if number.is_none() {
-            self.wrong(path, format!("must be a whole number from 0 up, not {value}"));
+            self.wrong(path, format!("must be an integer of at least 0, not {value}"));
         }
         number
     }
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
         let found = known.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text)).map(|(_, value)| *value);
         if found.is_none() {
             let accepted = one_of(&text, known.iter().map(|(word, _)| *word));
-            self.wrong(path, format!("{text:?} is not accepted, {accepted}"));
+            self.wrong(path, format!("{text:?} is not a valid value, {accepted}"));
         }
         found
     }

@@ -50,10 +50,13 @@ pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
             reader.wrong(&fields.at("name"), problem);
         }
         if name == "leader" {
-            reader.wrong(&fields.at("name"), "in actions `leader` is the node whose controller leads");
+            reader.wrong(
+                &fields.at("name"),
+                "the name `leader` is reserved: in actions, it is the node of the leader",
+            );
         }
         if machines.iter().any(|machine| machine.name == name) {
-            reader.wrong(&fields.at("name"), format!("node {name} is there twice"));
+            reader.wrong(&fields.at("name"), format!("node {name} is listed twice"));
         }
         machines.push(machine(reader, &fields, name));
     }
@@ -199,11 +202,12 @@ pub(super) fn store(reader: &mut Reader<'_>, value: &Value) -> Vec<String> {
     let Some(fields) = reader.fields(value, "store", &["on"]) else { return Vec::new() };
     let nodes = fields.get("on").map(|value| reader.names(value, "store.on")).unwrap_or_default();
     if nodes.is_empty() {
-        reader.wrong("store", "needs `on` with the nodes of its members; without `store` it is outside");
+        reader
+            .wrong("store", "requires `on` with the nodes of the members; without `store`, etcd is outside");
     }
     for (at, node) in nodes.iter().enumerate() {
         if nodes.iter().take(at).any(|other| other == node) {
-            reader.wrong(&format!("store.on[{at}]"), format!("{node} is there twice"));
+            reader.wrong(&format!("store.on[{at}]"), format!("{node} is listed twice"));
         }
     }
     nodes

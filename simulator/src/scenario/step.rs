@@ -62,7 +62,8 @@ pub(super) fn read(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
         let moment = moment(reader, &fields).unwrap_or(Moment::After(Duration(0)));
         match &moment {
             Moment::At(time) if *time < earliest => {
-                let message = format!("comes before the step above it ({} s)", earliest.0 as f64 / 1000.0);
+                let message =
+                    format!("is before the time of the previous step ({} s)", earliest.0 as f64 / 1000.0);
                 reader.wrong(&fields.at("at"), message);
             }
             Moment::At(time) => earliest = *time,
@@ -84,7 +85,7 @@ fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
     let within =
         fields.get("within").and_then(|value| reader.duration(value, &fields.at("within"))).unwrap_or(WITHIN);
     if fields.get("within").is_some() && fields.get("when").is_none() {
-        reader.wrong(&fields.at("within"), "says how long `when` may take, and there is no `when`");
+        reader.wrong(&fields.at("within"), "requires `when`, whose duration it limits");
     }
     match (fields.get("at"), fields.get("after"), fields.get("when")) {
         (Some(at), None, None) => reader.duration(at, &fields.at("at")).map(Moment::At),

@@ -47,7 +47,7 @@ fn unknown_keys_name_the_nearest() {
 
 #[test]
 fn wrong_values_say_what_is_accepted() {
-    check("seed: -1\n", 4, &["seed", "whole number"]);
+    check("seed: -1\n", 4, &["seed", "an integer"]);
     check("duration: soon\n", 4, &["duration", "37s"]);
     check("settle: [1]\n", 4, &["settle", "a duration"]);
     check("steps: 5\n", 4, &["steps", "must be a list"]);
@@ -81,13 +81,13 @@ fn actions_and_conditions_say_how_they_are_written() {
     check("steps:\n  - do: disarm now\n", 5, &["freeze or ignore"]);
     check("steps:\n  - do: {aply: {}}\n", 5, &["aply", "apply"]);
     check("steps:\n  - do: {}\n", 5, &["{apply: OBJECT}"]);
-    check("steps:\n  - check: web is up\n", 5, &["not a condition", "service R running"]);
+    check("steps:\n  - check: web is up\n", 5, &["not a valid condition", "service R running"]);
     check("steps:\n  - when: service web is Going\n", 5, &["Going", "Started"]);
     check("steps:\n  - when: node node1 is Up\n", 5, &["Up", "Online"]);
     check("steps:\n  - when: cluster is Armored\n", 5, &["Armored", "Armed"]);
     check("steps:\n  - {at: 5s, after: 5s}\n", 5, &["only one of at, after and when"]);
-    check("steps:\n  - {within: 5s}\n", 5, &["there is no `when`"]);
-    check("steps:\n  - {at: 50s}\n  - {at: 20s}\n", 6, &["before the step above"]);
+    check("steps:\n  - {within: 5s}\n", 5, &["requires `when`"]);
+    check("steps:\n  - {at: 50s}\n  - {at: 20s}\n", 6, &["before the time of the previous step"]);
 }
 
 #[test]
@@ -101,8 +101,16 @@ fn names_must_exist() {
     check("place: {web: {node: node9}}\n", 4, &["node9"]);
     check("place: {web: {node: node1, state: Migrate}}\n", 4, &["needs a target"]);
     check("place: {web: {node: node1, target: node2}}\n", 4, &["only a service in state Migrate"]);
-    check("steps:\n  - check: service web says Runing\n", 5, &["\"Runing\" is not a reason", "\"Running\""]);
-    check("steps:\n  - check: cluster says Runing\n", 5, &["\"Runing\" is not a reason", "\"Running\""]);
+    check(
+        "steps:\n  - check: service web says Runing\n",
+        5,
+        &["\"Runing\" is not a valid reason", "\"Running\""],
+    );
+    check(
+        "steps:\n  - check: cluster says Runing\n",
+        5,
+        &["\"Runing\" is not a valid reason", "\"Running\""],
+    );
     check("steps:\n  - check: service wep says Running\n", 5, &["wep"]);
     check("steps:\n  - check: why web says Allowed on node9\n", 5, &["node9"]);
     check("steps:\n  - check: event about web\n", 5, &["event REASON about NAME"]);
@@ -144,7 +152,7 @@ fn objects_are_checked_as_an_apply_checks_them() {
         &["later[0].spec.drivr", "driver"],
     );
     check("later:\n  - {apiVersion: hactl.io/v1, kind: Group, metadata: {}}\n", 5, &["metadata.name"]);
-    check("later:\n  - {file: nowhere.yaml}\n", 5, &["nowhere.yaml", "cannot be read"]);
+    check("later:\n  - {file: nowhere.yaml}\n", 5, &["nowhere.yaml", "cannot read"]);
     check("later:\n  - {file: a.yaml, also: b}\n", 5, &["also"]);
     check(
         "steps:\n  - do: {apply: {apiVersion: hactl.io/v1, kind: Group, metadata: {name: g}, spec: {node: []}}}\n",

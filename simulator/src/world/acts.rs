@@ -8,10 +8,10 @@ impl World {
     /// Returns the name of an existing machine; `leader` means the node whose controller is the leader.
     pub(super) fn machine_named(&self, name: &str) -> Result<String, String> {
         let name = match name {
-            "leader" => self.leader().ok_or("nobody leads")?,
+            "leader" => self.leader().ok_or("no controller is leader")?,
             other => other.to_owned(),
         };
-        if self.machines.contains_key(&name) { Ok(name) } else { Err(format!("there is no node {name:?}")) }
+        if self.machines.contains_key(&name) { Ok(name) } else { Err(format!("node {name:?} not found")) }
     }
 
     /// Returns the name of a machine whose processes run.
@@ -167,7 +167,7 @@ impl World {
             Action::StoreFlaky { length_ms } => self.store_flaky_until = self.now + length_ms,
             Action::StoreLag { node, length_ms } => {
                 let node = self.machine_named(&node)?;
-                self.log("store", "", &format!("tells {node} nothing new"));
+                self.log("store", "", &format!("stops sending changes to {node}"));
                 self.lags_until.insert(node, self.now + length_ms);
             }
             Action::StoreLatency { length_ms } => self.store_latency_ms = length_ms,

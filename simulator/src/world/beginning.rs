@@ -51,7 +51,7 @@ impl World {
                 .find(|object| {
                     object.pointer("/metadata/name").and_then(Value::as_str) == Some(name.as_str())
                 })
-                .ok_or_else(|| format!("place.{name}: there is no such object"))?;
+                .ok_or_else(|| format!("place.{name}: object not found"))?;
             if place.running {
                 self.place_running(object, &place.node)?;
             }
@@ -141,9 +141,9 @@ impl World {
         object["apiVersion"] = json!(API_VERSION);
         let resource: Resource = serde_json::from_value(object).map_err(|error| error.to_string())?;
         let definition = ServiceDefinition::of(&resource);
-        let machine = self.machines.get_mut(node).ok_or_else(|| format!("there is no node {node:?}"))?;
+        let machine = self.machines.get_mut(node).ok_or_else(|| format!("node {node:?} not found"))?;
         if !machine.up {
-            return Err(format!("{node} is off, so nothing runs there"));
+            return Err(format!("no service can run on {node}, which is powered off"));
         }
         machine.services.insert(definition.name.clone(), Present { definition, doing: Doing::Runs });
         self.check_never_two();

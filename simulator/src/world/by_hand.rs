@@ -54,11 +54,11 @@ impl World {
     /// Starts a service with its own tool; a service that already runs keeps running.
     pub(super) fn start_by_hand(&mut self, name: &str, node: &str) -> Result<(), String> {
         let stored =
-            self.spec_of(Kind::Resource, name).ok_or_else(|| format!("there is no resource {name}"))?;
+            self.spec_of(Kind::Resource, name).ok_or_else(|| format!("resource {name} not found"))?;
         let resource: Resource = serde_json::from_value(stored).map_err(|error| error.to_string())?;
         let definition = ServiceDefinition::of(&resource);
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.starts_things()) else {
-            return Err(format!("{node} is not up, or on its way down"));
+            return Err(format!("{node} is not up, or is shutting down"));
         };
         let uid = definition.uid.clone();
         machine.services.insert(name.to_owned(), Present { definition, doing: Doing::Runs });
@@ -91,7 +91,7 @@ impl World {
     /// Stops a service and starts it on another node, without HA.
     pub(super) fn move_by_hand(&mut self, name: &str, node: &str) -> Result<(), String> {
         if !self.machines.get(node).is_some_and(super::machine::Machine::starts_things) {
-            return Err(format!("{node} is not up, or on its way down"));
+            return Err(format!("{node} is not up, or is shutting down"));
         }
         self.stop_by_hand(name)?;
         self.start_by_hand(name, node)

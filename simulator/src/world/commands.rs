@@ -137,7 +137,7 @@ impl World {
     fn disarm(&mut self, how: &Value) -> Result<(), String> {
         let stored = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
         if stored.pointer("/spec/disarmed").unwrap_or(&Value::Null) == how {
-            self.log("script", "", "that is so already");
+            self.log("script", "", "the requested value is already set");
             return Ok(());
         }
         self.change_spec(Kind::Cluster, CLUSTER_NAME, &[("disarmed".to_owned(), how.clone())])
@@ -151,7 +151,7 @@ impl World {
             .iter()
             .find(|object| object["metadata"]["name"] == resource)
             .cloned()
-            .ok_or_else(|| format!("{resource} is not under `later`"))?;
+            .ok_or_else(|| format!("{resource} is not listed under `later`"))?;
         if let Some(node) = node {
             let node = self.machine_named(node)?;
             if running {

@@ -23,7 +23,7 @@ fn failure(class: FailureClass, reason: Reason, message: &str) -> CommandResult 
 
 /// Returns the result of a command whose driver does not answer.
 fn unanswered(command: &Command) -> CommandResult {
-    let message = "the driver does not answer";
+    let message = "driver does not answer";
     match command {
         Command::Probe => CommandResult::Observed(Observed::Unknown(message.to_owned())),
         Command::Start
@@ -129,26 +129,34 @@ impl World {
             }
             Command::Start => {
                 if simulated.missing.iter().any(|missing| missing == node) {
-                    return failure(FailureClass::NeverHere, Reason::NotInstalled, "not installed here");
+                    return failure(
+                        FailureClass::NeverHere,
+                        Reason::NotInstalled,
+                        "service is not installed on this node",
+                    );
                 }
                 if simulated.bad_configuration {
                     self.remove(node, name);
                     let class = FailureClass::ConfigurationWrong;
-                    return failure(
-                        class,
-                        Reason::BadConfiguration,
-                        "pretended mistake in its configuration",
-                    );
+                    return failure(class, Reason::BadConfiguration, "simulated configuration error");
                 }
                 if u64::from(simulated.start_seconds) * 1000 > running.service.timeouts.start_ms() {
                     self.remove(node, name);
-                    return failure(FailureClass::RetryHere, Reason::TimedOut, "it did not start in time");
+                    return failure(
+                        FailureClass::RetryHere,
+                        Reason::TimedOut,
+                        "service did not start in time",
+                    );
                 }
                 let failed = self.start_failures.entry(name.clone()).or_default();
                 if here && *failed < simulated.start_failures {
                     *failed += 1;
                     self.remove(node, name);
-                    return failure(FailureClass::RetryHere, Reason::StartFailed, "pretended failure");
+                    return failure(
+                        FailureClass::RetryHere,
+                        Reason::StartFailed,
+                        "simulated failure of the start",
+                    );
                 }
                 *failed = 0;
                 let present = Present { definition: running.service.clone(), doing: Doing::Runs };
@@ -160,14 +168,22 @@ impl World {
             }
             Command::Stop { .. } | Command::Kill => {
                 if simulated.stop_fails && here {
-                    return failure(FailureClass::RetryHere, Reason::StopFailed, "pretended failure to stop");
+                    return failure(
+                        FailureClass::RetryHere,
+                        Reason::StopFailed,
+                        "simulated failure of the stop",
+                    );
                 }
                 self.remove(node, name);
                 CommandResult::Done
             }
             Command::Receive => {
                 if simulated.missing.iter().any(|missing| missing == node) {
-                    return failure(FailureClass::NeverHere, Reason::NotInstalled, "not installed here");
+                    return failure(
+                        FailureClass::NeverHere,
+                        Reason::NotInstalled,
+                        "service is not installed on this node",
+                    );
                 }
                 let present = Present { definition: running.service.clone(), doing: Doing::Receives };
                 if let Some(machine) = self.machines.get_mut(node) {
@@ -194,7 +210,7 @@ impl World {
             Command::CloseReception => failure(
                 FailureClass::NeverHere,
                 Reason::MoveFailed,
-                "pretended: what arrives cannot be refused",
+                "simulated: an incoming migration cannot be rejected",
             ),
             Command::Migrate { target } => self.migrate(node, target, name, &simulated, here),
             Command::ReplaceSecondary { node: new, .. } => {
@@ -214,13 +230,17 @@ impl World {
         let failed = self.migrate_failures.entry(name.to_owned()).or_default();
         if here && *failed < simulated.migrate_failures {
             *failed += 1;
-            return failure(FailureClass::RetryHere, Reason::MoveFailed, "pretended failure to migrate");
+            return failure(
+                FailureClass::RetryHere,
+                Reason::MoveFailed,
+                "simulated failure of the migration",
+            );
         }
         *failed = 0;
         // An ungated service arrives whenever the target is up, also in a later boot than the one that was to receive it.
         let ready = !simulated.gated || self.present(target, name) == Some(Doing::Receives);
         if !self.migrates_between(node, target) || !ready || self.present(node, name) != Some(Doing::Runs) {
-            return failure(FailureClass::RetryHere, Reason::MoveFailed, "the target cannot be reached");
+            return failure(FailureClass::RetryHere, Reason::MoveFailed, "target node is unreachable");
         }
         let Some(mut present) = self.machines.get_mut(node).and_then(|machine| machine.services.remove(name))
         else {
@@ -251,15 +271,19 @@ impl World {
             return failure(
                 FailureClass::RetryHere,
                 Reason::ReplaceFailed,
-                "pretended failure to replace it",
+                "simulated failure of the replacement",
             );
         }
         *failed = 0;
         if u64::from(simulated.replace_seconds) * 1000 > running.service.timeouts.replace_ms() {
-            return failure(FailureClass::RetryHere, Reason::TimedOut, "it was not complete in time");
+            return failure(
+                FailureClass::RetryHere,
+                Reason::TimedOut,
+                "replacement was not complete in time",
+            );
         }
         if !self.migrates_between(node, new) {
-            let text = "the new secondary cannot be reached";
+            let text = "new secondary is unreachable";
             return failure(FailureClass::RetryHere, Reason::ReplaceFailed, text);
         }
         CommandResult::Done

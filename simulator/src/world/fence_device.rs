@@ -23,7 +23,7 @@ impl World {
     pub(super) fn end_fencer(&mut self, controller: &str, generation: Generation, run: &FencerRun) {
         let broken = self.machines.get(&run.node).is_none_or(|machine| machine.fence_broken);
         let outcome = if broken {
-            FencerOutcome::Failed("the device does not answer".to_owned())
+            FencerOutcome::Failed("device does not answer".to_owned())
         } else {
             match (run.action, run.device.kind) {
                 (FencerAction::Off, FenceKind::Power) => {
@@ -42,7 +42,11 @@ impl World {
 
     /// Cuts or restores a machine's access to its storage; its access to etcd stays, as with a separate storage network.
     fn cut_storage(&mut self, node: &str, cut: bool) {
-        let what = if cut { "is cut off its storage by its fence device" } else { "has its storage again" };
+        let what = if cut {
+            "is disconnected from its storage by its fence device"
+        } else {
+            "is reconnected to its storage"
+        };
         self.log(node, "machine", what);
         if let Some(machine) = self.machines.get_mut(node) {
             machine.storage_cut = cut;

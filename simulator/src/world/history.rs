@@ -27,7 +27,7 @@ impl World {
                 json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": node}, "spec": {}});
             self.apply(&object)?;
         }
-        let Some(machine) = self.machines.get(node) else { return Err(format!("there is no node {node:?}")) };
+        let Some(machine) = self.machines.get(node) else { return Err(format!("node {node:?} not found")) };
         let ran = services.iter().filter(|(_, place)| place.state.is_some_and(runs));
         let ran: Vec<String> = ran.map(|(name, _)| name.clone()).collect();
         let report = last_report(machine, node, Timings::from(&self.scenario.timing), !ran.is_empty());

@@ -59,8 +59,8 @@ impl World {
         running
     }
 
-    /// Checks that no service runs on two nodes at once. Services that a boot starts automatically count once the
-    /// node's epoch is open.
+    /// Checks that no service runs on two nodes at the same time. Services that a boot starts automatically count once
+    /// the node's epoch is open.
     pub(super) fn check_never_two(&mut self) {
         let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
@@ -112,8 +112,8 @@ impl World {
         })
     }
 
-    /// Returns `true` if promise 1 covers a service. The definition of its assignment decides, or else its spec; an old
-    /// copy's definition does not count. For a service that is not managed, its copies decide.
+    /// Returns `true` if guarantee 1 covers a service. The definition of its assignment decides, or else its spec; an
+    /// old copy's definition does not count. For a service that is not managed, its copies decide.
     pub(in crate::world) fn is_exclusive(&self, name: &str) -> bool {
         if let Some(assignment) = self.record::<Assignment>(&self.keys.assignment(name)) {
             return assignment.definition.exclusive;

@@ -24,7 +24,7 @@ impl World {
             return Err(format!("{node} is not up"));
         };
         if machine.ending.is_some() {
-            return Err(format!("{node} shuts down already"));
+            return Err(format!("{node} is already shutting down"));
         }
         machine.ending = Some(leave);
         machine.agent_restarts = false;
@@ -105,7 +105,7 @@ impl World {
 
     /// Replaces a machine by another one under the same name, which is switched on with an empty disk or a copy of the disk.
     pub(super) fn replace(&mut self, node: &str, clone: bool) {
-        let by = if clone { "one with a copy of its disk" } else { "another" };
+        let by = if clone { "a machine with a copy of the disk" } else { "another machine" };
         self.log(node, "machine", &format!("is switched off and replaced by {by}"));
         self.lose_everything(node);
         if let Some(machine) = self.machines.get_mut(node) {

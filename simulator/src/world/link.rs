@@ -163,7 +163,7 @@ impl World {
         let Sender { who, generation, sent, .. } = sender;
         if matches!(answer, Answer::Outcome(Outcome::Applied(_))) {
             if deposed {
-                self.violate("no write of a deposed leader", format!("{who} does not lead"));
+                self.violate("no write of a deposed leader", format!("{who} is not the leader"));
             }
             if beats {
                 self.note_heartbeat(who.node(), sent);

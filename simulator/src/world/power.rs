@@ -99,7 +99,7 @@ impl World {
         let is_forgotten = !self.store.get(&self.keys.restored()).entries.is_empty();
         let asked_for = self.machines.get(node).is_some_and(|machine| machine.journal.trial.is_some());
         if !guards_something && !asked_for && !is_forgotten {
-            self.violate("no needless resets", format!("{node} was reset with nothing active"));
+            self.violate("no unnecessary resets", format!("{node} was reset with nothing active"));
         }
         self.lose_everything(node);
         let now = self.now;
@@ -323,7 +323,7 @@ impl World {
         let now = self.now;
         match self.machines.get(node).and_then(|machine| machine.sleep) {
             Some(SleepProtection::NotNeeded | SleepProtection::Masked | SleepProtection::Inhibitor) => {
-                self.log(node, "machine", "stays awake although it was told to sleep");
+                self.log(node, "machine", "stays awake in spite of a request to sleep");
                 return;
             }
             Some(SleepProtection::None) | None => {}

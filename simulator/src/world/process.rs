@@ -72,7 +72,7 @@ pub(crate) struct Process<C: Core> {
     pub generation: Generation,
     /// Whether the process is paused (SIGSTOP): its inputs wait in the inbox.
     pub hung: bool,
-    /// Whether the process was told to end.
+    /// Whether the process received a request to end.
     pub ending: bool,
     /// Whether the end of the plan in progress is scheduled.
     pub plans: bool,

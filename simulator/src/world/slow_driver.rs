@@ -59,7 +59,7 @@ impl World {
         let machine = self.machines.get(node)?;
         machine.slow.get(name).filter(|slow_ms| **slow_ms > 0)?;
         if machine.orders.values().any(|order| order.service.name == name) {
-            return Some(Observed::Unknown("an order to the driver has not been carried out yet".to_owned()));
+            return Some(Observed::Unknown("a request to the driver has not been executed yet".to_owned()));
         }
         let early = self.random.chance(0.5);
         early.then(|| self.observed(node, name))
@@ -80,7 +80,7 @@ impl World {
             }
             let runs = machine.runs(&name);
             machine.services.insert(name.clone(), Present { definition: service, doing: Doing::Runs });
-            self.log(node, "driver", &format!("carries out the order to start {name}"));
+            self.log(node, "driver", &format!("executes the request to start {name}"));
             if !runs && self.is_exclusive(&name) {
                 self.check_guarded_start(node, &name);
             }
@@ -95,7 +95,7 @@ impl World {
         let resource: Option<Resource> = self.typed(Kind::Resource, name);
         let Some(machine) = self.machines.get_mut(node) else { return Ok(()) };
         if on {
-            let resource = resource.ok_or_else(|| format!("there is no resource {name}"))?;
+            let resource = resource.ok_or_else(|| format!("resource {name} not found"))?;
             machine.autostart.insert(name.to_owned(), ServiceDefinition::of(&resource));
         } else {
             machine.autostart.remove(name);

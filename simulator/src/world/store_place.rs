@@ -102,7 +102,7 @@ impl World {
     pub(super) fn restore_store(&mut self, empty: bool) -> Result<(), String> {
         let nothing = MemoryState::default();
         let backup = if empty { Some(&nothing) } else { self.backup.as_ref() };
-        let backup = backup.ok_or("there is no backup: store snapshot comes first")?;
+        let backup = backup.ok_or("no backup exists: run store snapshot first")?;
         let marker = Restored { backup_revision: backup.revision(), ..Restored::default() };
         let marker = (self.keys.restored(), serde_json::to_vec(&marker).map_err(|error| error.to_string())?);
         let forgotten = forgotten(&self.keys);
@@ -124,7 +124,7 @@ impl World {
         // Every client uses one member. Two in three use this one, because the leader answers fastest.
         let chosen: BTreeSet<Who> = processes.into_iter().filter(|_| self.random.chance(0.67)).collect();
         let names: Vec<String> = chosen.iter().map(Who::to_string).collect();
-        self.log("store", "", &format!("its leader stands still, with {}", names.join(", ")));
+        self.log("store", "", &format!("leader is paused, with {}", names.join(", ")));
         self.deposed = Some(Deposed {
             paused_until: self.now + (length_ms / 2).min(MOST_PAUSE_MS),
             until: self.now + length_ms,
@@ -160,7 +160,7 @@ impl World {
     pub(super) fn store_back(&mut self) {
         if self.deposed.as_ref().is_some_and(|deposed| deposed.until <= self.now) {
             self.deposed = None;
-            self.log("store", "", "the leader that was cut off follows the new one");
+            self.log("store", "", "the isolated leader follows the new one");
         }
         if self.store_down_until <= self.now
             && self.has_quorum()

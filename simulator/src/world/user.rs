@@ -34,8 +34,13 @@ fn set_path(spec: &mut Value, path: &str, value: &Value) {
 impl World {
     /// Stores an object like an apply: a new object gets a uid, a changed spec a new generation.
     pub(super) fn apply(&mut self, object: &Value) -> Result<(), String> {
-        let kind = object.get("kind").and_then(Value::as_str).and_then(Kind::parse).ok_or("no known kind")?;
-        let name = object.pointer("/metadata/name").and_then(Value::as_str).ok_or("no metadata.name")?;
+        let kind = object
+            .get("kind")
+            .and_then(Value::as_str)
+            .and_then(Kind::parse)
+            .ok_or("kind is missing or unknown")?;
+        let name =
+            object.pointer("/metadata/name").and_then(Value::as_str).ok_or("metadata.name is missing")?;
         // The API refuses an invalid object and stores nothing of it.
         if let Some(problem) = validation::problems(kind, object).first() {
             return Err(problem.to_string());
@@ -111,8 +116,8 @@ impl World {
         self.committed(before + 1);
         match outcome {
             Outcome::Applied(_) => Ok(()),
-            Outcome::Conflict(_) => Err("it has changed meanwhile".to_owned()),
-            Outcome::LeaseNotFound => Err("a lease is gone".to_owned()),
+            Outcome::Conflict(_) => Err("object has changed in the meantime".to_owned()),
+            Outcome::LeaseNotFound => Err("lease no longer exists".to_owned()),
             Outcome::Refused(text) | Outcome::Unknown(text) => Err(text),
         }
     }
@@ -125,8 +130,13 @@ impl World {
         fields: &[(String, Value)],
     ) -> Result<(), String> {
         let key = self.keys.spec(kind, name);
-        let entry =
-            self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("no {kind} {name}"))?;
+        let entry = self
+            .store
+            .get(&key)
+            .entries
+            .first()
+            .cloned()
+            .ok_or_else(|| format!("{kind} {name} not found"))?;
         let mut stored = serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?;
         renamed::from_stored(kind, &mut stored);
         for (field, value) in fields {
@@ -138,8 +148,13 @@ impl World {
     /// Requests the deletion of a resource.
     pub(super) fn delete(&mut self, name: &str) -> Result<(), String> {
         let key = self.keys.spec(Kind::Resource, name);
-        let entry =
-            self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("no resource {name}"))?;
+        let entry = self
+            .store
+            .get(&key)
+            .entries
+            .first()
+            .cloned()
+            .ok_or_else(|| format!("resource {name} not found"))?;
         let mut stored = serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?;
         stored["metadata"]["deletionTimestamp"] =
             json!(Timestamp::from_unix_ms(1_767_225_600_000 + i128::from(self.now)));
@@ -149,7 +164,8 @@ impl World {
     /// Deletes a Node object if the API would allow it. Its status stays, and shows Gone.
     pub(super) fn delete_node(&mut self, node: &str) -> Result<(), String> {
         let key = self.keys.spec(Kind::Node, node);
-        let entry = self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("no node {node}"))?;
+        let entry =
+            self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("node {node} not found"))?;
         let fence_key = self.keys.fence(node);
         let fence = self.store.get(&fence_key).entries.first().cloned();
         let state = fence.as_ref().and_then(|one| serde_json::from_slice::<Fence>(&one.value).ok());
@@ -177,7 +193,7 @@ impl World {
     pub(super) fn delete_controller(&mut self, id: &str) -> Result<(), String> {
         let one = |store: &MemoryState, key: String| store.get(&key).entries.into_iter().next();
         let candidate =
-            one(&self.store, self.keys.candidate(id)).ok_or_else(|| format!("no controller {id}"))?;
+            one(&self.store, self.keys.candidate(id)).ok_or_else(|| format!("controller {id} not found"))?;
         let refresh = one(&self.store, self.keys.refresh(id)).map(|entry| entry.mod_revision);
         let silent_ms = self.refreshed.get(id).map(|at| self.now - at);
         let valid_ms = Timings::from(&self.scenario.timing).heartbeat_valid_ms;

@@ -53,7 +53,7 @@ impl World {
     /// Changes the version of a machine's process. Answers already on their way keep the values for the previous version.
     pub(super) fn set_version(&mut self, who: &Who, version: Version) {
         self.has_next |= version != Version::This;
-        self.log(who.node(), "machine", &format!("has another version of its {who}"));
+        self.log(who.node(), "machine", &format!("runs another version of {who}"));
         if let Some(machine) = self.machines.get_mut(who.node()) {
             match who {
                 Who::Agent(_) => machine.agent_version = version,

@@ -77,7 +77,7 @@ impl World {
         machine.watchdog.wake_at = None;
         machine.watchdog.stops_for_ms = None;
         machine.watchdog.stopped = None;
-        self.log(node, "watchdog", "its daemon is killed");
+        self.log(node, "watchdog", "daemon was killed");
         if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
             self.connect_watchdog(node, generation);
         }
@@ -99,7 +99,7 @@ impl World {
             let saved = machine.watchdog.saved;
             machine.watchdog.daemon.resume((&now).into(), facts, saved);
         }
-        self.log(node, "watchdog", "its daemon starts");
+        self.log(node, "watchdog", "daemon starts");
         self.watchdog_effects(node);
         if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
             let delay_ms = self.random.between_ms(1, CONNECTS_WITHIN_MS);
@@ -117,10 +117,10 @@ impl World {
             Pets::Work | Pets::FailCounting => {}
         }
         let text = match pets {
-            Pets::Work => "its device takes pets",
-            Pets::Fail => "its device takes no pets, and does not count any more",
-            Pets::FailCounting => "its device takes no pets",
-            Pets::Reopen => "its device is there again, for whoever opens it",
+            Pets::Work => "device accepts renewals",
+            Pets::Fail => "device rejects renewals, and its countdown has stopped",
+            Pets::FailCounting => "device rejects renewals",
+            Pets::Reopen => "device is available again once it is opened",
         };
         self.log(node, "watchdog", text);
     }
@@ -249,7 +249,7 @@ impl World {
                         Some((length_ms, machine.boot))
                     });
                     if let Some((length_ms, boot)) = stops {
-                        self.log(node, "watchdog", "its daemon stands still before a pet");
+                        self.log(node, "watchdog", "daemon is paused before a renewal");
                         let event = Event::WatchdogGoesOn { node: node.to_owned(), boot };
                         self.queue.push(self.now + length_ms, event);
                         continue;

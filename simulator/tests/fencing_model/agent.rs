@@ -265,8 +265,8 @@ fn hand_over(configuration: &Configuration, state: &State, node: NodeId) -> Opti
         .then_some(Write::HandOver(node))
 }
 
-/// Returns the report that the service runs here after a migration, in whichever way it ended. A source reports that only
-/// after its driver has ended or was given up (R8.12).
+/// Returns the report that the service runs here after a migration, regardless of its outcome. A source reports that
+/// only after its driver has ended or was given up (R8.12).
 fn running(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     let machine = state.node(node);
     let asked = match state.store.answer(node) {

@@ -7,7 +7,7 @@ use crate::mutation::Mutation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a fault or a part of the protocol, on or off by itself"
+    reason = "each is a fault or a part of the protocol, switched on or off separately"
 )]
 pub(crate) struct Configuration {
     /// Name of the configuration in tables.

@@ -199,7 +199,7 @@ fn row(name: &str, outcome: &Outcome, result: &str) {
 }
 
 /// Prints one line to the terminal.
-#[expect(clippy::print_stdout, reason = "what dev/model is run for")]
+#[expect(clippy::print_stdout, reason = "the purpose of dev/model")]
 fn line(text: &str) {
     println!("{text}");
 }

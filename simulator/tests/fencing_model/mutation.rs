@@ -70,7 +70,7 @@ pub(crate) enum Mutation {
 }
 
 impl Mutation {
-    /// Returns the property that is violated without the rule: promise 1, except for the rule that keeps a merely
+    /// Returns the property that is violated without the rule: guarantee 1, except for the rule that keeps a merely
     /// isolated node from being held.
     pub(crate) fn breaks(self) -> &'static str {
         match self {
@@ -106,7 +106,7 @@ impl Mutation {
         }
     }
 
-    /// Mutations that a search for a broken promise catches: first the ten by which the protocol's page is measured,
+    /// Mutations that a search for a broken guarantee catches: first the ten by which the protocol's page is measured,
     /// then those for other rules.
     pub(crate) const ALL: [Mutation; 28] = [
         Mutation::DeadlineFromReceipt,

@@ -15,7 +15,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Property that a mutation violates if it keeps the promise of at most one copy.
+/// Property that a mutation violates if it keeps the guarantee of at most one copy.
 pub(crate) const STUCK: &str = "the service can run again";
 
 /// The result of a search.
@@ -137,7 +137,7 @@ pub(crate) fn assert_progresses(configuration: Configuration) -> Found {
     found
 }
 
-/// Returns `true` if the promise applies to a state: at least one machine is on. Machines that are off stay off.
+/// Returns `true` if the guarantee applies to a state: at least one machine is on. Machines that are off stay off.
 fn has_a_machine(state: &State) -> bool {
     state.nodes.iter().any(crate::node::Node::is_on)
 }

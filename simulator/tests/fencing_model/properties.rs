@@ -9,10 +9,10 @@ use crate::node::{Phase, Power, Service, Watchdog};
 use crate::state::{Harm, Late, State};
 use crate::store::{ALL, Answer, Fence, Mode, Work, other};
 
-/// Name of the property for promise 1.
+/// Name of the property for guarantee 1.
 pub(crate) const NEVER_TWO: &str = "never two";
 
-/// Name of the property for promise 2 under Hold.
+/// Name of the property for guarantee 2 under Hold.
 pub(crate) const NOT_ALONE: &str = "a node that is merely cut off is not held";
 
 /// Name of the property for the wait before a migration.

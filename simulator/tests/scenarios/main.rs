@@ -106,7 +106,7 @@ expect: {refused: [migrate web node1, migrate web node2]}
     assert!(!world.is_good());
     let summary = world.summary();
     let checks = summary["expect"].as_array().expect("checks");
-    let told = |check: &&serde_json::Value| check["got"] == "no step asks for it";
+    let told = |check: &&serde_json::Value| check["got"] == "no step requests it";
     let check = checks.iter().find(told).expect("a check of its own");
     assert_eq!((&check["check"], &check["ok"]), (&"refused \"migrate web node2\"".into(), &false.into()));
     assert_eq!(summary["refused"], serde_json::json!(["migrate web node1"]), "{checks:?}");

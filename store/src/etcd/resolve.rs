@@ -12,8 +12,8 @@
 //!   transaction was not applied so far. In addition, an `Unchanged` or `Created` guard is violated. Revisions only
 //!   grow, so no later write can make that guard hold again, and a late copy conflicts too. (A violated `Absent` may
 //!   hold again after a delete, so it is no proof.)
-//! - **Open**: everything else. The outcome is reported as unknown; the writer reads again and knows what it wanted to
-//!   write.
+//! - **Open**: everything else. The outcome is reported as unknown; the writer reads again, and compares the result
+//!   with its write.
 
 use crate::transaction::{Entry, Guard, LeaseId, Transaction, Write};
 use ha_api_types::record::Revision;

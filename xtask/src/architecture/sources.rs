@@ -44,7 +44,7 @@ fn collect(package: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 fn broken_rules(path: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     if path.ends_with("/mod.rs") {
-        found.push(format!("{path}: put it beside its folder, as FOLDER.rs"));
+        found.push(format!("{path}: move it next to its directory, as DIRECTORY.rs"));
     }
     if !text.starts_with("//! ") {
         found.push(format!("{path}: begin with one `//!` sentence that says what lives there"));

@@ -10,11 +10,12 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Fields
 
-Every field of every kind, as `hactl explain KIND.PATH` tells it; for editors there are [JSON schemas](../schemas). This page is written from the code:
-`cargo run -p ha-xtask -- reference`.
+Every field of every kind, as `hactl explain KIND.PATH` shows it. Editors can use the [JSON schemas](../schemas).
+`cargo run -p ha-xtask -- reference` generates this page from the code.
 
-`[]` is each element of a list, `NAME` each name of a map. A quantity is a number, or a text as `500m` or `2Gi`. Without a default a field is unset unless its meaning says
-otherwise; lists and maps are empty. What is under `status` is written by hactl and read by you; everything else is yours.
+`[]` is an element of a list, and `NAME` is the name of an element of a map. A quantity is a number, or a text such as
+`500m` or `2Gi`. A field without a default is unset, unless its meaning states otherwise; lists and maps are empty.
+hactl writes the fields under `status`. You write all others.
 ";
 
 const TABLE: &str = "\n| field | type | default | meaning |\n|---|---|---|---|\n";

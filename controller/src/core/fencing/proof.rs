@@ -20,7 +20,8 @@ pub(super) fn plan(
     plan: &mut Plan,
 ) {
     let asked = devices::is_asked_for(situation, subject.name);
-    // An operator has requested a power cycle, and a node that runs registers again at once: its device comes first.
+    // An operator has requested a power cycle, and a node that runs registers again immediately: its device comes
+    // first.
     let awaits_device = |proof: &Proof| asked && subject.node.has_device && *proof == Proof::Reregistered;
     if let Some(proof) = registered(subject, fence).filter(|proof| !awaits_device(proof)) {
         // Proofs (c) and (f): each service that the agent could not stop becomes an unconfirmed Error before any

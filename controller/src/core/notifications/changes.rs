@@ -16,7 +16,7 @@ use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeMap;
 
-/// Maximum number of notified resources in the record, which stays small even if many resources fail at once.
+/// Maximum number of notified resources in the record, which stays small even if many resources fail at the same time.
 const MOST_ERRORS: usize = 2_000;
 /// Delay in milliseconds after which a fencing without its possible proof is notified.
 const UNCONFIRMED_MS: Millis = 60_000;

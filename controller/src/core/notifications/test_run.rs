@@ -1,4 +1,4 @@
-//! `hactl notify test`: sends a test to all targets at once, and reports the outcome of each.
+//! `hactl notify test`: sends a test to all targets at the same time, and reports the outcome of each.
 
 use super::compose;
 use super::deliveries::{Delivery, DeliveryOutcome};

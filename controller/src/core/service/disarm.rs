@@ -100,7 +100,7 @@ fn freeze(service: &Service<'_>, draft: &mut Draft, by_hand: bool) {
     draft.go(ServiceState::Freeze, Reason::Disarmed, message.to_owned());
 }
 
-/// Returns `true` if the agents were told that they may disarm.
+/// Returns `true` if the agents were permitted to disarm.
 fn is_agreed(situation: &Situation<'_>, disarmed: Disarmed) -> bool {
     situation.world.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(disarmed))
 }

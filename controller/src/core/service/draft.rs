@@ -50,7 +50,7 @@ pub(super) struct Draft {
     pub(super) infeasible: bool,
     /// `true` if this move and others wait for each other, and no order resolves that.
     pub(super) blocked: bool,
-    /// Node on which other services make room for this one.
+    /// Node on which this service preempts others.
     pub(super) reserves: Option<String>,
 }
 

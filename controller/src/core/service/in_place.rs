@@ -104,7 +104,7 @@ fn verdict<'a>(situation: &Situation<'_>, service: &Service<'a>, draft: &Draft) 
     }
     if wanted.driver.makes_what_runs() && assignment.definition.driver != wanted.driver {
         let message = format!(
-            "Container on {node} cannot take a driver edit without a restart: run \"hactl restart \
+            "Container on {node} cannot apply a driver edit without a restart: run \"hactl restart \
                  {name}\""
         );
         return Verdict::Refuse(Reason::Refused, message);

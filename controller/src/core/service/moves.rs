@@ -89,7 +89,7 @@ pub(super) fn improve(
         draft.status.operation = None;
         if !makes_room.is_empty() {
             let names: Vec<&str> = makes_room.iter().map(String::as_str).collect();
-            draft.message = format!("{}, to make room for {}", draft.message, names.join(", "));
+            draft.message = format!("{}, to free capacity for {}", draft.message, names.join(", "));
         }
         if followed == Follows::Operator {
             draft.status.maintenance_node = None;

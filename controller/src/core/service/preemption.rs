@@ -139,7 +139,7 @@ fn displaceable(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String
         .collect()
 }
 
-/// Stops the service if it must make room.
+/// Stops the service if it is preempted.
 pub(super) fn leave(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let Some(Displacement { by, priority }) = planner.displaced.get(service.name) else { return };
     if !matches!(draft.status.state, ServiceState::Starting | ServiceState::Started) {

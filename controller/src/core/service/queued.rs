@@ -118,9 +118,9 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
     if let Some(until) = restored::rests_until(&situation) {
         let sentence = Reason::StoreRestored.sentence();
-        let message = format!("{sentence}: waiting until an isolated node must have reset");
+        let message = format!("{sentence}: waiting until watchdogs have reset all isolated nodes");
         draft.wait(Reason::StoreRestored, message);
-        draft.wake_after(until, 0, "an isolated node must have reset after the restore");
+        draft.wake_after(until, 0, "watchdogs have reset all isolated nodes after the restore");
         return;
     }
     if let Some(message) = identity::taken(planner, service) {

@@ -4,9 +4,9 @@
 //! `holdSeconds` of such rest, and a target node below it for as long. So a fluctuating load causes no moves. After
 //! each move the time restarts, so that the next decision sees the effect of the move.
 //!
-//! With `reservation.enabled`, a node that has had too many services for as long also gives away one service at a
-//! time. The two kinds of moves do not undo each other. A move for the load gives no node too many services. A move
-//! for the number of services keeps the imbalance within its threshold.
+//! With `reservation.enabled`, a node that has had too many services for as long also live-migrates one service at a
+//! time to another node. The two kinds of moves do not undo each other. A move for the load gives no node too many
+//! services. A move for the number of services keeps the imbalance within its threshold.
 
 use super::{Draft, Planner, Service, moves, operation};
 use crate::core::health::Health;

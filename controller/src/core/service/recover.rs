@@ -305,7 +305,7 @@ fn waiting_words(situation: &Situation<'_>, node: &str, for_ever: bool) -> Strin
 /// `Some(None)` if it waits indefinitely.
 ///
 /// The wait counts from when this process saw the epoch closed, so another leader repeats it in full.
-#[allow(clippy::option_option, reason = "not waiting and waiting without end are two things")]
+#[allow(clippy::option_option, reason = "no wait and an unlimited wait are different values")]
 fn waits_until(situation: &Situation<'_>, assignment: &Assignment, waits: Waits) -> Option<Option<Mono>> {
     let fence = situation.world.fences.get(&assignment.node)?;
     if fence.value.state != FenceState::Fenced {

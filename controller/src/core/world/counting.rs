@@ -1,5 +1,5 @@
-//! Counting of events from changes of records. Each event is counted once, whichever process wrote it and whatever
-//! the outcome of the commit.
+//! Counting of events from changes of records. Each event is counted once, regardless of the process that wrote it and
+//! of the outcome of the commit.
 
 use super::World;
 use crate::core::counted::{Counted, FailoverPhase};

@@ -152,8 +152,8 @@ impl World {
     }
 
     /// Returns `true` if a service report may still hold, because its epoch is open or closed without a proof. An
-    /// unreadable report belongs to the epoch in which its revision lies: a registration precedes all reports under
-    /// its epoch.
+    /// unreadable report belongs to the epoch that contains its revision: a registration precedes all reports under its
+    /// epoch.
     pub fn report_lives(&self, resource: &str, node: &str, report: &Versioned<ServiceReport>) -> bool {
         if !self.is_report_unreadable(resource, node) {
             return self.lives(node, report.value.epoch);

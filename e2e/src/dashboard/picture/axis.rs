@@ -75,7 +75,7 @@ pub(super) fn times(canvas: &mut Canvas, graph: Area, span: Span) {
 }
 
 /// Returns the integer part of a non-negative number.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what does not fit saturates")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "values that do not fit saturate")]
 pub(super) fn whole(number: f64) -> usize {
     number as usize
 }

@@ -17,7 +17,7 @@ pub(super) struct DriverFlags {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     environment: Vec<String>,
     /// Working directory for --exec
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     working_directory: Option<String>,
     /// User for --exec
     #[arg(long, value_name = "NAME")]

@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn equal_lines_are_told_apart_by_the_lines_before() {
         check(&[("a\nx\n", "a\nx\n"), ("a\nx\nx\n", "x\n"), ("a\nx\nx\nx\n", "x\n")]);
-        // Without another line, a repetition cannot be told from the overlap.
+        // Without another line, a repetition cannot be distinguished from the overlap.
         check(&[("x\n", "x\n"), ("x\nx\n", "")]);
     }
 

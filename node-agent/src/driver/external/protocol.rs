@@ -275,7 +275,7 @@ impl Answer {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a negative time is none"
+            reason = "a negative time is not valid"
         )]
         let microseconds = |seconds: f64| (seconds * 1e6) as u64;
         (self.result == Said::Done).then(|| Sample {

@@ -28,8 +28,8 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    /// Returns the state of an active domain. `receiving` is `true` if this node was told to receive the domain and
-    /// has not resumed it yet.
+    /// Returns the state of an active domain. `receiving` is `true` if this node was requested to receive the domain
+    /// and has not resumed it yet.
     pub(super) fn of_active(state: &State, job: &Job, receiving: bool) -> Standing {
         let reason = state.reason.as_str();
         match state.state.as_str() {
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     /// Checks the state for a job given as a character: `-` none, `<` outgoing, `>` incoming, `b` a backup. A trailing
-    /// `!` means that this node was told to receive the domain.
+    /// `!` means that this node was requested to receive the domain.
     fn check(state: &str, job: &str, expected: &str) {
         let read = super::super::answers::state(state).expect("a state");
         let known = match job.trim_end_matches('!') {

@@ -82,7 +82,7 @@ impl Outcome {
         }
     }
 
-    /// Interprets the result of `monitor`. `begun` is `true` if this resource agent was told to start the service
+    /// Interprets the result of `monitor`. `begun` is `true` if this resource agent was requested to start the service
     /// since the boot. If not, a service that cannot run here with these parameters counts as not running.
     pub(super) fn seen(&self, begun: bool) -> Seen {
         let message = || self.message("monitor");

@@ -32,12 +32,12 @@ pub(super) enum Action<'a> {
     Metadata,
     Start,
     Stop,
-    /// Move live, on the source.
+    /// Live-migrate: the action on the source.
     MigrateTo {
         /// Node that receives the service.
         target: &'a str,
     },
-    /// Move live, on the target.
+    /// Live-migrate: the action on the target.
     MigrateFrom {
         /// Node that the service comes from.
         source: &'a str,
@@ -128,7 +128,7 @@ pub(super) fn environment(
 /// values that the resource agent advises replace them if longer.
 pub(super) fn timeouts(own: TimeoutsSpec, metadata: &AgentMetadata) -> TimeoutsSpec {
     let usual = TimeoutsSpec::default();
-    #[expect(clippy::float_cmp, reason = "the default is the default, bit by bit")]
+    #[expect(clippy::float_cmp, reason = "an unset limit equals the default exactly")]
     let longer = |own: f64, usual: f64, actions: &[&str]| {
         let advised = actions.iter().filter_map(|action| metadata.timeout_ms(action)).max().unwrap_or(0);
         if own == usual { own.max(advised as f64 / 1000.0) } else { own }

@@ -17,7 +17,7 @@ struct Begun {
 const BEGUN: &str = "begun.json";
 
 impl Programs {
-    /// Returns `true` if the service was told to start in this boot and has not been confirmed stopped since.
+    /// Returns `true` if a start was requested in this boot and has not been confirmed stopped since.
     pub(in crate::driver) fn is_begun(&self, service: &ServiceDefinition) -> bool {
         match self.folder_of(&service.name).read::<Begun>(BEGUN) {
             Ok(begun) => begun.is_some_and(|begun| begun.boot_id == self.settings.boot_id),

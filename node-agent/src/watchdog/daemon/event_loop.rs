@@ -45,7 +45,7 @@ pub(super) struct EventLoop {
 }
 
 impl EventLoop {
-    #[allow(clippy::too_many_arguments, reason = "the parts that the daemon is made of, each used once")]
+    #[allow(clippy::too_many_arguments, reason = "the parts of the daemon, each used once")]
     pub(super) fn new(
         core: Core,
         device: Option<Device>,
@@ -70,7 +70,7 @@ impl EventLoop {
         }
     }
 
-    /// Runs until told to exit; returns the final state.
+    /// Runs until a request to exit; returns the final state.
     pub(super) fn run(mut self) -> Result<State, Errno> {
         self.run_effects();
         loop {
@@ -80,7 +80,7 @@ impl EventLoop {
         }
     }
 
-    /// Waits for the next event and handles it. Returns the final state once the daemon is told to exit.
+    /// Waits for the next event and handles it. Returns the final state after a request to exit.
     fn turn(&mut self) -> Result<Option<State>, Errno> {
         self.wait()?;
         if self.signals.read_signal()?.is_some() {
@@ -271,7 +271,7 @@ impl EventLoop {
     }
 }
 
-/// Tells a peer why it is not served; the peer may already be gone.
+/// Sends the reason to a peer that is not served. The peer may already be gone.
 fn refuse(connection: &UnixStream, core: &Core, refusal: Refusal) {
     let reply = Reply { answers: 0, outcome: Outcome::Refused(refusal), status: core.status() };
     let _ = seqpacket::send_now(connection, &encode_reply(&reply));

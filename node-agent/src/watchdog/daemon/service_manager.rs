@@ -24,7 +24,7 @@ pub(super) struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// Finds the service manager by `NOTIFY_SOCKET`. `FDSTORE` (systemd 254 and newer) tells whether it stores
+    /// Finds the service manager by `NOTIFY_SOCKET`. `FDSTORE` (systemd 254 and newer) states whether it stores
     /// descriptors. For older versions, the unit passes the same number as its `FileDescriptorStoreMax`.
     pub(super) fn from_environment(descriptor_store_max: u32) -> Self {
         let told = std::env::var("FDSTORE").ok().and_then(|text| text.parse().ok());

@@ -170,7 +170,7 @@ impl KernelDevice {
         )
     }
 
-    /// Tells the driver to stop when the last descriptor is closed (magic close), and closes this one.
+    /// Configures the driver to stop when the last descriptor is closed (magic close), and closes this one.
     pub(super) fn close(self) -> Result<(), u32> {
         match nix::unistd::write(&self.descriptor, b"V") {
             Ok(1) => Ok(()),
@@ -201,7 +201,7 @@ fn number(errno: Errno) -> u32 {
     (errno as i32).unsigned_abs()
 }
 
-#[allow(clippy::wildcard_enum_match_arm, reason = "the kernel has more errors than anybody lists")]
+#[allow(clippy::wildcard_enum_match_arm, reason = "the kernel has more errors than this list")]
 fn refusal_of(errno: Errno, path: &Path) -> Refusal {
     match errno {
         Errno::EBUSY => {

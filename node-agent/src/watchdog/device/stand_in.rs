@@ -104,7 +104,7 @@ impl SimulatedDevice {
     }
 }
 
-#[allow(clippy::wildcard_enum_match_arm, reason = "the kernel has more errors than anybody lists")]
+#[allow(clippy::wildcard_enum_match_arm, reason = "the kernel has more errors than this list")]
 fn refusal_of(errno: Errno, socket: &Path) -> Refusal {
     let number = (errno as i32).unsigned_abs();
     match errno {

@@ -58,7 +58,7 @@ impl NoPlace {
     }
 }
 
-/// Number of nodes that are tried first; all nodes are tried if these have no room.
+/// Number of nodes that are tried first; all nodes are tried if these lack capacity.
 const SHORTLIST: usize = 40;
 
 /// Returns every spot on these hosts.

@@ -287,7 +287,7 @@ fn rules_hold_in_every_step() {
         let state = State::new(&problem, &problem.start);
         assert!((state.score() - crate::balance::score::score(&problem, &problem.start)).abs() < 1e-9);
     }
-    // A unit moves only to nodes that are eligible for all members and have room for all of them.
+    // A unit moves only to nodes that are eligible for all members and have capacity for all of them.
     let pair = || resource_rule(&["a", "c"], Affinity::Positive, true);
     let mut tight = with_rules(three(), &[("pair", pair())]);
     tight.nodes.get_mut("n3").unwrap().capacity.memory = gib(3);

@@ -41,7 +41,7 @@ fn all_find_a_place_though_one_after_the_other_they_would_not() {
 #[test]
 fn the_more_important_are_not_left_over() {
     check_arranged(cluster(&NODES, &["a node1 3Gi 1", "b node1 3Gi 2"]), "b node2");
-    // Next to the service of 3Gi there is room for only one of the two services of 2Gi.
+    // Next to the service of 3Gi there is capacity for only one of the two services of 2Gi.
     check_arranged(cluster(&NODES, &["a node1 2Gi 2", "b node1 3Gi 3", "c node1 2Gi 1"]), "a node3, b node2");
     check_arranged(cluster(&NODES, &["a node1 2Gi 3", "b node1 3Gi 1", "c node1 2Gi 2"]), "a node2, c node3");
     // A service that fits on no node does not delay the others.

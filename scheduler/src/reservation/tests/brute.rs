@@ -6,7 +6,7 @@ use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Services that move together, because of failed nodes or to make room.
+/// Services that move together, because of failed nodes or a preemption.
 #[derive(Clone, Debug)]
 struct Group {
     /// Services that must leave come first.
@@ -19,7 +19,7 @@ struct Group {
 struct Failed {
     view: View,
     groups: Vec<Group>,
-    /// Groups that may make room, with `scheduler.preemption`.
+    /// Groups that may be preempted, with `scheduler.preemption`.
     others: Vec<Group>,
 }
 

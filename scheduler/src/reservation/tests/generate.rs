@@ -1,4 +1,4 @@
-//! Generator of small clusters with little free room and rules of all kinds.
+//! Generator of small clusters with little free capacity and rules of all kinds.
 
 use super::{Affinity, cluster, rules};
 use crate::view::{NodeFacts, ServiceFacts, View};
@@ -113,8 +113,8 @@ fn tie(view: &mut View, apart: &BTreeSet<usize>, together: &BTreeSet<usize>) {
     rules(view, &sets);
 }
 
-/// Generates a cluster of three or four equal nodes, and services of any size and priority without other constraints, so
-/// that making room decides.
+/// Generates a cluster of three or four equal nodes, and services of any size and priority without other constraints,
+/// so that preemption decides.
 pub(super) fn view_with_preemption() -> impl Strategy<Value = View> {
     let drawn = (0_usize..4, 1_u32..5, 0_i32..5);
     (3_usize..5, prop::collection::vec(drawn, 3..7)).prop_map(|(count, services)| {

@@ -102,7 +102,7 @@ fn misfit(words: &[&str]) -> String {
     let verb = words.first().copied().unwrap_or_default();
     match forms().find(|(known, _)| *known == verb) {
         Some((_, form)) => format!("write `{form}`"),
-        None => format!("{verb:?} is not an action, {}", one_of(verb, forms().map(|(known, _)| known))),
+        None => format!("{verb:?} is not a valid action, {}", one_of(verb, forms().map(|(known, _)| known))),
     }
 }
 
@@ -139,7 +139,7 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
         ["suspend", node, word] => Ok(Action::Suspend { node: owned(node), length_ms: length(word)? }),
         ["clock", node, "rate", rate] => match rate.parse::<f64>() {
             Ok(rate) if (0.5..=2.0).contains(&rate) => Ok(Action::ClockRate { node: owned(node), rate }),
-            _ => Err(format!("{rate:?} is no rate: write a number from 0.5 to 2")),
+            _ => Err(format!("{rate:?} is not a valid rate: write a number from 0.5 to 2")),
         },
         ["watchdog", node, "stop", word] => {
             Ok(Action::Watchdog { node: owned(node), length_ms: length(word)? })
@@ -294,7 +294,7 @@ fn of_service(words: &[&str]) -> Result<Action, String> {
                     "network" => usage.network_rate = Some(quantity),
                     _ => {
                         let accepted = one_of(name, ["cpu", "memory", "disk", "network"].into_iter());
-                        return Err(format!("{name:?} is not measured, {accepted}"));
+                        return Err(format!("{name:?} is not a valid load, {accepted}"));
                     }
                 }
             }

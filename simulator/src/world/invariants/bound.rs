@@ -61,8 +61,8 @@ impl World {
         let Some(machine) = self.machines.get(node) else { return };
         let missing = match machine.watchdog.daemon.status().state {
             State::Armed { .. } | State::Expired { .. } if machine.bound.lasts_ms.is_some() => return,
-            State::Armed { .. } | State::Expired { .. } => "before its node's report says armed",
-            State::Released | State::Staying => "while its node's watchdog follows no deadline",
+            State::Armed { .. } | State::Expired { .. } => "before the report of the node contains armed",
+            State::Released | State::Staying => "while the watchdog of the node has no deadline",
         };
         self.violate("nothing starts unguarded", format!("{name} is started on {node} {missing}"));
     }
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// Returns the services that run on a node under promise 1: exclusive, and managed with their present uid.
+    /// Returns the services that run on a node under guarantee 1: exclusive, and managed with their present uid.
     fn guarded_on(&self, node: &str) -> Vec<String> {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present

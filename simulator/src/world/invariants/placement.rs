@@ -59,7 +59,7 @@ impl World {
             .filter(|other| other != name && self.is_counted_on(other, &node))
             .collect();
         for what in self.lacking(&resource, &node, &others) {
-            let problem = format!("{name} is given to {node}, which has not enough {what} for it");
+            let problem = format!("{name} is assigned to {node}, which lacks {what}");
             self.violate("capacity is never exceeded", problem);
         }
     }

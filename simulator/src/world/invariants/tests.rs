@@ -237,7 +237,7 @@ fn room_that_its_node_says_is_free() {
 fn a_needless_reset() {
     let mut world = healthy();
     world.reset("node3");
-    check(&world, "no needless resets");
+    check(&world, "no unnecessary resets");
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl World {
             value.get("spec") != spec.as_ref() || (*deleted && !is_deleted(&value))
         });
         if lost {
-            self.violate("no acknowledged write is lost", format!("{key} is not as it was stored"));
+            self.violate("no acknowledged write is lost", format!("{key} differs from the stored value"));
         }
     }
 
@@ -80,7 +80,7 @@ impl World {
     pub(super) fn check_spec_deleted(&mut self, kind: Kind, key: &str) {
         let lost = self.acknowledged.remove(key).is_some_and(|(_, deleted)| !deleted);
         if lost && kind != Kind::Operation {
-            self.violate("no acknowledged write is lost", format!("{key} is gone, and nobody deleted it"));
+            self.violate("no acknowledged write is lost", format!("{key} is missing without a deletion"));
         }
     }
 }
