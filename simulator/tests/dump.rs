@@ -6,7 +6,7 @@ use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
 use std::path::Path;
 
-const CLUSTER: &str = r#"
+const CLUSTER: &str = "
 nodes:
   - {name: node1, capacity: {memory: 8Gi}}
   - {name: node2, capacity: {memory: 8Gi}}
@@ -16,7 +16,7 @@ objects:
   - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: web}, spec: {driver: {simulated: {type: vm}}, group: first, requests: {memory: 2Gi}}}
   - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: db}, spec: {driver: {simulated: {type: vm}}, dependsOn: [web], requests: {memory: 7Gi}}}
   - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: idle}, spec: {driver: {simulated: {type: ct}}, state: Stopped}}
-"#;
+";
 
 /// Runs the cluster, with a failure of node1 after 30 seconds, for so many seconds after the failure.
 fn world(seconds: u64) -> World {
@@ -101,7 +101,7 @@ expect:
 #[test]
 fn what_the_dump_gives_is_refused_in_a_scenario() {
     let error = World::of_dump(&dump(&world(0)), "steps", "nodes: [{name: other}]", Path::new("."));
-    let error = error.err().expect("refused");
+    let error = error.expect_err("refused");
     assert_eq!(error, "steps:1: nodes: is given by the dump: remove it");
 }
 

@@ -31,12 +31,12 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Resul
     let dump = StateDump {
         at: state.timestamp(),
         revision: reading.revision,
-        keys: reading.entries.into_iter().map(|entry| stored(&state, entry)).collect(),
+        keys: reading.entries.iter().map(|entry| stored(&state, entry)).collect(),
     };
     Ok(Json(dump).into_response())
 }
 
-fn stored<S: Store>(state: &ApiState<S>, entry: Entry) -> StoredKey {
+fn stored<S: Store>(state: &ApiState<S>, entry: &Entry) -> StoredKey {
     let keys = state.keys();
     let is_heartbeat = entry.key.starts_with(&keys.heartbeats());
     let value = serde_json::from_slice(&entry.value)

@@ -38,10 +38,14 @@ pub(crate) struct Simulate {
     /// Simulate random clusters and faults, and check the invariants
     #[arg(long)]
     random: bool,
-    /// Continue the cluster of a support dump. FILE may contain steps and expectations, but no nodes and no objects
+    /// Continue the cluster of a support dump
+    ///
+    /// FILE may contain steps and expectations, but no nodes and no objects.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["random", "print_default"])]
     from_dump: Option<PathBuf>,
-    /// With --from-dump: also explain where this resource runs, at the time of the dump and at the end
+    /// Explain where this resource runs
+    ///
+    /// With --from-dump: at the time of the dump, and at the end.
     #[arg(long, value_name = "RESOURCE", requires = "from_dump")]
     why: Option<String>,
     #[command(flatten)]
@@ -52,7 +56,7 @@ impl Simulate {
     pub(crate) fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Json, Format::Yaml])?;
         if let Some(dump) = &self.from_dump {
-            return self.from_dump(session, format, dump);
+            return self.replay(session, format, dump);
         }
         match &self.path {
             None if self.random => self.runs.run(session, format),
@@ -69,7 +73,7 @@ impl Simulate {
 
 impl Simulate {
     /// Continues a dumped cluster, with the steps of a file.
-    fn from_dump(&self, session: &Session, format: Option<&Format>, dump: &Path) -> Outcome {
+    fn replay(&self, session: &Session, format: Option<&Format>, dump: &Path) -> Outcome {
         let path = dump.join(STATE);
         let dump = Dump::read(&read(&path)?)
             .map_err(|problem| Failure::usage(format!("{}: {problem}", path.display())))?;
