@@ -94,6 +94,7 @@ pub(super) struct World {
     pub(super) journal: Journal,
     pub(super) journal_fails: bool,
     pub(super) hold_journal: bool,
+    pub(super) hold_cancels: bool,
     pub(super) held_journals: Vec<(JournalWriteId, Journal)>,
     pub(super) hold_reads: bool,
     pub(super) held_reads: Vec<(ReadId, Vec<String>)>,
@@ -155,6 +156,7 @@ impl World {
             journal: Journal::default(),
             journal_fails: false,
             hold_journal: false,
+            hold_cancels: false,
             held_journals: Vec::new(),
             hold_reads: false,
             held_reads: Vec::new(),
@@ -336,6 +338,8 @@ impl World {
                     self.finish(id, &command, &service);
                 }
             }
+            // A driver may take any time to end a cancelled command.
+            Effect::Cancel(_) if self.hold_cancels => {}
             Effect::Cancel(id) => {
                 if let Some(at) = self.held.iter().position(|(held, _, _)| *held == id) {
                     self.held.remove(at);

@@ -58,6 +58,21 @@ fn a_kill_that_does_not_end_lets_the_reset_come() {
     assert!(world.reset);
 }
 
+/// R4.36: the start that was cancelled could still start something after the kill has found nothing.
+#[test]
+fn a_cancelled_start_that_does_not_end_lets_the_reset_come() {
+    let mut world = World::active();
+    world.resource("web");
+    world.hold.insert("start");
+    world.hold_cancels = true;
+    world.assign("web", Action::Start);
+    world.advance(1_000);
+    assert_eq!(world.held.len(), 1, "under way");
+    world.net = Net::Down;
+    world.advance(20_000);
+    assert!(world.reset && world.count("web", "kill") > 0);
+}
+
 #[test]
 fn a_start_under_way_at_the_margin_is_cancelled_and_killed() {
     let mut world = World::active();
