@@ -138,6 +138,48 @@ fn why_names_every_node_and_the_reason() -> Result<()> {
     scenario.finish()
 }
 
+/// Returns the explanation of a service without what changes from second to second.
+fn steady(explanation: &serde_json::Value) -> serde_json::Value {
+    let mut steady = explanation.clone();
+    for field in ["usage", "conditions", "balance"] {
+        steady[field].take();
+    }
+    steady
+}
+
+#[test]
+fn a_dump_in_the_middle_of_a_failover_ends_in_the_simulator_as_the_cluster() -> Result<()> {
+    let mut scenario = Scenario::start("replay")?;
+    let home = scenario.home(WITNESS)?;
+    scenario.cluster.power_off(&home)?;
+    wait_until("the failover begins", CEILING, || scenario.state(WITNESS) == "Fence")?;
+    let middle = scenario.cluster.folder().join("middle");
+    let middle = middle.to_str().context("a path in UTF-8")?;
+    hactl(&scenario, &["support", "dump", middle], 0)?;
+    let away = scenario.elsewhere(WITNESS, &home)?;
+    wait_until("a steady cluster", CEILING, || scenario.state(WITNESS) == "Started")?;
+
+    let replayed = |dump: &str| -> Result<serde_json::Value> {
+        let output =
+            scenario.cluster.hactl(&["simulate", "--from-dump", dump, "--why", WITNESS, "-o", "json"])?;
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let ended = replayed(middle)?;
+    assert_eq!(ended["services"][WITNESS]["running"], json!([away]), "{ended}");
+
+    // A dump after the failover gives the same explanation as the cluster, and stays as it is.
+    let after = scenario.cluster.folder().join("after");
+    let after = after.to_str().context("a path in UTF-8")?;
+    hactl(&scenario, &["support", "dump", after], 0)?;
+    let live = scenario.cluster.hactl(&["why", WITNESS, "-o", "json"])?;
+    let live: serde_json::Value = serde_json::from_slice(&live.stdout)?;
+    let ended = replayed(after)?;
+    assert_eq!(steady(&ended["why"]["before"]), steady(&live));
+    assert_eq!(steady(&ended["why"]["after"]), steady(&live));
+    scenario.finish()
+}
+
 #[test]
 fn maintenance_empties_a_node_and_ends_on_command() -> Result<()> {
     let scenario = Scenario::start("maintenance")?;
