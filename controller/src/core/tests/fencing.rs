@@ -199,7 +199,7 @@ pub(super) fn put<T: serde::Serialize>(lab: &mut Lab, key: &str, value: &T) {
 }
 
 #[test]
-fn proof_e_an_operator_confirms_only_the_epoch_that_he_saw_and_only_a_silent_node() {
+fn proof_e_an_operator_confirms_only_the_epoch_and_boot_that_were_seen_and_only_a_silent_node() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let spec = |lab: &Lab, epoch: u64| OperationSpec {
         action: OperationAction::ConfirmFenced,
@@ -208,12 +208,24 @@ fn proof_e_an_operator_confirms_only_the_epoch_that_he_saw_and_only_a_silent_nod
         boot_id: Some(lab.fence(&node).boot_id),
         ..OperationSpec::default()
     };
-    let outdated = spec(&lab, 7);
-    lab.operate("outdated", outdated);
+    let seen = spec(&lab, 1);
+    let others = [
+        OperationSpec { epoch: Some(7), ..seen.clone() },
+        OperationSpec { epoch: Some(0), ..seen.clone() },
+        OperationSpec { epoch: None, ..seen.clone() },
+        OperationSpec { boot_id: Some("another".to_owned()), ..seen.clone() },
+        OperationSpec { boot_id: None, ..seen },
+    ];
+    for (number, other) in others.iter().enumerate() {
+        lab.operate(&format!("outdated-{number}"), other.clone());
+    }
     let alive = spec(&lab, 1);
     lab.operate("alive", alive);
     lab.run(3_000);
-    assert_eq!(lab.operation("outdated").reason, Reason::Outdated);
+    for (number, other) in others.iter().enumerate() {
+        let found = lab.operation(&format!("outdated-{number}"));
+        assert_eq!((found.phase, found.reason), (OperationPhase::Refused, Reason::Outdated), "{other:?}");
+    }
     assert_eq!(lab.operation("alive").reason, Reason::NodeAlive);
     lab.agent(&node).is_virtual = true;
     lab.run(2_000);
