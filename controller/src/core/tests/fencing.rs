@@ -2,6 +2,7 @@
 
 use super::lab::Lab;
 use ha_api_types::cluster::{ClusterSpec, CountOrPercent};
+use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeSpec, NodeState};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
@@ -255,6 +256,21 @@ fn what_a_registering_node_could_not_stop_becomes_an_unconfirmed_error_before_it
     assert_eq!((status.stop_confirmed, status.node.as_deref()), (Some(false), Some(node.as_str())));
     lab.run(5_000);
     assert_eq!(lab.places("web"), [node]);
+}
+
+/// R3.15: after the epoch has opened, the agent overwrites the names in its report. So it opens only after the Error is
+/// stored, also if the first write of the Error is lost.
+#[test]
+fn a_node_is_admitted_only_after_the_error_about_what_it_could_not_stop_is_stored() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    let status = lab.keys.status(Kind::Resource, "web");
+    lab.lose_of.extend([status.clone(), status]);
+    lab.agent(&node).lose_journal();
+    lab.until(10_000, "admitted", |lab| {
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+    });
+    assert_eq!(lab.status("web").state, ServiceState::Error, "{}", lab.show());
 }
 
 #[test]
