@@ -91,23 +91,27 @@ impl Dump {
         placed
     }
 
+    /// Returns the node of a controller, also if that is off; `None` for a controller without a node, which is omitted.
+    fn simulated<'a>(&'a self, id: &'a str) -> Option<&'a str> {
+        let is_off = self.stored.nodes.contains_key(id);
+        self.controllers.get(id).map(String::as_str).or(is_off.then_some(id))
+    }
+
     /// Returns an entry as the simulation begins with it: without the leader, whose process is gone, and with each
-    /// candidate under the name of its node.
+    /// candidate under the name, URL and machine of its node. With these, the controller keeps its key.
     fn beginning(&self, keys: &Keys, mut entry: Entry) -> Option<Entry> {
         let key = match keys.parse(&entry.key) {
             Some(Key::Leader) => return None,
             Some(Key::Candidate(id)) => {
-                if let Some(node) = self.controllers.get(id) {
-                    let mut candidate: Value = serde_json::from_slice(&entry.value).ok()?;
-                    candidate["id"] = json!(node);
-                    candidate["machine"] = json!(crate::world::machine_id(node, 0));
-                    entry.value = candidate.to_string().into_bytes().into();
-                    Some(keys.candidate(node))
-                } else {
-                    None
-                }
+                let node = self.simulated(id)?;
+                let mut candidate: Value = serde_json::from_slice(&entry.value).ok()?;
+                candidate["id"] = json!(node);
+                candidate["url"] = json!(crate::world::controller_url(node));
+                candidate["machine"] = json!(crate::world::machine_id(node, 0));
+                entry.value = candidate.to_string().into_bytes().into();
+                Some(keys.candidate(node))
             }
-            Some(Key::Refresh(id)) => self.controllers.get(id).map(|node| keys.refresh(node)),
+            Some(Key::Refresh(id)) => Some(keys.refresh(self.simulated(id)?)),
             Some(_) | None => None,
         };
         entry.key = key.unwrap_or(entry.key);

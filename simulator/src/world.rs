@@ -31,7 +31,7 @@ mod vocabulary;
 mod watchdog;
 
 pub use invariants::Violation;
-pub(crate) use machine::{boot_id, machine_id, product_id};
+pub(crate) use machine::{boot_id, controller_url, machine_id, product_id};
 
 use crate::clock::Clock;
 use crate::queue::Queue;

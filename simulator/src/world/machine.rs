@@ -189,6 +189,11 @@ pub(crate) fn machine_id(node: &str, number: u64) -> String {
     if number == 0 { format!("machine-{node}") } else { format!("machine-{node}-{number}") }
 }
 
+/// Returns the URL of the controller on a node's machine.
+pub(crate) fn controller_url(node: &str) -> String {
+    format!("https://{node}:7443")
+}
+
 /// Returns the product id of a machine, of which `copy` tells apart those with a copy of one disk.
 pub(crate) fn product_id(node: &str, number: u64, copy: u64) -> String {
     format!("product-{node}-{number}-{copy}")

@@ -171,7 +171,7 @@ impl World {
                 let config = ControllerConfig {
                     cluster: super::CLUSTER.to_owned(),
                     id: node.clone(),
-                    url: format!("https://{node}:7443"),
+                    url: super::machine::controller_url(node),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                     instance: format!("controller-{generation}"),
                     machine: machine.machine_id(node),
