@@ -1,7 +1,7 @@
 //! Tests of the rules of FENCING, sections 2, 3, 5 and 10, by name.
 
 use super::lab::Lab;
-use ha_api_types::cluster::{ClusterSpec, CountOrPercent};
+use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec, CountOrPercent, Disarmed};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeSpec, NodeState};
@@ -256,6 +256,19 @@ fn what_a_registering_node_could_not_stop_becomes_an_unconfirmed_error_before_it
     assert_eq!((status.stop_confirmed, status.node.as_deref()), (Some(false), Some(node.as_str())));
     lab.run(5_000);
     assert_eq!(lab.places("web"), [node]);
+}
+
+/// R10.6: also if the node has not yet acknowledged that, and is still armed.
+#[test]
+fn nobody_is_declared_dead_while_the_cluster_is_disarmed() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));
+    lab.run(1_000);
+    lab.agent(&node).cut = true;
+    lab.run(40_000);
+    assert_eq!((lab.fence(&node).state, lab.fence(&node).epoch), (FenceState::Open, 1), "{}", lab.show());
+    lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = None);
+    lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
 /// R3.15: after the epoch has opened, the agent overwrites the names in its report. So it opens only after the Error is
