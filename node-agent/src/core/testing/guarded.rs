@@ -123,6 +123,23 @@ fn a_shorter_validity_is_committed_only_once_the_daemon_follows_it_and_kills_not
     assert!(world.copies["web"].running && !world.reset);
 }
 
+/// R5.6: the daemon still has the longer deadline.
+#[test]
+fn a_shorter_validity_waits_for_a_daemon_that_does_not_answer() {
+    let mut world = World::active();
+    set_profile(&mut world, Profile::Conservative);
+    world.resource("web");
+    world.assign("web", Action::Start);
+    world.advance(15_000);
+    assert!(world.copies["web"].running);
+    let beats = world.commits.len();
+    world.daemon_up = false;
+    set_profile(&mut world, Profile::Fast);
+    world.advance(5_000);
+    assert!(world.commits.len() > beats, "heartbeats continue");
+    assert_eq!(world.report().timings.heartbeat_valid_ms, 20_000);
+}
+
 #[test]
 fn a_deadline_that_comes_too_late_for_the_daemon_is_asked_for_once() {
     let mut world = World::running();
