@@ -60,7 +60,7 @@ impl Fencer {
                 Err(message) => last = message,
             }
         }
-        Err(format!("fence device {}: {last}", device.name))
+        Err(last)
     }
 
     /// Makes one attempt: the action on all parts at the same time, then the status of all parts.
