@@ -322,10 +322,7 @@ impl Controller {
                 node
             }
             Run::Probe(node, device) => {
-                let probe = self.probes.entry((node, device)).or_default();
-                probe.running = None;
-                probe.ended = now;
-                probe.outcome = Some(outcome);
+                self.probes.entry((node, device)).or_default().end(id, outcome, now);
                 return;
             }
         };
@@ -458,7 +455,7 @@ impl Controller {
                 FencerAction::Monitor => {
                     let key = (run.node.clone(), run.device.name.clone());
                     self.runs.insert(run.id, Run::Probe(key.0.clone(), key.1.clone()));
-                    self.probes.entry(key).or_default().running = Some(run.id);
+                    self.probes.entry(key).or_default().begin(&run.device, run.id);
                 }
             }
             self.effects.push_back(Effect::RunFencer(run));

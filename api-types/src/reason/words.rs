@@ -95,7 +95,7 @@ reasons! {
         ReplaceFailed => "Secondary could not be replaced, the old one is still in use",
             "read the message, fix the hook, then run hactl replace-secondary again",
         /// The agent is down for a restart.
-        Frozen => "Agent is down, the service is unmonitored",
+        Frozen => "Agent is down, services are not monitored",
             "start the agent: systemctl start ha-node-agent",
         /// Deleted; the service itself is left unchanged.
         Deleted => "Resource was deleted, the service is no longer managed", "",

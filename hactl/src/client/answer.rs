@@ -119,8 +119,8 @@ impl ApiError {
                         failure.help("add --client-certificate and --client-key, or use another --context")
                     }
                     403 => failure.help("ask an administrator of the cluster for the permission"),
-                    // With causes, the server refused the content of the request rather than its base revision.
-                    409 if status.reason == "Conflict" && status.causes.is_empty() => {
+                    // Otherwise the server refused the content of the request rather than its base revision.
+                    409 if status.reason == "Conflict" && status.message.contains("has been modified") => {
                         failure.help("the object was changed by another client; run the command again")
                     }
                     410 => failure.help("run the command again"),

@@ -141,7 +141,13 @@ fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
         match node.state {
             NodeState::Unknown | NodeState::Fence => {
                 let message = format!("{} is {:?}: {}", node.name, node.state, node.message);
-                let help = if awaits_confirmation(world, &node.name) {
+                let help = if node.reason == Reason::DuplicateNode {
+                    format!(
+                        "stop one of the two agents; if the previous machine is powered off for good, run \"hactl node \
+                         confirm-fenced {}\"",
+                        node.name
+                    )
+                } else if awaits_confirmation(world, &node.name) {
                     format!(
                         "check the machine; if it is powered off, run \"hactl node confirm-fenced {}\"",
                         node.name

@@ -4,6 +4,7 @@ use super::Subjected;
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
+use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeMap;
@@ -16,12 +17,37 @@ const AGAIN_MS: Millis = 60_000;
 /// Probe state of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceProbe {
+    /// The device as it was probed. An outcome says nothing about another address or password.
+    pub device: FenceDevice,
     /// The probe in progress.
     pub running: Option<RunId>,
     /// Outcome of the last probe.
     pub outcome: Option<FencerOutcome>,
     /// Time at which the last probe ended.
     pub ended: Mono,
+}
+
+impl DeviceProbe {
+    /// Notes that a probe of a device began. An outcome for another definition of the device is forgotten.
+    pub fn begin(&mut self, device: &FenceDevice, run: RunId) {
+        if self.device != *device {
+            *self = DeviceProbe { device: device.clone(), ..DeviceProbe::default() };
+        }
+        self.running = Some(run);
+    }
+
+    /// Notes the end of a probe, unless another one has begun since.
+    pub fn end(&mut self, run: RunId, outcome: FencerOutcome, now: Mono) {
+        if self.running == Some(run) {
+            (self.running, self.outcome, self.ended) = (None, Some(outcome), now);
+        }
+    }
+}
+
+/// Returns the probe of this definition of a device; `None` if there was none yet.
+fn probe_of<'a>(situation: &Situation<'a>, node: &str, device: &FenceDevice) -> Option<&'a DeviceProbe> {
+    let probe = situation.probes.get(&(node.to_owned(), device.name.clone()))?;
+    (probe.device == *device).then_some(probe)
 }
 
 /// Probes by node and device.
@@ -31,8 +57,7 @@ pub type DeviceProbes = BTreeMap<(String, String), DeviceProbe>;
 pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
     let Some(node) = situation.world.nodes.get(subject.name) else { return };
     for device in node.value.spec.fencing.devices.iter().filter(|device| device.proves()) {
-        let key = (subject.name.to_owned(), device.name.clone());
-        let known = situation.probes.get(&key).cloned().unwrap_or_default();
+        let known = probe_of(situation, subject.name, device).cloned().unwrap_or_default();
         if known.running.is_some() {
             continue;
         }
@@ -55,23 +80,22 @@ pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mu
     }
 }
 
-/// Returns whether all devices of a node answer, as a condition; `None` if it has no devices or none was probed yet.
+/// Returns whether all devices of a node answer, as a condition; `None` if it has no devices, or if none failed and one was
+/// not probed yet.
 pub(in crate::core) fn verdict(situation: &Situation<'_>, node: &str) -> Option<(bool, Reason, String)> {
     let devices = &situation.world.nodes.get(node)?.value.spec.fencing.devices;
     let mut failed = Vec::new();
-    let mut asked = false;
-    for device in devices {
-        let key = (node.to_owned(), device.name.clone());
-        match situation.probes.get(&key).and_then(|probe| probe.outcome.as_ref()) {
-            Some(FencerOutcome::Confirmed) => asked = true,
+    let mut asked = devices.iter().any(FenceDevice::proves);
+    for device in devices.iter().filter(|device| device.proves()) {
+        match probe_of(situation, node, device).and_then(|probe| probe.outcome.as_ref()) {
+            Some(FencerOutcome::Confirmed) => {}
             Some(FencerOutcome::Failed(message)) => {
-                asked = true;
-                failed.push(format!("Fence device {}: {message}", device.name));
+                failed.push(format!("Fence device {}: {message}", device.name))
             }
-            None => {}
+            None => asked = false,
         }
     }
-    if !asked {
+    if !asked && failed.is_empty() {
         return None;
     }
     Some(if failed.is_empty() {

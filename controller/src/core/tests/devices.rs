@@ -119,6 +119,20 @@ fn a_fence_device_that_does_not_answer_is_told_before_it_is_needed() {
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run(61_000);
     assert_eq!(condition(&lab).reason, Reason::Accepted);
+
+    // An edited device is probed at once, and an earlier outcome says nothing about it.
+    lab.fencer = None;
+    let edited = FenceDevice { timeout_seconds: 10, ..pdu() };
+    let second = FenceDevice { name: "second".to_owned(), ..pdu() };
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![edited, second]);
+    let generation = |lab: &Lab| condition(lab).observed_generation;
+    let before = generation(&lab);
+    lab.run(1_000);
+    assert_eq!(generation(&lab), before, "neither device was probed yet");
+    lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
+    lab.run(61_000);
+    assert_eq!(condition(&lab).reason, Reason::FenceDeviceFailed);
+    assert!(generation(&lab) > before);
 }
 
 #[test]
