@@ -90,9 +90,8 @@ pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
         return Err(Failure::usage("events cannot be changed, or combined with other kinds")
             .help("run \"hactl get events\" or \"hactl events\""));
     }
-    let known: Vec<&str> =
-        Kind::ALL.iter().flat_map(|kind| [kind.singular(), kind.plural(), kind.short()]).collect();
-    let known = known.into_iter().filter(|name| !name.is_empty());
+    // Short names are not suggested: `no` is similar to every word that begins with it.
+    let known = Kind::ALL.iter().flat_map(|kind| [kind.singular(), kind.plural()]);
     let nearest = nearest(&text.to_ascii_lowercase(), known);
     let plurals: Vec<&str> = Kind::ALL.iter().map(|kind| kind.plural()).collect();
     Err(Failure::usage(match nearest {
@@ -203,6 +202,7 @@ mod tests {
         check(&["resource/web", "node/node1"], Ok(&["resource/web", "node/node1"]));
         check(&["resorce"], Err("did you mean resource?"));
         check(&["frobnicator"], Err("is not a valid kind"));
+        check(&["nosuch"], Err("did you mean nodes?"));
         check(&["har,no", "web"], Err("exactly one kind"));
         check(&["resource/web", "node1"], Err("cannot be combined"));
         check(&["resource", "../x"], Err("cannot be combined"));

@@ -175,7 +175,7 @@ impl Terminal {
     /// Shows the failure of a command.
     pub(crate) fn failure(&self, failure: &Failure) {
         if !failure.message.is_empty() {
-            let message = failure.message.replace('\n', "\n  ");
+            let message = without_error_numbers(&failure.message).replace('\n', "\n  ");
             let title = failure.title();
             self.error_line(&format!("{}{title}:{} {message}", self.code_err(Style::Bad), self.reset_err()));
         }
@@ -267,6 +267,13 @@ fn color_length(text: &str) -> usize {
         Some(end) if rest[end..].starts_with('m') => "\x1b[".len() + end + 1,
         Some(_) | None => 0,
     }
+}
+
+/// Returns a message without the numbers that Rust adds to errors of the system, such as ` (os error 2)`.
+fn without_error_numbers(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once(')').map_or("", |(_, rest)| rest))
 }
 
 #[cfg(test)]

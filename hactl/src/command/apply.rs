@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 /// Create or update objects from files
 #[derive(Args, Debug)]
 #[command(
+    override_usage = "hactl apply [OPTIONS] -f <FILE|DIR|->...",
     after_help = "All documents of all files are validated before the first one is sent. Fields set only by other clients \
         are kept. Fields set by an earlier apply that are no longer in the file are removed."
 )]

@@ -33,7 +33,8 @@ fn controller(controller: &ControllerOverview) -> String {
 }
 
 fn member(member: &StoreMember) -> String {
-    let subject = if member.name.is_empty() {
+    // The controller reports the URL as the name.
+    let subject = if member.name.is_empty() || member.name == member.url {
         "An etcd member".to_owned()
     } else {
         format!("etcd member {}", member.name)

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 /// Convert files to the current names of fields
 #[derive(Args, Debug)]
 #[command(
+    override_usage = "hactl convert [OPTIONS] -f <FILE|DIR|->...",
     after_help = "Without -o, comments and order are kept. With -o, the objects are printed without comments.\n\
         Examples:\n  hactl convert -f web.yaml\n  hactl convert --write -R -f ."
 )]

@@ -15,7 +15,10 @@ use similar::{ChangeTag, TextDiff};
 
 /// Show what an apply would change, and which services it would affect
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status: 0 no differences; 1 differences; greater than 1: error.")]
+#[command(
+    override_usage = "hactl diff [OPTIONS] -f <FILE|DIR|->...",
+    after_help = "Exit status: 0 no differences; 1 differences; greater than 1: error."
+)]
 pub(crate) struct Diff {
     #[command(flatten)]
     files: FileFlags,

@@ -19,6 +19,7 @@ use std::cmp::Ordering;
     after_help = "Kinds: resources (har), groups (hag), affinityrules (rule), nodes (no), nodegroups (ng), clusters, \
         operations (op), events (ev). Separate several kinds with commas; all selects all kinds except clusters, operations \
         and events.\n\n\
+        -o wide shows more columns; -o yaml, json and name print the objects or their names.\n\
         -o jsonpath=TEMPLATE and -o custom-columns=HEADER:PATH,… take the paths of kubectl:\n\
         hactl get resources -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}'\n\
         hactl get nodes -o custom-columns=NAME:.metadata.name,STATE:.status.state"

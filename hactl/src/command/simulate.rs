@@ -217,7 +217,7 @@ fn exit(world: &World) -> Exit {
     if world.is_good() { Exit::Done } else { Exit::Refused }
 }
 
-/// Returns the violations and missed expectations as text, or the message that there are none.
+/// Returns the violations and the expectations as text; empty if there are none.
 fn verdict(session: &Session, summary: &Value) -> String {
     let terminal = session.terminal();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

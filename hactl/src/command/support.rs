@@ -107,7 +107,7 @@ impl Dump {
         for problem in &problems.0 {
             session.terminal().warn(&format!("missing in the dump: {problem}"));
         }
-        session.terminal().say(&format!("{}: {written} files", self.folder.display()));
+        session.terminal().say(&format!("{written} files written to {}", self.folder.display()));
         Ok(if problems.0.is_empty() { Exit::Done } else { Exit::Refused })
     }
 }

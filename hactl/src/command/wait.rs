@@ -59,14 +59,15 @@ impl Wait {
                 client.target(target).await?;
             }
         }
-        bounded(self.timeout, &format!("{} not met", self.condition), async {
-            for target in &targets {
-                reach(session, target, &goal).await?;
-                session.terminal().say(&format!("{} {}", target.shown(), met(&goal)));
-            }
-            Ok(Exit::Done)
-        })
-        .await
+        let deadline = tokio::time::Instant::now() + self.timeout;
+        for target in &targets {
+            let shown = target.shown();
+            tokio::time::timeout_at(deadline, reach(session, target, &goal))
+                .await
+                .map_err(|_| timed_out(self.timeout, &format!("{shown}: {} not met", self.condition)))??;
+            session.terminal().say(&format!("{shown} {}", met(&goal)));
+        }
+        Ok(Exit::Done)
     }
 }
 

@@ -68,7 +68,8 @@ fn folders_streams_and_lists_are_read_in_the_order_that_they_need() {
     let twice = format!("{}---\n{}", resource("web"), resource("web"));
     hactl_with_input(&server, &["apply", "-f", "-"], &twice)
         .fails(2, "<stdin>:10: resource/web is already defined at <stdin>:1");
-    hactl(&server, &["apply", "-f", "/nonexistent.yaml"]).fails(2, "cannot read /nonexistent.yaml");
+    hactl(&server, &["apply", "-f", "/nonexistent.yaml"])
+        .fails(2, "cannot read /nonexistent.yaml: No such file or directory\n");
     hactl(&server, &["apply"]).fails(2, "no objects specified");
 }
 
@@ -215,7 +216,7 @@ fn waiting_ends_when_everything_is_ready() {
     server.put("resources", json!({"kind": "Resource", "metadata": {"name": "slow"}, "spec": {}, "status": {"state": "Queued",
         "conditions": [{"type": "Ready", "status": "False", "reason": "NotProbed", "message": "node2 has not answered"}]}}));
     hactl(&server, &["wait", "resource/slow", "--for=condition=Ready", "--timeout=200ms"])
-        .fails(124, "timed out");
+        .fails(124, "timed out after 0s: resource/slow: condition=Ready not met");
 }
 
 #[test]

@@ -96,7 +96,8 @@ fn cluster_info_lists_the_addresses() {
             {"id": "c2", "state": "Standby", "url": "https://c2:7443"}, {"id": "c3", "state": "Lost"}],
         "store": {"quorum": true, "members": [
             {"name": "s1", "url": "https://s1:2379", "healthy": true, "leader": true},
-            {"name": "s2", "url": "https://s2:2379", "healthy": false}]}});
+            {"name": "s2", "url": "https://s2:2379", "healthy": false},
+            {"name": "https://s3:2379", "url": "https://s3:2379", "healthy": true}]}});
     let server = Server::with(
         move |request| {
             (request.path == "/apis/hactl.io/v1/status").then(|| Scripted::Answer(200, overview.clone()))
@@ -110,6 +111,7 @@ fn cluster_info_lists_the_addresses() {
          Controller c2 is running at https://c2:7443\n\
          Controller c3 is unreachable at an unknown URL\n\
          etcd member s1 is running at https://s1:2379 (leader)\n\
-         etcd member s2 is unreachable at https://s2:2379\n",
+         etcd member s2 is unreachable at https://s2:2379\n\
+         An etcd member is running at https://s3:2379\n",
     );
 }
