@@ -113,6 +113,7 @@ impl ApiError {
                         });
                     }
                 }
+                let is_stale = message.contains("has been modified");
                 let failure = Failure::new(exit_of(status.code), message).of_server(&status.reason);
                 match status.code {
                     401 => {
@@ -120,7 +121,7 @@ impl ApiError {
                     }
                     403 => failure.help("ask an administrator of the cluster for the permission"),
                     // Otherwise the server refused the content of the request rather than its base revision.
-                    409 if status.reason == "Conflict" && status.message.contains("has been modified") => {
+                    409 if status.reason == "Conflict" && is_stale => {
                         failure.help("the object was changed by another client; run the command again")
                     }
                     410 => failure.help("run the command again"),
@@ -171,6 +172,7 @@ mod tests {
         let stale = json!({"reason": "Conflict", "message": "the object has been modified"});
         check(&stale, "the object was changed by another client; run the command again");
         let cause = json!({"reason": "ReservationFailed", "field": "spec", "message": "it would fail"});
+        check(&json!({"reason": "Conflict", "message": "its registration is active"}), "");
         check(&json!({"reason": "Conflict", "message": "refused", "details": {"causes": [cause]}}), "");
         check(&json!({"reason": "AlreadyExists", "message": "it is there"}), "");
     }

@@ -90,7 +90,7 @@ pub(in crate::core) fn verdict(situation: &Situation<'_>, node: &str) -> Option<
         match probe_of(situation, node, device).and_then(|probe| probe.outcome.as_ref()) {
             Some(FencerOutcome::Confirmed) => {}
             Some(FencerOutcome::Failed(message)) => {
-                failed.push(format!("Fence device {}: {message}", device.name))
+                failed.push(format!("Fence device {}: {message}", device.name));
             }
             None => asked = false,
         }
