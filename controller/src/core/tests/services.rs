@@ -6,9 +6,9 @@ use ha_api_types::meta::ConditionStatus;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::placement::{Group, GroupSpec, NodePriorities};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, FailureClass, Tombstone};
+use ha_api_types::record::{Action, Assignment, FailureClass, Tombstone};
 use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
-use ha_store::Outcome;
+use ha_store::{Outcome, Write};
 
 pub(super) fn lab(nodes: &[&str]) -> Lab {
     let mut lab = Lab::new(1, nodes);
@@ -451,6 +451,11 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
         // R6.8: an assignment follows from the spec that the leader has read, and from no other.
         let assigns = transaction.writes_key(&lab.keys.assignment("web"));
         assert!(!assigns || transaction.guards().contains_key(&lab.keys.spec(Kind::Resource, "web")));
+        // R6.13: and from the fence of its node.
+        if let Some(Write::Put { value, .. }) = transaction.writes().get(&lab.keys.assignment("web")) {
+            let assigned: Assignment = serde_json::from_slice(value).unwrap();
+            assert!(transaction.guards().contains_key(&lab.keys.fence(&assigned.node)), "{transaction:?}");
+        }
     }
     assert!(lab.members[0].commits.iter().any(|(_, sent, _)| sent.writes_key(&lab.keys.assignment("web"))));
 }
