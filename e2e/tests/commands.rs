@@ -157,7 +157,13 @@ fn a_dump_in_the_middle_of_a_failover_ends_in_the_simulator_as_the_cluster() -> 
     let middle = middle.to_str().context("a path in UTF-8")?;
     hactl(&scenario, &["support", "dump", middle], 0)?;
     let away = scenario.elsewhere(WITNESS, &home)?;
-    wait_until("a steady cluster", CEILING, || scenario.state(WITNESS) == "Started")?;
+    let explained = || -> Result<serde_json::Value> {
+        Ok(serde_json::from_slice(&scenario.cluster.hactl(&["why", WITNESS, "-o", "json"])?.stdout)?)
+    };
+    // The leader stores what is waited for at most once a second.
+    wait_until("a steady cluster", CEILING, || {
+        explained().is_ok_and(|why| why["state"] == "Started" && why["waitingFor"] == json!([]))
+    })?;
 
     let replayed = |dump: &str| -> Result<serde_json::Value> {
         let output =
@@ -172,8 +178,7 @@ fn a_dump_in_the_middle_of_a_failover_ends_in_the_simulator_as_the_cluster() -> 
     let after = scenario.cluster.folder().join("after");
     let after = after.to_str().context("a path in UTF-8")?;
     hactl(&scenario, &["support", "dump", after], 0)?;
-    let live = scenario.cluster.hactl(&["why", WITNESS, "-o", "json"])?;
-    let live: serde_json::Value = serde_json::from_slice(&live.stdout)?;
+    let live = explained()?;
     let ended = replayed(after)?;
     assert_eq!(steady(&ended["why"]["before"]), steady(&live));
     assert_eq!(steady(&ended["why"]["after"]), steady(&live));
