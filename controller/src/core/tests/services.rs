@@ -6,9 +6,10 @@ use ha_api_types::meta::ConditionStatus;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::placement::{Group, GroupSpec, NodePriorities};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, Assignment, FailureClass, Tombstone};
+use ha_api_types::record::{Action, Assignment, FailureClass, Fence, FenceState, Tombstone};
 use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
 use ha_store::{Outcome, Write};
+use std::collections::BTreeSet;
 
 pub(super) fn lab(nodes: &[&str]) -> Lab {
     let mut lab = Lab::new(1, nodes);
@@ -441,7 +442,20 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
     let (mut lab, node) = started(&["node1", "node2"]);
     lab.agent(&node).die();
     lab.run(20_000);
+    let mut opened = BTreeSet::new();
     for (_, transaction, outcome) in &lab.members[0].commits {
+        // R3.16: an epoch opens for the registration that the leader has read.
+        for node in ["node1", "node2"] {
+            if let Some(Write::Put { value, .. }) = transaction.writes().get(&lab.keys.fence(node)) {
+                let fence: Fence = serde_json::from_slice(value).unwrap();
+                if fence.state == FenceState::Open && opened.insert((node, fence.epoch)) {
+                    assert!(
+                        transaction.guards().contains_key(&lab.keys.node_report(node)),
+                        "{transaction:?}"
+                    );
+                }
+            }
+        }
         let own = [lab.keys.candidate("c0"), lab.keys.refresh("c0"), lab.keys.leader()]
             .iter()
             .any(|key| transaction.writes_key(key));
@@ -458,6 +472,7 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
         }
     }
     assert!(lab.members[0].commits.iter().any(|(_, sent, _)| sent.writes_key(&lab.keys.assignment("web"))));
+    assert!(opened.len() >= 2, "{opened:?}");
 }
 
 #[test]
