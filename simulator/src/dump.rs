@@ -60,7 +60,7 @@ impl Dump {
             }
             entries.push(entry(key, stored, &ids));
         }
-        let mut stored = Stored::new(keys.clone());
+        let mut stored = Stored::new(keys);
         stored.replace(entries.clone(), dump.revision, Mono(0));
         if stored.nodes.is_empty() {
             return Err("contains no node".to_owned());
@@ -75,7 +75,7 @@ impl Dump {
             silent_ms,
         };
         dump.controllers = dump.placed(controllers);
-        dump.entries = entries.into_iter().filter_map(|entry| dump.beginning(&keys, entry)).collect();
+        dump.entries = entries.into_iter().filter_map(|entry| dump.beginning(entry)).collect();
         Ok(dump)
     }
 
@@ -99,7 +99,8 @@ impl Dump {
 
     /// Returns an entry as the simulation begins with it: without the leader, whose process is gone, and with each
     /// candidate under the name, URL and machine of its node. With these, the controller keeps its key.
-    fn beginning(&self, keys: &Keys, mut entry: Entry) -> Option<Entry> {
+    fn beginning(&self, mut entry: Entry) -> Option<Entry> {
+        let keys = &self.stored.keys;
         let key = match keys.parse(&entry.key) {
             Some(Key::Leader) => return None,
             Some(Key::Candidate(id)) => {

@@ -1,6 +1,7 @@
 //! A dumped cluster continues in the simulator: it ends as the cluster itself does.
 
 use ha_api_types::resource::ServiceState;
+use ha_api_types::time::Timestamp;
 use ha_simulator::dump::Dump;
 use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
@@ -95,6 +96,18 @@ fn a_dump_gives_the_same_explanations() {
         }
         assert!(dump.why("nothing").is_none());
     }
+}
+
+/// Objects that the script creates have the time of the dump, as everything that the agents and the leader write.
+#[test]
+fn a_replay_begins_at_the_time_of_the_dump() {
+    let mut state = world(60).dump();
+    state.at = Timestamp("2030-06-01T12:00:00Z".to_owned());
+    let dump = Dump::read(&serde_json::to_string(&state).expect("JSON")).expect("a dump");
+    let replayed = continued(&dump, "steps: [{at: 30s, do: restart web}]").dump();
+    let operation = replayed.keys.iter().find(|stored| stored.key.starts_with("spec/operation/"));
+    let created = &operation.expect("an operation").value["metadata"]["creationTimestamp"];
+    assert_eq!(created, "2030-06-01T12:00:30Z");
 }
 
 #[test]

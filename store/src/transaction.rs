@@ -1,7 +1,10 @@
 //! Guarded transactions: the only way to write.
 
 use ha_api_types::record::Revision;
+use ha_api_types::time::Millis;
+use ha_api_types::view::StoredKey;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,6 +24,22 @@ pub struct Entry {
     pub mod_revision: Revision,
     /// Lease of the key; 0 means none.
     pub lease: LeaseId,
+}
+
+impl Entry {
+    /// Returns the entry as in a dump of the cluster whose keys begin with `root`. `silent_ms` is for heartbeats.
+    pub fn to_dump(&self, root: &str, silent_ms: Option<Millis>) -> StoredKey {
+        let value = serde_json::from_slice(&self.value)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&self.value).into_owned()));
+        StoredKey {
+            key: self.key.strip_prefix(root).unwrap_or(&self.key).to_owned(),
+            value,
+            created: self.create_revision,
+            modified: self.mod_revision,
+            leased: self.lease != 0,
+            silent_ms,
+        }
+    }
 }
 
 /// Condition on a key for a transaction to be applied. A plain value, so that tests can inspect it.

@@ -111,17 +111,26 @@ impl Phase {
     ///
     /// For an exclusive service this is *active* of FENCING, section 4.
     pub fn may_run(self) -> bool {
+        self.is_permitted() || matches!(self, Phase::ProbedRunning | Phase::ProbedUnknown)
+    }
+
+    /// Returns `true` if the service may run on this node under a permit, which a node commits only while its watchdog
+    /// daemon has a deadline (FENCING, R4.15).
+    pub fn is_permitted(self) -> bool {
         match self {
-            Phase::ProbedRunning
-            | Phase::ProbedUnknown
-            | Phase::Starting
+            Phase::Starting
             | Phase::Running
             | Phase::Stopping
             | Phase::StopFailed
             | Phase::Receiving
             | Phase::HandingOver
             | Phase::MoveFailed => true,
-            Phase::ProbedStopped | Phase::Stopped | Phase::Failed | Phase::HandedOver => false,
+            Phase::ProbedRunning
+            | Phase::ProbedStopped
+            | Phase::ProbedUnknown
+            | Phase::Stopped
+            | Phase::Failed
+            | Phase::HandedOver => false,
         }
     }
 }

@@ -3,13 +3,13 @@
 use super::ApiState;
 use super::error::ApiError;
 use crate::core::world::World;
+use ha_api_types::keys::Keys;
 use ha_api_types::time::Mono;
 use ha_store::Store;
 
-/// Reads everything but events, at one revision.
-pub(crate) async fn world<S: Store>(state: &ApiState<S>) -> Result<World, ApiError> {
-    let keys = state.keys();
-    let selectors = [
+/// Returns the selectors of the keys on which answers of the API are based.
+pub(crate) fn selectors(keys: &Keys) -> Vec<String> {
+    vec![
         keys.specs(),
         keys.statuses(),
         keys.assignments(),
@@ -18,7 +18,13 @@ pub(crate) async fn world<S: Store>(state: &ApiState<S>) -> Result<World, ApiErr
         keys.reports(),
         keys.candidates(),
         keys.leader(),
-    ];
+    ]
+}
+
+/// Reads the keys of [`selectors`], at one revision.
+pub(crate) async fn world<S: Store>(state: &ApiState<S>) -> Result<World, ApiError> {
+    let keys = state.keys();
+    let selectors = selectors(keys);
     let reading = state.store().list_all(&selectors).await?;
     let mut world = World::new(keys.clone());
     // Only the leader uses the times at which keys were seen; this view is used for one request.

@@ -2,51 +2,35 @@
 
 use super::ApiState;
 use super::error::ApiError;
+use super::facts;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use ha_api_types::view::{StateDump, StoredKey};
+use ha_api_types::keys::Key;
+use ha_api_types::view::StateDump;
 use ha_store::{Entry, Store};
-use serde_json::Value;
 
 pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
     let keys = state.keys();
     // Events are many, and the log of a service is not the state of the cluster.
-    let selectors = [
-        keys.specs(),
-        keys.statuses(),
-        keys.assignments(),
+    let mut selectors = facts::selectors(keys);
+    selectors.extend([
         keys.tombstones(),
-        keys.fences(),
-        keys.heartbeats(),
-        keys.reports(),
-        keys.candidates(),
         keys.refreshes(),
-        keys.leader(),
         keys.notified(),
         keys.restored(),
         keys.incarnation(),
-    ];
+    ]);
     let reading = state.store().list_all(&selectors).await?;
+    let silent_ms = |key: &str| match keys.parse(key) {
+        Some(Key::Alive(_)) => state.observer().silent_ms(key),
+        Some(_) | None => None,
+    };
+    let stored = |entry: &Entry| entry.to_dump(keys.root(), silent_ms(&entry.key));
     let dump = StateDump {
         at: state.timestamp(),
         revision: reading.revision,
-        keys: reading.entries.iter().map(|entry| stored(&state, entry)).collect(),
+        keys: reading.entries.iter().map(stored).collect(),
     };
     Ok(Json(dump).into_response())
-}
-
-fn stored<S: Store>(state: &ApiState<S>, entry: &Entry) -> StoredKey {
-    let keys = state.keys();
-    let is_heartbeat = entry.key.starts_with(&keys.heartbeats());
-    let value = serde_json::from_slice(&entry.value)
-        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&entry.value).into_owned()));
-    StoredKey {
-        key: entry.key.strip_prefix(keys.root()).unwrap_or(&entry.key).to_owned(),
-        value,
-        created: entry.create_revision,
-        modified: entry.mod_revision,
-        leased: entry.lease != 0,
-        silent_ms: is_heartbeat.then(|| state.observer().silent_ms(&entry.key)).flatten(),
-    }
 }

@@ -172,7 +172,7 @@ mod tests {
         let stale = json!({"reason": "Conflict", "message": "the object has been modified"});
         check(&stale, "the object was changed by another client; run the command again");
         let cause = json!({"reason": "ReservationFailed", "field": "spec", "message": "it would fail"});
-        check(&json!({"reason": "Conflict", "message": "its registration is active"}), "");
+        check(&json!({"reason": "Conflict", "message": "node node1 has an active registration"}), "");
         check(&json!({"reason": "Conflict", "message": "refused", "details": {"causes": [cause]}}), "");
         check(&json!({"reason": "AlreadyExists", "message": "it is there"}), "");
     }

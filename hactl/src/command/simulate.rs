@@ -69,9 +69,7 @@ impl Simulate {
             Some(path) => file(session, path, format),
         }
     }
-}
 
-impl Simulate {
     /// Continues a dumped cluster, with the steps of a file.
     fn replay(&self, session: &Session, format: Option<&Format>, dump: &Path) -> Outcome {
         let path = dump.join(STATE);
@@ -79,10 +77,7 @@ impl Simulate {
             .map_err(|problem| Failure::usage(format!("{}: {problem}", path.display())))?;
         let mut world = match &self.path {
             None => World::of_dump(&dump, "the dump", "", Path::new(".")),
-            Some(file) => {
-                let folder = file.parent().unwrap_or(Path::new("."));
-                World::of_dump(&dump, &file.display().to_string(), &read(file)?, folder)
-            }
+            Some(file) => World::of_dump(&dump, &file.display().to_string(), &read(file)?, folder_of(file)),
         }
         .map_err(Failure::usage)?;
         let explained = |explanation: Option<Explanation>, name: &str| {
@@ -97,20 +92,13 @@ impl Simulate {
         if let Some(before) = &before {
             summary["why"] = json!({"before": before, "after": after});
         }
-        if !session.print_value(format, &summary)? {
-            let terminal = session.terminal();
-            for line in world.timeline() {
-                terminal.line(line);
-            }
-            terminal.out(&verdict(session, &summary));
-            if let Some(before) = &before {
-                terminal.out(&format!("\nAt the time of the dump:\n{}", why::text(session, before)));
-            }
-            if let Some(after) = &after {
-                terminal.out(&format!("\nAt the end:\n{}", why::text(session, after)));
+        let mut explanations = String::new();
+        for (when, explanation) in [("At the time of the dump", &before), ("At the end", &after)] {
+            if let Some(explanation) = explanation {
+                explanations += &format!("\n{when}:\n{}", why::text(session, explanation));
             }
         }
-        Ok(exit(&world))
+        show(session, format, &world, &summary, &explanations)
     }
 }
 
@@ -118,7 +106,8 @@ impl Simulate {
 const DEFAULT: &str = include_str!("simulate/default.yaml");
 
 fn default_cluster(session: &Session, format: Option<&Format>) -> Outcome {
-    let exit = show(session, format, &run("the default scenario", DEFAULT, Path::new("."))?)?;
+    let world = run("the default scenario", DEFAULT, Path::new("."))?;
+    let exit = show(session, format, &world, &world.summary(), "")?;
     if format.is_none() {
         session.terminal().line(
             "This was the default cluster: three nodes, six services, and node2 failed.\n\
@@ -131,16 +120,24 @@ fn default_cluster(session: &Session, format: Option<&Format>) -> Outcome {
 }
 
 fn file(session: &Session, path: &Path, format: Option<&Format>) -> Outcome {
-    show(session, format, &simulated(path)?)
+    let world = simulated(path)?;
+    show(session, format, &world, &world.summary(), "")
 }
 
-/// Prints the timeline of a run and its verdict.
-fn show(session: &Session, format: Option<&Format>, world: &World) -> Outcome {
-    if !session.print_value(format, &world.summary())? {
+/// Prints the summary of a run, or its timeline, its verdict and a text that follows.
+fn show(
+    session: &Session,
+    format: Option<&Format>,
+    world: &World,
+    summary: &Value,
+    follows: &str,
+) -> Outcome {
+    if !session.print_value(format, summary)? {
         for line in world.timeline() {
             session.terminal().line(line);
         }
-        session.terminal().out(&verdict(session, &world.summary()));
+        session.terminal().out(&verdict(session, summary));
+        session.terminal().out(follows);
     }
     Ok(exit(world))
 }
@@ -197,8 +194,12 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
 
 /// Reads a scenario and runs it to its end.
 fn simulated(path: &Path) -> Result<World, Failure> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    run(&path.display().to_string(), &read(path)?, folder)
+    run(&path.display().to_string(), &read(path)?, folder_of(path))
+}
+
+/// Returns the directory to which paths in a scenario file are relative.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new("."))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

@@ -6,10 +6,10 @@ use super::machine::{Doing, Present};
 use crate::dump::Dump;
 use crate::vocabulary::why;
 use ha_api_types::keys::Key;
-use ha_api_types::record::{Assignment, Phase, ServiceReport};
+use ha_api_types::record::{Assignment, Phase, Revision, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Mono, Timestamp};
-use ha_api_types::view::{Explanation, StateDump, StoredKey};
+use ha_api_types::time::Mono;
+use ha_api_types::view::{Explanation, StateDump};
 use ha_controller::core::world::{Versioned, World as Stored};
 use ha_node_agent::core::{Journal, JournalEntry};
 use ha_store::Change;
@@ -42,7 +42,7 @@ impl World {
             if dump.is_on(&node) {
                 machine.journal = journal(&dump.stored, &node, dump.revision);
                 machine.services = running(&dump.stored, &node)
-                    .map(|(name, definition)| (name, Present { definition, doing: Doing::Runs }))
+                    .map(|(name, _, definition)| (name.clone(), Present { definition, doing: Doing::Runs }))
                     .collect();
                 world.booted(&node, 1);
             }
@@ -56,38 +56,21 @@ impl World {
 
     /// Returns the state of etcd as a controller dumps it.
     pub fn dump(&self) -> StateDump {
-        let clock = self.machines.values().next().map(|machine| machine.clock.read(self.now));
-        let reading = self.store.list(self.keys.root());
         let silent_ms = |key: &str| match self.keys.parse(key) {
             Some(Key::Alive(node)) => self.last_heartbeat.get(node).map(|at| self.now - at),
             Some(_) | None => None,
         };
-        let keys = reading.entries.into_iter().map(|entry| StoredKey {
-            silent_ms: silent_ms(&entry.key),
-            key: entry.key.strip_prefix(self.keys.root()).unwrap_or(&entry.key).to_owned(),
-            value: serde_json::from_slice(&entry.value).unwrap_or_default(),
-            created: entry.create_revision,
-            modified: entry.mod_revision,
-            leased: entry.lease != 0,
-        });
-        StateDump {
-            at: Timestamp::from_unix_ms(clock.map_or(0, |now| now.wall_unix_ms)),
-            revision: reading.revision,
-            keys: keys.collect(),
-        }
+        let reading = self.store.list(self.keys.root());
+        let keys = reading.entries.iter().map(|entry| entry.to_dump(self.keys.root(), silent_ms(&entry.key)));
+        StateDump { at: self.timestamp(), revision: reading.revision, keys: keys.collect() }
     }
 
     /// Returns the explanation that `hactl why` prints for a service now; `None` if the resource does not exist.
     pub fn why(&self, resource: &str) -> Option<Explanation> {
-        why(&self.stored(), resource)
-    }
-
-    /// Returns the typed view of etcd's content.
-    pub(super) fn stored(&self) -> Stored {
         let reading = self.store.list(self.keys.root());
         let mut stored = Stored::new(self.keys.clone());
         stored.replace(reading.entries, reading.revision, Mono(0));
-        stored
+        why(&stored, resource)
     }
 }
 
@@ -102,21 +85,7 @@ fn reports<'a>(stored: &'a Stored, node: &'a str) -> impl Iterator<Item = (&'a S
 
 /// Returns `true` if a service in this phase runs on the node, or is about to.
 fn runs(phase: Phase) -> bool {
-    match phase {
-        Phase::ProbedRunning
-        | Phase::Starting
-        | Phase::Running
-        | Phase::Stopping
-        | Phase::StopFailed
-        | Phase::HandingOver
-        | Phase::MoveFailed => true,
-        Phase::ProbedStopped
-        | Phase::ProbedUnknown
-        | Phase::Stopped
-        | Phase::Failed
-        | Phase::Receiving
-        | Phase::HandedOver => false,
-    }
+    phase == Phase::ProbedRunning || phase.is_permitted() && phase != Phase::Receiving
 }
 
 fn assigned<'a>(stored: &'a Stored, name: &str, node: &str) -> Option<&'a Assignment> {
@@ -124,25 +93,27 @@ fn assigned<'a>(stored: &'a Stored, name: &str, node: &str) -> Option<&'a Assign
     (assignment.value.node == node).then_some(&assignment.value)
 }
 
-fn running<'a>(stored: &'a Stored, node: &'a str) -> impl Iterator<Item = (String, ServiceDefinition)> + 'a {
+/// Returns the services that run on a node, each with its report and the definition under which it runs.
+fn running<'a>(
+    stored: &'a Stored,
+    node: &'a str,
+) -> impl Iterator<Item = (&'a String, &'a ServiceReport, ServiceDefinition)> {
     reports(stored, node).filter_map(move |(name, report)| {
         let reported = report.definition.as_deref().cloned();
         let assigned = || assigned(stored, name, node).map(|assignment| assignment.definition.clone());
         let wanted = || stored.resources.get(name).map(|resource| ServiceDefinition::of(&resource.value));
-        Some((name.clone(), reported.or_else(assigned).or_else(wanted)?))
+        Some((name, report, reported.or_else(assigned).or_else(wanted)?))
     })
 }
 
 /// Returns the journal that the agent of the node had.
-fn journal(stored: &Stored, node: &str, revision: i64) -> Journal {
+fn journal(stored: &Stored, node: &str, revision: Revision) -> Journal {
     let report = stored.node_reports.get(node).map(|report| &report.value);
     let fence = stored.fences.get(node).map(|fence| &fence.value);
-    let begun: Vec<(&String, &ServiceReport)> = reports(stored, node).collect();
-    let entry = |(name, definition): (String, ServiceDefinition)| {
-        let report = begun.iter().find(|(known, _)| **known == name);
-        let begun = report.and_then(|(_, report)| report.action_uid.clone()).unwrap_or_default();
-        (name, JournalEntry { definition, begun, spent: false })
-    };
+    let services = running(stored, node).map(|(name, report, definition)| {
+        let begun = report.action_uid.clone().unwrap_or_default();
+        (name.clone(), JournalEntry { definition, begun, spent: false })
+    });
     Journal {
         boot_id: report.map(|report| report.boot_id.clone()).unwrap_or_default(),
         request: fence.and_then(|fence| fence.request),
@@ -150,7 +121,7 @@ fn journal(stored: &Stored, node: &str, revision: i64) -> Journal {
         revision,
         incarnation: stored.incarnation.as_ref().map(|incarnation| incarnation.value.value.clone()),
         timings: report.map(|report| report.timings),
-        services: running(stored, node).map(entry).collect(),
+        services: services.collect(),
         ..Journal::default()
     }
 }

@@ -6,7 +6,7 @@ use super::hold::Question;
 use super::link::{Ask, Request};
 use super::process::{Core, Generation, Process, Who};
 use super::recorded::Step;
-use ha_api_types::time::Now;
+use ha_api_types::time::{Now, Timestamp};
 use ha_controller::core as controller;
 use ha_node_agent::core as agent;
 
@@ -185,6 +185,16 @@ impl World {
                 self.tell_controller(node, generation, controller::Input::Tick);
             }
         }
+    }
+
+    /// Returns the wall-clock time, in milliseconds since 1970. All machines show the same.
+    pub(super) fn wall_unix_ms(&self) -> i128 {
+        self.machines.values().next().map_or(0, |machine| machine.clock.read(self.now).wall_unix_ms)
+    }
+
+    /// Returns the wall-clock time as a timestamp.
+    pub(super) fn timestamp(&self) -> Timestamp {
+        Timestamp::from_unix_ms(self.wall_unix_ms())
     }
 
     /// Returns the clock readings of a process on this machine.

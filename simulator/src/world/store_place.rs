@@ -106,7 +106,7 @@ impl World {
         let marker = Restored { backup_revision: backup.revision(), ..Restored::default() };
         let marker = (self.keys.restored(), serde_json::to_vec(&marker).map_err(|error| error.to_string())?);
         let forgotten = forgotten(&self.keys);
-        let raise = revision_raise(1_767_225_600_000_000 + i128::from(self.now) * 1000);
+        let raise = revision_raise(self.wall_unix_ms() * 1000);
         self.restored = Some(backup.restored(Mono(self.now), raise, &forgotten, marker));
         self.log("store", "", "is lost, and is being restored");
         self.store_away(0);

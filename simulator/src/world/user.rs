@@ -7,14 +7,13 @@ use ha_api_types::operation::{Operation, OperationAction, OperationPhase, Operat
 use ha_api_types::record::{Assignment, Fence, ServiceReport};
 use ha_api_types::renamed;
 use ha_api_types::resource::{Resource, ResourceStatus};
-use ha_api_types::time::Timestamp;
 use ha_api_types::timing::Timings;
 use ha_api_types::validation;
 use ha_controller::core::candidates;
 use ha_controller::core::commands::{controller_deletion_refused, names_node, node_deletion_refused};
 use ha_controller::core::definition_change::{Traces, refused};
 use ha_store::memory_state::MemoryState;
-use ha_store::{Guard, Outcome, Transaction};
+use ha_store::{Entry, Guard, Outcome, Transaction};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -56,7 +55,7 @@ impl World {
                 "apiVersion": API_VERSION, "kind": kind.name(),
                 "metadata": {
                     "name": name, "uid": format!("uid-{}", self.uids), "generation": 0,
-                    "creationTimestamp": Timestamp::from_unix_ms(1_767_225_600_000 + i128::from(self.now)),
+                    "creationTimestamp": self.timestamp(),
                     "finalizers": finalizers,
                 },
             })
@@ -129,15 +128,8 @@ impl World {
         name: &str,
         fields: &[(String, Value)],
     ) -> Result<(), String> {
-        let key = self.keys.spec(kind, name);
-        let entry = self
-            .store
-            .get(&key)
-            .entries
-            .first()
-            .cloned()
-            .ok_or_else(|| format!("{kind} {name} not found"))?;
-        let mut stored = serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?;
+        let found = self.stored_spec(kind, name)?;
+        let (_, mut stored) = found.ok_or_else(|| format!("{kind} {name} not found"))?;
         renamed::from_stored(kind, &mut stored);
         for (field, value) in fields {
             set_path(&mut stored["spec"], field, value);
@@ -147,18 +139,19 @@ impl World {
 
     /// Requests the deletion of a resource.
     pub(super) fn delete(&mut self, name: &str) -> Result<(), String> {
-        let key = self.keys.spec(Kind::Resource, name);
-        let entry = self
-            .store
-            .get(&key)
-            .entries
-            .first()
-            .cloned()
-            .ok_or_else(|| format!("resource {name} not found"))?;
-        let mut stored = serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?;
-        stored["metadata"]["deletionTimestamp"] =
-            json!(Timestamp::from_unix_ms(1_767_225_600_000 + i128::from(self.now)));
-        self.put(&key, Some(entry.mod_revision), &stored)
+        let found = self.stored_spec(Kind::Resource, name)?;
+        let (entry, mut stored) = found.ok_or_else(|| format!("resource {name} not found"))?;
+        stored["metadata"]["deletionTimestamp"] = json!(self.timestamp());
+        self.put(&entry.key, Some(entry.mod_revision), &stored)
+    }
+
+    /// Returns the entry of an object, and its value in its form in etcd; `None` if the object does not exist.
+    fn stored_spec(&self, kind: Kind, name: &str) -> Result<Option<(Entry, Value)>, String> {
+        let Some(entry) = self.store.get(&self.keys.spec(kind, name)).entries.into_iter().next() else {
+            return Ok(None);
+        };
+        let stored = serde_json::from_slice(&entry.value).map_err(|error| error.to_string())?;
+        Ok(Some((entry, stored)))
     }
 
     /// Deletes a Node object if the API would allow it. Its status stays, and shows Gone.
@@ -214,8 +207,7 @@ impl World {
             Operation::new(&name, OperationSpec { requested_by: "operator".to_owned(), ..spec });
         operation.metadata.uid = format!("uid-{}", self.uids);
         operation.metadata.generation = 1;
-        operation.metadata.creation_timestamp =
-            Some(Timestamp::from_unix_ms(1_767_225_600_000 + i128::from(self.now)));
+        operation.metadata.creation_timestamp = Some(self.timestamp());
         let key = self.keys.spec(Kind::Operation, &name);
         if let Ok(value) = serde_json::to_value(&operation)
             && let Err(problem) = self.put(&key, None, &value)

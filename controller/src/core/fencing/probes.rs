@@ -57,15 +57,15 @@ pub type DeviceProbes = BTreeMap<(String, String), DeviceProbe>;
 pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
     let Some(node) = situation.world.nodes.get(subject.name) else { return };
     for device in node.value.spec.fencing.devices.iter().filter(|device| device.proves()) {
-        let known = probe_of(situation, subject.name, device).cloned().unwrap_or_default();
-        if known.running.is_some() {
+        let known = probe_of(situation, subject.name, device);
+        if known.is_some_and(|probe| probe.running.is_some()) {
             continue;
         }
-        let due = match &known.outcome {
+        let due = known.map_or(situation.now.raw, |probe| match &probe.outcome {
             None => situation.now.raw,
-            Some(FencerOutcome::Confirmed) => known.ended + EVERY_MS,
-            Some(FencerOutcome::Failed(_)) => known.ended + AGAIN_MS,
-        };
+            Some(FencerOutcome::Confirmed) => probe.ended + EVERY_MS,
+            Some(FencerOutcome::Failed(_)) => probe.ended + AGAIN_MS,
+        });
         if situation.now.raw < due {
             plan.wake(situation, due, "a fence device is probed");
             continue;

@@ -146,22 +146,9 @@ fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy>
     }
     for (node, report) in situation.world.service_reports.get(service.name).into_iter().flatten() {
         let report = &report.value;
-        let may_run = match report.phase {
-            Phase::Starting
-            | Phase::Running
-            | Phase::Stopping
-            | Phase::StopFailed
-            | Phase::Receiving
-            | Phase::HandingOver
-            | Phase::MoveFailed => true,
-            // Not permitted since the restore: the node reports the definition under which it was (R6.11).
-            Phase::ProbedRunning => report.definition.is_some(),
-            Phase::ProbedStopped
-            | Phase::ProbedUnknown
-            | Phase::Stopped
-            | Phase::Failed
-            | Phase::HandedOver => false,
-        };
+        // Not permitted since the restore: the node reports the definition under which it was (R6.11).
+        let is_found = report.phase == Phase::ProbedRunning && report.definition.is_some();
+        let may_run = is_found || report.phase.is_permitted();
         if may_run && report.uid == service.uid() {
             let known = report.definition.as_deref().unwrap_or(&definition).clone();
             let copy = ServiceCopy {

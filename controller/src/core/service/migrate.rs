@@ -112,7 +112,7 @@ fn proves_empty_after(situation: &Situation<'_>, service: &Service<'_>, node: &s
     // A node that is armed without a permit may have a daemon without a deadline, which does not reset the node.
     let had_permit = || {
         world.service_report(service.name, node).is_some_and(|report| {
-            report.value.epoch + 1 == fence.value.epoch && is_permit(report.value.phase)
+            report.value.epoch + 1 == fence.value.epoch && report.value.phase.is_permitted()
         })
     };
     is_later
@@ -124,26 +124,6 @@ fn proves_empty_after(situation: &Situation<'_>, service: &Service<'_>, node: &s
             )
             | None => false,
         }
-}
-
-/// Returns `true` if a report in this phase follows a permit, which a node commits only while its watchdog daemon has a
-/// deadline (R4.15).
-fn is_permit(phase: Phase) -> bool {
-    match phase {
-        Phase::Starting
-        | Phase::Running
-        | Phase::Stopping
-        | Phase::StopFailed
-        | Phase::Receiving
-        | Phase::HandingOver
-        | Phase::MoveFailed => true,
-        Phase::ProbedRunning
-        | Phase::ProbedStopped
-        | Phase::ProbedUnknown
-        | Phase::Stopped
-        | Phase::Failed
-        | Phase::HandedOver => false,
-    }
 }
 
 /// Returns the node where a copy may have arrived although the epoch of its assignment is closed, with the end of the
