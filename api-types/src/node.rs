@@ -229,6 +229,10 @@ pub struct NodeStatus {
     /// Boot id of the node.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub boot_id: String,
+    /// Machine id of the node, from `/etc/machine-id`. Unchanged while another machine registers under the node's
+    /// name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub machine_id: String,
     /// Watchdog of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<WatchdogStatus>,

@@ -4,6 +4,7 @@ use crate::command::Command;
 use crate::config::ConnectionFlags;
 use crate::render::Format;
 use crate::terminal::ColorChoice;
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, FromArgMatches, Parser};
 
 /// High availability for services on bare-metal nodes.
@@ -55,9 +56,20 @@ impl Arguments {
     /// Fails on wrong usage, and if help or the version is requested; the error prints either.
     pub(crate) fn read() -> Result<Arguments, clap::Error> {
         let mut command = crate::help::command();
-        let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let mut matches =
+            command.try_get_matches_from_mut(std::env::args_os()).map_err(without_namespaces)?;
         Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
     }
+}
+
+/// Explains the error about a namespace flag of kubectl: hactl's objects have no namespace.
+fn without_namespaces(mut error: clap::Error) -> clap::Error {
+    let unknown = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    if ["-A", "--all-namespaces", "-n", "--namespace"].contains(&unknown.as_str()) {
+        let tip = format!("objects of hactl have no namespace: omit {unknown}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 #[cfg(test)]

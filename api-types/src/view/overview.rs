@@ -143,7 +143,7 @@ pub struct NodeOverview {
     pub epoch: u64,
     /// State of the registration. One of `Open`, `Fencing`, `Fenced`, `Closed`.
     pub fence: String,
-    /// Whether the node has a lease: etcd contains its heartbeat key.
+    /// Whether the node has a lease under its current registration: etcd contains its heartbeat key.
     pub lease: bool,
     /// Watchdog of the node.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -117,7 +117,11 @@ fn nodes<S>(state: &ApiState<S>, world: &World) -> Vec<NodeOverview> {
                 version: status.version,
                 epoch: fence.map_or(status.epoch, |fence| fence.epoch),
                 fence: fence.map_or(status.fence, |fence| fence.state.name().to_owned()),
-                lease: world.alive.contains_key(name),
+                // Until the etcd lease of a fenced node expires, its heartbeat key remains.
+                lease: world
+                    .alive
+                    .get(name)
+                    .is_some_and(|alive| fence.is_none_or(|fence| alive.value.epoch >= fence.epoch)),
                 watchdog: status.watchdog,
                 silent_seconds: state.observer().silent_ms(&world.keys.alive(name)).map(Seconds),
                 last_seen: status.last_seen,

@@ -17,9 +17,13 @@ use serde_json::{Value, json};
 /// Delete objects; services keep running unless --stop is given
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[command(
+    override_usage = "hactl delete [OPTIONS] KIND NAME…\n       hactl delete [OPTIONS] KIND/NAME…\n       \
+        hactl delete [OPTIONS] -f <FILE|DIR|->..."
+)]
 pub(crate) struct Delete {
     /// KIND NAME… or KIND/NAME…
-    #[arg(value_name = "KIND NAME…", conflicts_with = "files")]
+    #[arg(value_name = "OBJECT", conflicts_with = "files")]
     what: Vec<String>,
     #[command(flatten)]
     files: FileFlags,

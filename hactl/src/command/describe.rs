@@ -14,9 +14,12 @@ use serde_json::Value;
 
 /// Show an object with its conditions and events
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "hactl describe [OPTIONS] KIND [NAME…]\n       hactl describe [OPTIONS] KIND/NAME…"
+)]
 pub(crate) struct Describe {
     /// KIND [NAME…] or KIND/NAME…
-    #[arg(required = true, value_name = "KIND [NAME…]")]
+    #[arg(required = true, value_name = "OBJECT")]
     what: Vec<String>,
 }
 

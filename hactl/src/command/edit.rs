@@ -14,10 +14,11 @@ use std::process::Command;
 
 /// Edit an object
 #[derive(Args, Debug)]
+#[command(override_usage = "hactl edit [OPTIONS] KIND NAME\n       hactl edit [OPTIONS] KIND/NAME")]
 #[command(after_help = "The editor is $VISUAL, $EDITOR or vi. An unchanged or empty file cancels the edit.")]
 pub(crate) struct Edit {
     /// KIND NAME or KIND/NAME
-    #[arg(required = true, value_name = "KIND NAME")]
+    #[arg(required = true, value_name = "OBJECT")]
     what: Vec<String>,
 }
 

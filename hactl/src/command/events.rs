@@ -117,7 +117,12 @@ pub(super) async fn about(client: &Client, kind: Kind, name: &str) -> Result<Lis
     sorted(client, &[selector(kind, name)], Form::Rows).await
 }
 
-async fn sorted(client: &Client, query: &[(&'static str, String)], form: Form) -> Result<List, ApiError> {
+/// Returns the selected events, oldest first.
+pub(super) async fn sorted(
+    client: &Client,
+    query: &[(&'static str, String)],
+    form: Form,
+) -> Result<List, ApiError> {
     let query = with_objects(query.to_vec(), form);
     let mut list = client.list_as(Collection::Events, &query, form).await?;
     list.items.sort_by(|left, right| when(left).cmp(when(right)));

@@ -16,6 +16,7 @@ use std::cmp::Ordering;
 /// List objects
 #[derive(Args, Debug)]
 #[command(
+    override_usage = "hactl get [OPTIONS] KIND[,KIND…] [NAME…]\n       hactl get [OPTIONS] KIND/NAME…",
     after_help = "Kinds: resources (har), groups (hag), affinityrules (rule), nodes (no), nodegroups (ng), clusters, \
         operations (op), events (ev). Separate several kinds with commas; all selects all kinds except clusters, operations \
         and events.\n\n\
@@ -26,7 +27,7 @@ use std::cmp::Ordering;
 )]
 pub(crate) struct Get {
     /// KIND [NAME…] or KIND/NAME…
-    #[arg(required = true, value_name = "KIND [NAME…]")]
+    #[arg(required = true, value_name = "OBJECT")]
     what: Vec<String>,
     /// Select objects by labels, such as app=web,tier!=test
     #[arg(long, short = 'l', value_name = "LABELS")]
@@ -139,7 +140,14 @@ impl Get {
     ) -> Result<Vec<Found>, Failure> {
         let mut found = Vec::new();
         for collection in collections {
-            let list = client.list_as(*collection, &self.query(None), form).await?;
+            let query = self.query(None);
+            let list = match collection {
+                // As `hactl events`, unless the user chooses another order.
+                Collection::Events if self.sort_by.is_none() => {
+                    super::events::sorted(client, &query, form).await?
+                }
+                Collection::Events | Collection::Kind(_) => client.list_as(*collection, &query, form).await?,
+            };
             found.push(Found { collection: *collection, list });
         }
         Ok(found)

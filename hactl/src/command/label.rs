@@ -17,6 +17,9 @@ use serde_json::{Map, Value, json};
     after_help = "Examples:\n  hactl label resource web tier=front\n  hactl label node/node1 rack=2 --overwrite\n  \
     hactl label nodes --all rack-"
 )]
+#[command(
+    override_usage = "hactl label [OPTIONS] KIND [NAME…] KEY=VALUE… KEY-…\n       hactl label [OPTIONS] KIND/NAME… KEY=VALUE… KEY-…"
+)]
 pub(crate) struct Label {
     #[command(flatten)]
     edit: Edit,
@@ -26,6 +29,9 @@ pub(crate) struct Label {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  hactl annotate resource web example.com/owner='team a'\n  \
     hactl annotate resources -l tier=front example.com/owner-")]
+#[command(
+    override_usage = "hactl annotate [OPTIONS] KIND [NAME…] KEY=VALUE… KEY-…\n       hactl annotate [OPTIONS] KIND/NAME… KEY=VALUE… KEY-…"
+)]
 pub(crate) struct Annotate {
     #[command(flatten)]
     edit: Edit,
@@ -35,7 +41,7 @@ pub(crate) struct Annotate {
 #[derive(Args, Debug)]
 struct Edit {
     /// KIND NAME… or KIND/NAME…, then KEY=VALUE to set and KEY- to remove
-    #[arg(required = true, value_name = "KIND NAME… KEY=VALUE|KEY-")]
+    #[arg(required = true, value_name = "OBJECT|KEY=VALUE|KEY-")]
     what: Vec<String>,
     /// Replace existing values
     #[arg(long)]

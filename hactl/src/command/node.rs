@@ -136,13 +136,28 @@ impl Asked {
 
 fn is_off(name: &str, status: &Value) -> String {
     let seen = age(status["lastSeen"].as_str());
+    let now = format!("{}, last seen {seen} ago, with {} services", is_now(name, status), services(status));
+    if !has_another_machine(status) {
+        return format!(
+            "WARNING: data loss if {name} still runs: its services would run twice.\n\
+             {now}.\n\
+             Confirm, at the machine itself, that {name} is powered off."
+        );
+    }
+    let machine_id = status["machineId"].as_str().unwrap_or("unknown");
     format!(
-        "WARNING: data loss if {name} still runs: its services would run twice.\n\
-         {}, last seen {seen} ago, with {} services.\n\
-         Confirm, at the machine itself, that {name} is powered off.",
-        is_now(name, status),
-        services(status)
+        "WARNING: data loss if the previous machine of {name} still runs: its services would run twice.\n\
+         {now}. Another machine registers under its name.\n\
+         Confirm, at the previous machine itself (machine id {machine_id}), that it is powered off."
     )
+}
+
+/// Returns `true` if another machine registers under the name of the node.
+fn has_another_machine(status: &Value) -> bool {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions
+        .filter(|condition| condition["type"] == "Ready")
+        .any(|ready| ready["reason"] == "DuplicateNode")
 }
 
 fn may_be_reset(name: &str, status: &Value) -> String {
@@ -208,4 +223,22 @@ async fn follow_store(session: &Session, follow: &FollowStore) -> Outcome {
     let spec =
         OperationSpec { action: OperationAction::FollowStore, node: Some(name), ..OperationSpec::default() };
     carry_out(session, spec, &follow.patience).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_confirmation_names_the_machine_that_must_be_off() {
+        let status = |reason: &str| {
+            json!({"state": "Unknown", "services": 0, "machineId": "955882b1",
+                "conditions": [{"type": "Ready", "status": "False", "reason": reason}]})
+        };
+        let question = is_off("c4", &status("DuplicateNode"));
+        assert!(question.contains("the previous machine itself (machine id 955882b1)"), "{question}");
+        let question = is_off("c4", &status("WatchdogTimeout"));
+        assert!(question.contains("Confirm, at the machine itself, that c4 is powered off"), "{question}");
+    }
 }

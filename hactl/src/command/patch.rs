@@ -13,12 +13,15 @@ use std::io::Read;
 
 /// Change fields of an object by a merge patch or a JSON patch
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "hactl patch [OPTIONS] KIND NAME -p <PATCH>\n       hactl patch [OPTIONS] KIND/NAME -p <PATCH>"
+)]
 #[command(after_help = "Examples:\n  hactl patch resource web -p '{\"spec\":{\"maxRestart\":3}}'\n  \
         hactl patch group/web --type json -p '[{\"op\":\"remove\",\"path\":\"/spec/nodes/node1\"}]'\n\
         A merge patch replaces lists; null removes a field. The API has no strategic merge patches.")]
 pub(crate) struct Patch {
     /// KIND NAME or KIND/NAME
-    #[arg(required = true, value_name = "KIND NAME")]
+    #[arg(required = true, value_name = "OBJECT")]
     what: Vec<String>,
     /// Type of the patch
     #[arg(id = "type", long = "type", value_name = "TYPE", default_value = "merge")]

@@ -6,6 +6,8 @@ use super::support::STATE;
 use super::why;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
+use crate::render::columns::state_style;
+use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::{Args, ValueHint};
@@ -92,14 +94,32 @@ impl Simulate {
         if let Some(before) = &before {
             summary["why"] = json!({"before": before, "after": after});
         }
-        let mut explanations = String::new();
+        let mut follows = String::new();
+        if before.is_none() {
+            follows = format!("\nAt the end:\n{}", services(session, &summary));
+        }
         for (when, explanation) in [("At the time of the dump", &before), ("At the end", &after)] {
             if let Some(explanation) = explanation {
-                explanations += &format!("\n{when}:\n{}", why::text(session, explanation));
+                follows += &format!("\n{when}:\n{}", why::text(session, explanation));
             }
         }
-        show(session, format, &world, &summary, &explanations)
+        show(session, format, &world, &summary, &follows)
     }
+}
+
+/// Returns where each service is at the end of a run, as a table.
+fn services(session: &Session, summary: &Value) -> String {
+    let mut table = Table::new(&["NAME", "STATE", "RUNNING ON"]);
+    for (name, service) in summary["services"].as_object().into_iter().flatten() {
+        let state = service["state"].as_str().unwrap_or_default();
+        let nodes = service["running"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        table.row(vec![
+            Cell::plain(name),
+            Cell::styled(state, state_style(state)),
+            Cell::plain(&nodes.collect::<Vec<_>>().join(", ")),
+        ]);
+    }
+    table.render(session.terminal(), 2)
 }
 
 /// Scenario that runs if no file is given.

@@ -87,11 +87,19 @@ fn exit_statuses_say_why() {
 fn usage_errors_do_not_name_the_connection() {
     let ran =
         run(command(&["get"]).env("HACTL_SERVER", "http://127.0.0.1:1").env("HACTL_CLIENT_KEY", "key.pem"));
-    let ran = ran.fails(2, "the following required arguments were not provided:\n  <KIND [NAME…]>...");
+    let ran = ran.fails(2, "the following required arguments were not provided:\n  <OBJECT>...");
     assert!(!ran.stderr.contains("--server") && !ran.stderr.contains("--client-key"), "{}", ran.stderr);
     let main = run(&mut command(&["--help"])).shows(0, &["Inspect:\n  status ", "Use \"hactl options\""]);
     assert!(!main.stdout.contains("--server"), "{}", main.stdout);
     run(&mut command(&["options"])).shows(0, &["Connection:\n", "--server <URL>", "Output:\n", "--verbose"]);
+}
+
+#[test]
+fn namespaces_of_kubectl_are_explained() {
+    for flag in ["-A", "-n", "--namespace", "--all-namespaces"] {
+        run(&mut command(&["get", "resources", flag]))
+            .fails(2, &format!("objects of hactl have no namespace: omit {flag}"));
+    }
 }
 
 #[test]

@@ -49,6 +49,11 @@ fn a_dump_is_continued_and_explained() {
         "steps: [{at: 60s, do: power node2 off}]\nexpect: {services: {web: {node: node3, running: true}}}\n",
     );
     assert_eq!(ran.status, 0, "node1 and node2 have failed: {}", ran.stdout);
+    assert!(
+        ran.stdout.ends_with("At the end:\n  NAME  STATE    RUNNING ON\n  web   Started  node3\n"),
+        "{}",
+        ran.stdout
+    );
     steps_are("nodes: [{name: node1}]\n").fails(2, "nodes: is given by the dump: remove it");
     steps_are("steps: [{at: 1s, do: power node9 off}]\n").fails(2, "node9");
     run(&mut command(&["simulate", "--from-dump", &dump, "--why", "nothing"]))

@@ -43,7 +43,7 @@ pub(super) fn plan_close(
     let name = subject.name;
     let same_machine = report.value.machine().same(fence.value.machine());
     if same_machine == SameMachine::No {
-        plan.wait(Kind::Node, name, Reason::DuplicateNode, duplicate(name, report, fence));
+        refuse(situation, name, fence, report, plan);
         return;
     }
     // The registering process has the same boot id but is not the one whose heartbeat is seen. If both are alive,
@@ -97,7 +97,7 @@ pub(super) fn plan_admission(
         | None => false,
     };
     if !known_machine && !confirmed_gone {
-        plan.wait(Kind::Node, subject.name, Reason::DuplicateNode, duplicate(subject.name, report, fence));
+        refuse(situation, subject.name, fence, report, plan);
         return;
     }
     if is_clone(situation, subject.name, report, plan) {
@@ -140,13 +140,43 @@ fn is_clone(situation: &Situation<'_>, name: &str, report: &Versioned<NodeReport
     true
 }
 
-fn duplicate(name: &str, report: &Versioned<NodeReport>, fence: &Versioned<Fence>) -> String {
-    format!(
+/// Refuses the registration of another machine. Recreates a deleted Node object, because the operator confirms on that
+/// object that the old machine is off.
+fn refuse(
+    situation: &Situation<'_>,
+    name: &str,
+    fence: &Versioned<Fence>,
+    report: &Versioned<NodeReport>,
+    plan: &mut Plan,
+) {
+    let message = format!(
         "Machine {} registers under the node name of machine {}. Start its agent with another --node, or, if the old \
          machine is powered off for good, run hactl node confirm-fenced {name}",
         shown(report.value.machine()),
         shown(fence.value.machine())
-    )
+    );
+    plan.wait(Kind::Node, name, Reason::DuplicateNode, message);
+    if let Some(node) = missing_object(situation, name, report) {
+        let world = situation.world;
+        let transaction = Transaction::new()
+            .put(world.keys.spec(Kind::Node, name), Guard::Absent, stored(&node))
+            .guard(world.keys.node_report(name), Guard::Unchanged(report.modified));
+        plan.act(Subject::Fence(name.to_owned()), transaction, Vec::new(), Note::None);
+    }
+}
+
+/// Returns the Node object to create for a registration, or `None` if the node has one, even an unreadable one.
+fn missing_object(situation: &Situation<'_>, name: &str, report: &Versioned<NodeReport>) -> Option<Node> {
+    let world = situation.world;
+    if world.nodes.contains_key(name) || world.unreadable.contains_key(&world.keys.spec(Kind::Node, name)) {
+        return None;
+    }
+    let mut node = Node::new(name, NodeSpec::default());
+    // Unique among all objects, because each revision occurs once.
+    node.metadata.uid = format!("node-{name}-{}", report.modified);
+    node.metadata.generation = 1;
+    node.metadata.creation_timestamp = Some(situation.now.timestamp());
+    Some(node)
 }
 
 fn shown(machine: MachineIds<'_>) -> String {
@@ -246,14 +276,8 @@ fn admit(
     let mut transaction = Transaction::new()
         .put(world.keys.fence(name), guard, stored(&open))
         .guard(world.keys.node_report(name), Guard::Unchanged(report.modified));
-    let spec_key = world.keys.spec(Kind::Node, name);
-    if !world.nodes.contains_key(name) && !world.unreadable.contains_key(&spec_key) {
-        let mut node = Node::new(name, NodeSpec::default());
-        // Unique among all objects, because each revision occurs once.
-        node.metadata.uid = format!("node-{name}-{}", report.modified);
-        node.metadata.generation = 1;
-        node.metadata.creation_timestamp = Some(situation.now.timestamp());
-        transaction = transaction.put(spec_key, Guard::Absent, stored(&node));
+    if let Some(node) = missing_object(situation, name, report) {
+        transaction = transaction.put(world.keys.spec(Kind::Node, name), Guard::Absent, stored(&node));
     }
     let message = format!("Node registered (registration {epoch})");
     let events = vec![node_event(situation, name, EventType::Normal, Reason::Registering, message)];

@@ -55,26 +55,23 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     }
 }
 
-/// Returns the event about an agent that left for a restart and has not returned, when that begins.
+/// Returns the event when a node begins to be not ready for a reason that has no event of its own: its agent left for a
+/// restart and has not returned, or another machine registers under its name.
 fn alert(
     situation: &Situation<'_>,
     name: &str,
     known: Option<&NodeStatus>,
     status: &NodeStatus,
 ) -> Vec<Event> {
-    let away = |status: &NodeStatus| {
-        status
-            .conditions
-            .iter()
-            .find(|condition| condition.kind == "Ready" && condition.reason == Reason::AgentAway)
-            .cloned()
-    };
-    match away(status) {
-        Some(condition) if known.is_none_or(|known| away(known).is_none()) => {
-            vec![node_event(situation, name, EventType::Warning, Reason::AgentAway, condition.message)]
-        }
-        Some(_) | None => Vec::new(),
+    let ready =
+        |status: &NodeStatus| status.conditions.iter().find(|condition| condition.kind == "Ready").cloned();
+    let Some(condition) = ready(status) else { return Vec::new() };
+    let before = known.and_then(ready).map(|condition| condition.reason);
+    let has_no_other_event = matches!(condition.reason, Reason::AgentAway | Reason::DuplicateNode);
+    if !has_no_other_event || before == Some(condition.reason) {
+        return Vec::new();
     }
+    vec![node_event(situation, name, EventType::Warning, condition.reason, condition.message)]
 }
 
 /// Emits an event when maintenance of an online node begins or ends.
@@ -149,6 +146,7 @@ fn status(
             status.last_proof = Some(proof.reason());
         }
         status.boot_id.clone_from(&fence.value.boot_id);
+        status.machine_id.clone_from(&fence.value.machine_id);
     }
     if let Some(report) = world.node_reports.get(name) {
         describe(&mut status, &report.value);

@@ -529,6 +529,43 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
 }
 
 #[test]
+fn another_machine_under_the_name_of_a_deleted_node_gets_an_object_to_confirm_on() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).die();
+    lab.until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.until(5_000, "recovered", |lab| lab.is("web", ServiceState::Started));
+    let key = lab.keys.spec(Kind::Node, &node);
+    let guard = ha_store::Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
+    lab.state.commit(&ha_store::Transaction::new().delete(key.clone(), guard));
+    lab.until(5_000, "gone", |lab| lab.node_is(&node, NodeState::Gone));
+    lab.agent(&node).machine_id = "another".to_owned();
+    lab.agent(&node).boot();
+    lab.until(5_000, "refused", |lab| {
+        let status = lab.node(&node);
+        status.conditions.iter().any(|ready| ready.kind == "Ready" && ready.reason == Reason::DuplicateNode)
+    });
+    lab.run(5_000);
+    let about = |event: &&ha_api_types::event::Event| event.reason == Reason::DuplicateNode;
+    assert_eq!(lab.events.iter().filter(about).count(), 1, "once per transition");
+    assert!(lab.read::<ha_api_types::node::Node>(&key).is_some());
+    let (fence, status) = (lab.fence(&node), lab.node(&node));
+    assert_eq!((fence.state, status.state), (FenceState::Fenced, NodeState::Unknown));
+    assert_eq!(status.machine_id, fence.machine_id, "the machine that the operator confirms off");
+    lab.operate(
+        "confirm",
+        OperationSpec {
+            action: OperationAction::ConfirmFenced,
+            node: Some(node.clone()),
+            epoch: Some(fence.epoch),
+            boot_id: Some(fence.boot_id),
+            ..OperationSpec::default()
+        },
+    );
+    lab.until(10_000, "admitted", |lab| lab.node_is(&node, NodeState::Online));
+    assert_eq!(lab.node(&node).machine_id, "another");
+}
+
+#[test]
 fn a_fence_of_before_the_upgrade_learns_the_hardware_while_its_node_is_heard() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     assert_eq!(lab.fence(&node).product_id, None);
