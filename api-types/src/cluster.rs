@@ -4,6 +4,7 @@ mod notifications;
 
 pub use notifications::{NotificationsSpec, Recipients, SmtpSpec, SmtpTls, Target, Webhook, WebhookSpec};
 
+use crate::id::{Epoch, Term};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
@@ -312,7 +313,7 @@ pub struct ClusterStatus {
     pub leader: Option<String>,
     /// Term of the leader: the create revision of its key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub term: Option<i64>,
+    pub term: Option<Term>,
     /// Lowest protocol version that every controller and every registered node reads. No process writes a newer word.
     pub protocol: Protocol,
     /// Settings that are active. They stay active while the spec cannot be read by the version that is leader.
@@ -352,7 +353,7 @@ pub struct RecentFence {
     /// Node that was fenced.
     pub node: String,
     /// Registration number of the node after the fencing.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Time of the confirmation.
     pub at: Timestamp,
     /// CamelCase reason that confirmed the fencing.

@@ -1,5 +1,6 @@
 //! Events: records of changes of an object and their reasons. They have a lease in etcd, so that old ones disappear.
 
+use crate::id::Epoch;
 use crate::kind::Kind;
 use crate::reason::Reason;
 use crate::time::Timestamp;
@@ -47,7 +48,7 @@ pub struct Event {
     pub operation: Option<String>,
     /// Registration of the node concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub epoch: Option<u64>,
+    pub epoch: Option<Epoch>,
     /// Time of the event (RFC 3339).
     pub at: Timestamp,
 }

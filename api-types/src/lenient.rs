@@ -60,6 +60,7 @@ pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::Epoch;
     use crate::record::{Mode, NodeReport};
 
     #[test]
@@ -67,7 +68,7 @@ mod tests {
         let text = br#"{"mode": {"kind": "Draining"}, "armed": true, "epoch": 7, "watchdog": {"kind": "Quantum"}, "more": 1}"#;
         let partial = read::<NodeReport>(text).expect_err("two words are unknown");
         assert_eq!(partial.lost, ["mode", "watchdog"]);
-        assert_eq!((partial.value.armed, partial.value.epoch), (true, 7));
+        assert_eq!((partial.value.armed, partial.value.epoch), (true, Epoch(7)));
         assert!(partial.error.contains("Draining") && partial.error.contains("Quantum"), "{}", partial.error);
         assert!(partial.has_lost("mode") && !partial.has_lost("armed"));
         assert!(partial.has_lost_only(&["mode", "watchdog", "version"]) && !partial.has_lost_only(&["mode"]));

@@ -9,6 +9,7 @@ pub mod document;
 pub mod driver;
 pub mod error_reason;
 pub mod event;
+pub mod id;
 pub mod keys;
 pub mod kind;
 pub mod lenient;

@@ -1,6 +1,7 @@
 //! Nodes and node groups.
 
 use crate::check::Check;
+use crate::id::Epoch;
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
@@ -212,7 +213,7 @@ pub struct NodeStatus {
     /// State of the node.
     pub state: NodeState,
     /// Number of the node's registration. It grows with each registration.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// State of the registration. One of `Open`, `Fencing`, `Fenced`, `Closed`.
     pub fence: String,
     /// Mode of the agent.

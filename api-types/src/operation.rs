@@ -1,5 +1,6 @@
 //! Operations: recorded imperative requests with their outcome.
 
+use crate::id::Epoch;
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
@@ -33,7 +34,7 @@ pub struct OperationSpec {
     pub timeout_seconds: Option<u32>,
     /// ConfirmFenced: registration of the node that the operator saw.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub epoch: Option<u64>,
+    pub epoch: Option<Epoch>,
     /// ConfirmFenced, ShutdownContinue and TestWatchdog: boot id that the operator saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,

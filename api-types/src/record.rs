@@ -40,6 +40,3 @@ pub use service_report::{FailureClass, Observed, Phase, ServiceReport};
 pub use tombstone::Tombstone;
 pub use usage_report::{ServiceUsage, UsageReport};
 pub use watchdog_test::WatchdogTest;
-
-/// A revision of etcd, which every commit increases by one.
-pub type Revision = i64;

@@ -2,6 +2,7 @@
 
 use crate::availability::Availability;
 use crate::driver::{DriverSpec, Identity};
+use crate::id::Epoch;
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::names;
@@ -256,7 +257,7 @@ pub struct ResourceStatus {
     pub target: Option<String>,
     /// Registration of the node under which the service is assigned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub epoch: Option<u64>,
+    pub epoch: Option<Epoch>,
     /// Uid of the action in progress, or of the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action_uid: Option<String>,
@@ -334,7 +335,7 @@ pub struct ServiceCopy {
     /// Node of the copy.
     pub node: String,
     /// Registration of the node under which the copy was authorized.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Boot id of the node at that time.
     pub boot_id: String,
     /// Definition with which the copy was started, and with which it is stopped.

@@ -51,9 +51,10 @@ use counted::Counted;
 use fencing::devices::DeviceWork;
 use fencing::probes::DeviceProbes;
 use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::Term;
 use ha_api_types::keys::Keys;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Proof, Revision};
+use ha_api_types::record::Proof;
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Outcome;
 use ha_store::election::{Leadership, Membership, Readings};
@@ -116,7 +117,7 @@ pub struct Controller {
     reservation: Reservation,
     deliveries: Deliveries,
     refused: Option<String>,
-    led: Option<Revision>,
+    led: Option<Term>,
     /// `true` if another process refreshes this controller's keys, as last reported.
     is_duplicate: bool,
     plans: u64,
@@ -241,7 +242,7 @@ impl Controller {
     }
 
     /// Returns the term while this controller is leader, as far as it knows.
-    pub fn term(&self) -> Option<Revision> {
+    pub fn term(&self) -> Option<Term> {
         self.standing.leadership.as_ref().map(Leadership::term)
     }
 
@@ -382,7 +383,7 @@ impl Controller {
     fn planning(&self) -> Option<(&Leadership, Membership)> {
         let leadership = self.standing.leadership.as_ref()?;
         let membership = self.standing.membership?;
-        let may_plan = self.world.revision >= leadership.term() && !self.standing.is_ending;
+        let may_plan = self.world.revision >= leadership.term().revision() && !self.standing.is_ending;
         may_plan.then_some((leadership, membership))
     }
 

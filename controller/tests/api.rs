@@ -10,6 +10,7 @@ mod suite;
 
 use axum::http::header;
 use futures::StreamExt;
+use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{forgotten, revision_raise};
 use ha_api_types::time::Mono;
@@ -268,7 +269,7 @@ async fn a_watch_from_before_compaction_is_expired() {
     for name in ["a", "b", "c"] {
         api.post("groups", &group(name)).await;
     }
-    api.store.compact(3);
+    api.store.compact(Revision(3));
     let (event_type, status) = api.watch("groups?watch=1&resourceVersion=1").await.next().await.unwrap();
     assert_eq!(
         (event_type.as_str(), &status["code"], &status["reason"]),

@@ -1,12 +1,13 @@
 //! The vocabulary that a run has shown to its users: states, proofs and reasons in every place where a user could read them.
 
 use ha_api_types::event::Event;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, Mode, Proof, Revision};
+use ha_api_types::record::{FenceState, Mode, Proof};
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::Mono;
 use ha_api_types::view::Explanation;

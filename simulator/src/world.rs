@@ -41,6 +41,7 @@ use crate::scenario::action::Pets;
 use crate::scenario::{Power, Scenario};
 use crate::vocabulary::Vocabulary;
 use event::Event;
+use ha_api_types::id::Epoch;
 use ha_api_types::keys::Keys;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -192,7 +193,7 @@ pub struct World {
     found_at: BTreeMap<String, Millis>,
     /// Services whose status shows no action in progress.
     settled: BTreeSet<String>,
-    epochs: BTreeMap<String, u64>,
+    epochs: BTreeMap<String, Epoch>,
     moves_begun: BTreeMap<String, (ServiceState, String, Millis)>,
     lost: BTreeMap<String, Lost>,
     recovering: BTreeSet<String>,

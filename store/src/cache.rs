@@ -4,7 +4,7 @@ use crate::reflector::{Item, Options, Refresher, reflector};
 use crate::store::{Change, Store, StoreError, selects};
 use crate::transaction::Entry;
 use futures::StreamExt as _;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::{broadcast, watch};
@@ -68,7 +68,7 @@ struct View {
 /// Creates an empty cache.
 pub fn cache() -> (Reader, Writer) {
     let (updates, _) = broadcast::channel(SUBSCRIBER_UPDATES);
-    let (revision, _) = watch::channel(0);
+    let (revision, _) = watch::channel(Revision::default());
     let shared = Arc::new(Shared { view: RwLock::new(View::default()), updates, revision });
     (Reader { shared: shared.clone() }, Writer { shared })
 }
@@ -116,7 +116,7 @@ impl Writer {
 impl View {
     /// Returns the changes from this view to a complete reading.
     fn replace(&mut self, entries: &[Entry], revision: Revision) -> Vec<Change> {
-        if revision < self.revision || self.revision == 0 {
+        if revision < self.revision || self.revision == Revision(0) {
             // First reading, or the store was restored to an earlier state: the recent changes do not lead to this
             // reading.
             self.recent.clear();
@@ -170,7 +170,7 @@ impl Reader {
 
     /// Returns `true` after the first reading.
     pub fn is_synced(&self) -> bool {
-        self.revision() > 0
+        self.revision() > Revision(0)
     }
 
     /// Returns the revision up to which the cache is complete; 0 before the first reading.
@@ -233,7 +233,7 @@ mod tests {
     use crate::store::Reading;
 
     fn put(key: &str, mod_revision: Revision) -> Entry {
-        Entry { key: key.to_owned(), value: [].into(), create_revision: 2, mod_revision, lease: 0 }
+        Entry { key: key.to_owned(), value: [].into(), create_revision: Revision(2), mod_revision, lease: 0 }
     }
 
     fn synced(entries: Vec<Entry>, revision: Revision) -> Item {
@@ -256,54 +256,67 @@ mod tests {
     fn a_snapshot_and_what_follows_make_the_whole() {
         let (reader, mut writer) = cache();
         assert!(!reader.is_synced());
-        writer.apply(synced(vec![put("a/1", 3), put("b/1", 4)], 5));
+        writer.apply(synced(vec![put("a/1", Revision(3)), put("b/1", Revision(4))], Revision(5)));
         let (snapshot, mut updates) = reader.subscribe("a/");
-        assert_eq!((keys(&snapshot), snapshot.revision), (vec!["a/1"], 5));
-        writer.apply(changed(vec![Change::Put(put("a/2", 6)), deleted("a/1", 6)], 6));
-        writer.apply(Item::Progress(9));
+        assert_eq!((keys(&snapshot), snapshot.revision), (vec!["a/1"], Revision(5)));
+        writer.apply(changed(
+            vec![Change::Put(put("a/2", Revision(6))), deleted("a/1", Revision(6))],
+            Revision(6),
+        ));
+        writer.apply(Item::Progress(Revision(9)));
         assert_eq!(updates.try_recv().map(|update| update.changes.len()), Ok(2));
-        assert_eq!(updates.try_recv().map(|update| update.revision), Ok(9));
+        assert_eq!(updates.try_recv().map(|update| update.revision), Ok(Revision(9)));
         assert_eq!(keys(&reader.snapshot("a/")), vec!["a/2"]);
-        assert_eq!(reader.snapshot("").revision, 9);
+        assert_eq!(reader.snapshot("").revision, Revision(9));
         assert_eq!(reader.get("a/1"), None);
     }
 
     #[test]
     fn a_new_reading_is_told_as_the_changes_that_lead_to_it() {
         let (reader, mut writer) = cache();
-        writer.apply(synced(vec![put("a", 3), put("b", 4), put("c", 4)], 5));
+        writer.apply(synced(
+            vec![put("a", Revision(3)), put("b", Revision(4)), put("c", Revision(4))],
+            Revision(5),
+        ));
         let (_, mut updates) = reader.subscribe("");
-        writer.apply(synced(vec![put("a", 7), put("c", 4), put("d", 6)], 8));
+        writer.apply(synced(
+            vec![put("a", Revision(7)), put("c", Revision(4)), put("d", Revision(6))],
+            Revision(8),
+        ));
         let update = updates.try_recv().expect("an update");
-        let expected = vec![Change::Put(put("d", 6)), Change::Put(put("a", 7)), deleted("b", 8)];
-        assert_eq!((&update.changes, update.revision), (&expected, 8));
+        let expected = vec![
+            Change::Put(put("d", Revision(6))),
+            Change::Put(put("a", Revision(7))),
+            deleted("b", Revision(8)),
+        ];
+        assert_eq!((&update.changes, update.revision), (&expected, Revision(8)));
         assert_eq!(keys(&reader.snapshot("")), vec!["a", "c", "d"]);
     }
 
     #[test]
     fn a_reader_comes_back_while_the_changes_are_known() {
         let (reader, mut writer) = cache();
-        writer.apply(synced(vec![put("a", 3)], 5));
-        writer.apply(changed(vec![Change::Put(put("b", 6))], 6));
-        writer.apply(changed(vec![Change::Put(put("c", 7))], 7));
+        writer.apply(synced(vec![put("a", Revision(3))], Revision(5)));
+        writer.apply(changed(vec![Change::Put(put("b", Revision(6)))], Revision(6)));
+        writer.apply(changed(vec![Change::Put(put("c", Revision(7)))], Revision(7)));
         let since = |revision| {
             let (update, _) = reader.subscribe_after("", revision)?;
             Ok(update.changes.iter().map(|change| change.key().to_owned()).collect::<Vec<_>>())
         };
-        assert_eq!(since(6), Ok(vec!["c".to_owned()]));
-        assert_eq!(since(5), Ok(vec!["b".to_owned(), "c".to_owned()]));
-        assert_eq!(since(7), Ok(vec![]));
-        assert_eq!(since(4), Err(StoreError::Compacted { oldest: 6 }));
+        assert_eq!(since(Revision(6)), Ok(vec!["c".to_owned()]));
+        assert_eq!(since(Revision(5)), Ok(vec!["b".to_owned(), "c".to_owned()]));
+        assert_eq!(since(Revision(7)), Ok(vec![]));
+        assert_eq!(since(Revision(4)), Err(StoreError::Compacted { oldest: Revision(6) }));
     }
 
     #[test]
     fn an_outage_is_said_until_it_ends() {
         let (reader, mut writer) = cache();
-        writer.apply(synced(vec![], 5));
+        writer.apply(synced(vec![], Revision(5)));
         let error = StoreError::Unreachable("cut".to_owned());
         writer.apply(Item::Unavailable(error.clone()));
         assert_eq!(reader.unavailable(), Some(error));
-        writer.apply(Item::Progress(5));
+        writer.apply(Item::Progress(Revision(5)));
         assert_eq!(reader.unavailable(), None);
     }
 }

@@ -11,7 +11,7 @@ use crate::transaction::{Guard, Outcome, Transaction};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use std::fmt::Debug;
 use std::time::Duration;
 

@@ -16,8 +16,9 @@ pub use leadership::{ElectionView, Leadership, Membership};
 pub use readings::Readings;
 
 use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
+use ha_api_types::id::{Revision, Term};
 use ha_api_types::keys::Keys;
-use ha_api_types::record::{Candidate, Leader, Revision};
+use ha_api_types::record::{Candidate, Leader};
 use ha_api_types::time::{Millis, Mono, Now};
 use leadership::leader_of;
 use membership::Presence;
@@ -81,7 +82,7 @@ enum Lead {
     /// The leader key is to be released, without an end of the process.
     Yielding {
         lease: LeaseId,
-        term: Revision,
+        term: Term,
     },
     /// The key of an earlier process with the same id, or the own key, is being deleted.
     Evicting,
@@ -126,7 +127,7 @@ pub struct Election {
     /// Time since which the view has had no leader key; `None` if it has one.
     leaderless_since: Option<Mono>,
     /// Newest term that this process has released: its key may still be seen for some time.
-    given_up: Revision,
+    given_up: Term,
     /// Time before which this process does not yield to an older candidate again.
     yields_again_at: Mono,
 }
@@ -147,7 +148,7 @@ impl Election {
             view: ElectionView::default(),
             leader: None,
             presence: Presence::Unread { reading: 1, own: None },
-            refreshed: 0,
+            refreshed: Revision(0),
             lead: Lead::Following,
             commits: CommitClock::default(),
             looked_for_predecessor: false,
@@ -155,7 +156,7 @@ impl Election {
             revoke: Vec::new(),
             retry_at: Mono::default(),
             leaderless_since: None,
-            given_up: 0,
+            given_up: Term::default(),
             yields_again_at: Mono::default(),
         }
     }
@@ -251,9 +252,12 @@ impl Election {
         self.observe_membership(now, readings);
         match &self.lead {
             Lead::Leading { lease, leadership, .. } => {
-                let same =
-                    self.view.leader.as_ref().is_some_and(|entry| entry.create_revision == leadership.term);
-                if self.view.revision >= leadership.term && !same {
+                let same = self
+                    .view
+                    .leader
+                    .as_ref()
+                    .is_some_and(|entry| Term::created_at(entry.create_revision) == leadership.term);
+                if self.view.revision >= leadership.term.revision() && !same {
                     self.revoke.push(*lease);
                     self.lead = Lead::Following;
                 } else if self.presence.is_lost() {
@@ -285,10 +289,11 @@ impl Election {
     /// reported for that write.
     fn adopt_own_key(&mut self, now: &Now) -> bool {
         let (Some(entry), Some(leader)) = (&self.view.leader, &self.leader) else { return false };
-        if leader.instance != self.candidate.instance || entry.create_revision <= self.given_up {
+        let term = Term::created_at(entry.create_revision);
+        if leader.instance != self.candidate.instance || term <= self.given_up {
             return false;
         }
-        let leadership = Leadership { key: self.keys.leader(), term: entry.create_revision };
+        let leadership = Leadership { key: self.keys.leader(), term };
         self.lead = Lead::Leading { lease: entry.lease, leadership, keep_due: now.raw, keeping: false };
         true
     }
@@ -314,7 +319,7 @@ impl Election {
         self.lead = match (&self.lead, outcome) {
             (Lead::Campaigning { lease }, Outcome::Applied(revision)) => Lead::Leading {
                 lease: *lease,
-                leadership: Leadership { key: self.keys.leader(), term: *revision },
+                leadership: Leadership { key: self.keys.leader(), term: Term::created_at(*revision) },
                 keep_due: now.raw + self.keep_interval_ms(),
                 keeping: false,
             },
@@ -395,7 +400,10 @@ impl Election {
     fn poll_leader(&mut self, now: &Now) -> Option<Step> {
         match &mut self.lead {
             Lead::Following => {
-                if self.view.revision == 0 || self.membership().is_none() || now.raw < self.campaigns_at() {
+                if self.view.revision == Revision(0)
+                    || self.membership().is_none()
+                    || now.raw < self.campaigns_at()
+                {
                     return None;
                 }
                 let first = !std::mem::replace(&mut self.looked_for_predecessor, true);
@@ -439,7 +447,8 @@ impl Election {
                 Some(Step::KeepAlive(*lease))
             }
             Lead::Yielding { lease, term } => {
-                let transaction = Transaction::new().delete(self.keys.leader(), Guard::Created(*term));
+                let transaction =
+                    Transaction::new().delete(self.keys.leader(), Guard::Created(term.revision()));
                 self.revoke.push(*lease);
                 self.lead = Lead::Evicting;
                 Some(Step::Commit(Subject::Leader, transaction))
@@ -472,7 +481,8 @@ impl Election {
             }
             Lead::Leading { lease, leadership: Leadership { term, .. }, .. }
             | Lead::Yielding { lease, term } => {
-                let transaction = Transaction::new().delete(self.keys.leader(), Guard::Created(*term));
+                let transaction =
+                    Transaction::new().delete(self.keys.leader(), Guard::Created(term.revision()));
                 self.revoke.push(*lease);
                 self.lead = Lead::Resigning;
                 Some(Step::Commit(Subject::Resign, transaction))

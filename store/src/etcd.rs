@@ -27,7 +27,7 @@ use credentials::Credentials;
 use etcd_client::{Client, GetOptions, KvClient, ResponseHeader, Txn, TxnOp, TxnOpResponse};
 use failure::Failure;
 use futures::stream::BoxStream;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use member::Member;
 use race::{Call, Repeat, race};
 use std::collections::BTreeMap;
@@ -205,8 +205,8 @@ fn to_entry(found: &etcd_client::KeyValue) -> Entry {
     Entry {
         key: String::from_utf8_lossy(found.key()).into_owned(),
         value: found.value().into(),
-        create_revision: found.create_revision(),
-        mod_revision: found.mod_revision(),
+        create_revision: Revision(found.create_revision()),
+        mod_revision: Revision(found.mod_revision()),
         lease: found.lease(),
     }
 }
@@ -244,7 +244,7 @@ impl Store for EtcdStore {
                     }
                 }
                 let revision = response.header().map_or(0, etcd_client::ResponseHeader::revision);
-                Ok(Reading { entries: entries.into_values().collect(), revision })
+                Ok(Reading { entries: entries.into_values().collect(), revision: Revision(revision) })
             })
         });
         request(&self.inner, call).await

@@ -5,7 +5,7 @@ use crate::store::{Reading, Store, StoreError, WatchItem};
 use crate::transaction::{LeaseId, Outcome, Transaction};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use ha_api_types::time::{Millis, Mono};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 /// Number of revisions of history that are kept; older ones are compacted, as by etcd's automatic compaction.
-const KEPT_REVISIONS: Revision = 50_000;
+const KEPT_REVISIONS: i64 = 50_000;
 
 /// A store in this process's memory, for tests. Clones share it.
 ///

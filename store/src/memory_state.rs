@@ -4,7 +4,7 @@ use crate::store::{Change, Reading, StoreError, selects};
 use crate::transaction::{
     Entry, Guard, LeaseId, MAX_OPERATIONS, MAX_REQUEST_BYTES, Outcome, Transaction, Write,
 };
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -43,8 +43,8 @@ impl Default for MemoryState {
     fn default() -> MemoryState {
         MemoryState {
             // etcd starts at 1, so the first write is revision 2.
-            revision: 1,
-            compacted: 0,
+            revision: Revision(1),
+            compacted: Revision(0),
             entries: BTreeMap::new(),
             history: BTreeMap::new(),
             leases: BTreeMap::new(),
@@ -258,7 +258,7 @@ impl MemoryState {
     pub fn restored(
         &self,
         now: Mono,
-        raise: Revision,
+        raise: i64,
         forgotten: &[String],
         marker: (String, Vec<u8>),
     ) -> MemoryState {

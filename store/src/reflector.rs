@@ -6,7 +6,7 @@ use crate::transaction::Entry;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -172,11 +172,11 @@ impl<S: Store + Clone> Reflection<S> {
             store,
             selectors,
             view: BTreeMap::new(),
-            last: 0,
+            last: Revision(0),
             synced: false,
             watch: None,
             listing: None,
-            listed_from: 0,
+            listed_from: Revision(0),
             meanwhile: Vec::new(),
             forced: true,
             requests,
@@ -231,7 +231,7 @@ impl<S: Store + Clone> Reflection<S> {
                 })
             }
             Event::Watched(Some(Err(StoreError::Compacted { oldest }))) => {
-                tracing::info!(oldest, last = self.last, "watch fell behind compaction, listing again");
+                tracing::info!(%oldest, last = %self.last, "watch fell behind compaction, listing again");
                 self.watch = None;
                 self.forced = true;
                 self.start_listing();
@@ -327,12 +327,12 @@ impl<S: Store + Clone> Reflection<S> {
         let differs = view != self.view;
         if went_back {
             tracing::warn!(
-                revision = reading.revision,
-                last = self.last,
+                revision = %reading.revision,
+                last = %self.last,
                 "etcd revision decreased, reading again"
             );
         } else if self.synced && differs && !overtaken {
-            tracing::warn!(revision = self.last, "watch lost events, reading again");
+            tracing::warn!(revision = %self.last, "watch lost events, reading again");
         }
         self.last = if went_back { reading.revision } else { self.last.max(reading.revision) };
         self.view = view;

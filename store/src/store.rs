@@ -2,7 +2,7 @@
 
 use crate::transaction::{Entry, LeaseId, Outcome, Transaction};
 use futures::stream::BoxStream;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use std::future::Future;
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Guarded transactions: the only way to write.
 
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use ha_api_types::time::Millis;
 use ha_api_types::view::StoredKey;
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,7 @@ pub struct Transaction {
 pub const MAX_REQUEST_BYTES: usize = 1536 * 1024;
 
 /// A guard that never holds: no key was ever written at this revision.
-const NEVER: Guard = Guard::Unchanged(-1);
+const NEVER: Guard = Guard::Unchanged(Revision(-1));
 
 /// etcd's default limit of operations in a transaction (`--max-txn-ops`), for guards and for writes separately.
 pub const MAX_OPERATIONS: usize = 128;
@@ -257,8 +257,8 @@ mod tests {
     fn every_written_key_is_guarded() {
         let transaction = Transaction::new()
             .put("a", Guard::Absent, vec![1])
-            .delete("b", Guard::Unchanged(3))
-            .guard("leader", Guard::Created(2));
+            .delete("b", Guard::Unchanged(Revision(3)))
+            .guard("leader", Guard::Created(Revision(2)));
         for key in transaction.writes().keys() {
             assert!(transaction.guards().contains_key(key), "{key}");
         }
@@ -269,8 +269,8 @@ mod tests {
         let create = || Transaction::new().put("a", Guard::Absent, vec![1]);
         assert!(!create().may_be_sent_again());
         assert!(!create().guard("b", Guard::Absent).may_be_sent_again());
-        assert!(create().guard("leader", Guard::Created(2)).may_be_sent_again());
-        assert!(create().put("b", Guard::Unchanged(2), vec![1]).may_be_sent_again());
+        assert!(create().guard("leader", Guard::Created(Revision(2))).may_be_sent_again());
+        assert!(create().put("b", Guard::Unchanged(Revision(2)), vec![1]).may_be_sent_again());
         assert!(Transaction::new().guard("a", Guard::Absent).may_be_sent_again());
     }
 
@@ -280,24 +280,24 @@ mod tests {
             let both = Transaction::new().guard("key", first).guard("key", second);
             assert_eq!(both.guards()["key"], expected, "{first:?} {second:?}");
         };
-        check(Guard::Created(3), Guard::Unchanged(5), Guard::Unchanged(5));
-        check(Guard::Unchanged(5), Guard::Created(3), Guard::Unchanged(5));
-        check(Guard::Unchanged(5), Guard::Unchanged(5), Guard::Unchanged(5));
-        check(Guard::Unchanged(5), Guard::Unchanged(6), NEVER);
-        check(Guard::Unchanged(5), Guard::Absent, NEVER);
-        check(Guard::Absent, Guard::Created(3), NEVER);
-        check(Guard::Created(3), Guard::Created(4), NEVER);
+        check(Guard::Created(Revision(3)), Guard::Unchanged(Revision(5)), Guard::Unchanged(Revision(5)));
+        check(Guard::Unchanged(Revision(5)), Guard::Created(Revision(3)), Guard::Unchanged(Revision(5)));
+        check(Guard::Unchanged(Revision(5)), Guard::Unchanged(Revision(5)), Guard::Unchanged(Revision(5)));
+        check(Guard::Unchanged(Revision(5)), Guard::Unchanged(Revision(6)), NEVER);
+        check(Guard::Unchanged(Revision(5)), Guard::Absent, NEVER);
+        check(Guard::Absent, Guard::Created(Revision(3)), NEVER);
+        check(Guard::Created(Revision(3)), Guard::Created(Revision(4)), NEVER);
     }
 
     #[test]
     fn transactions_join_unless_they_clash() {
-        let leader = |t: Transaction| t.guard("leader", Guard::Created(2));
+        let leader = |t: Transaction| t.guard("leader", Guard::Created(Revision(2)));
         let first = leader(Transaction::new().put("a", Guard::Absent, vec![1]));
         let second = leader(Transaction::new().put("b", Guard::Absent, vec![2]));
         assert_eq!(first.join(&second).map(|joined| joined.writes().len()), Some(2));
         assert_eq!(first.join(&first), None);
         let other_term =
-            Transaction::new().put("c", Guard::Absent, vec![3]).guard("leader", Guard::Created(9));
+            Transaction::new().put("c", Guard::Absent, vec![3]).guard("leader", Guard::Created(Revision(9)));
         assert_eq!(first.join(&other_term), None);
     }
 }

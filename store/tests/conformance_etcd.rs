@@ -6,7 +6,7 @@ mod etcd;
 
 use etcd::{Cluster, Flags, etcdctl};
 use futures::future::BoxFuture;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use ha_store::conformance::{Subject, run};
 use ha_store::{Config, EtcdStore};
 

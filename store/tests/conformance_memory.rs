@@ -1,7 +1,7 @@
 //! The conformance suite on the in-memory store.
 
 use futures::future::BoxFuture;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use ha_store::conformance::{Subject, run};
 use ha_store::{Guard, MemoryStore, Outcome, Store as _, Transaction};
 

@@ -9,6 +9,7 @@ mod etcd;
 use certificates::Authority;
 use etcd::{Cluster, Flags, etcdctl};
 use futures::StreamExt as _;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_store::{Config, EtcdStore, Guard, Outcome, Store as _, StoreError, Transaction, WatchItem};
@@ -238,7 +239,7 @@ async fn an_agent_writes_only_what_is_its_own() {
         }
     };
     assert_eq!(tokio::time::timeout(Duration::from_secs(10), told).await, Ok(vec![assigned]));
-    let forbidden = agent.watch(&keys.alive("node2"), 1).next().await;
+    let forbidden = agent.watch(&keys.alive("node2"), Revision(1)).next().await;
     assert!(matches!(forbidden, Some(Err(StoreError::Refused(_)))), "{forbidden:?}");
 
     // An expired token is replaced automatically, for requests and for watches.

@@ -6,7 +6,7 @@ mod etcd;
 
 use etcd::{Cluster, Flags};
 use futures::StreamExt as _;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use ha_store::reflector::{Item, Options, reflector};
 use ha_store::{Change, Config, EtcdStore, Guard, Outcome, Store as _, StoreError, Transaction, WatchItem};
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,6 +7,7 @@ mod etcd;
 use bytes::Bytes;
 use etcd::{Cluster, Flags};
 use futures::StreamExt as _;
+use ha_api_types::id::Revision;
 use ha_store::{Config, EtcdStore, Guard, Outcome, Store as _, StoreError, Transaction};
 use http_body_util::StreamBody;
 use hyper::body::{Frame, Incoming};
@@ -90,7 +91,7 @@ async fn an_old_member_is_refused_by_name() {
     }
     let outcome = store.commit(put()).await;
     assert!(matches!(&outcome, Outcome::Refused(text) if names(text, &old, "3.4.23")), "{outcome:?}");
-    let watched = store.watch("/version/", 1).next().await;
+    let watched = store.watch("/version/", Revision(1)).next().await;
     assert!(matches!(&watched, Some(Err(StoreError::Unsupported(_)))), "{watched:?}");
     let lease = store.grant_lease(10).await;
     assert!(matches!(&lease, Err(StoreError::Unsupported(_))), "{lease:?}");

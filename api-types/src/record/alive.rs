@@ -1,5 +1,6 @@
 //! The heartbeat of a node.
 
+use crate::id::Epoch;
 use serde::{Deserialize, Serialize};
 
 /// `alive/<node>`, leased, written by the node's agent. The lease only cleans up; only a commit is evidence.
@@ -9,7 +10,7 @@ pub struct Alive {
     /// The agent process; a different value means that another process took over.
     pub instance: String,
     /// Epoch under which the agent acts.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Number of heartbeats of this agent process.
     pub sequence: u64,
 }

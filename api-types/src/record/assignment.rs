@@ -1,6 +1,7 @@
 //! The assignment of a service to a node by the leader.
 
-use super::{Replacement, Revision};
+use super::Replacement;
+use crate::id::{Epoch, Revision};
 use crate::resource::ServiceDefinition;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ pub struct Assignment {
     /// The assigned node; for a migration, the source node.
     pub node: String,
     /// Epoch of the node for which the assignment is valid.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Boot of the node for which the assignment is valid.
     pub boot_id: String,
     /// Unique id of this request; the agent's answer contains it.
@@ -53,7 +54,7 @@ pub enum Action {
         /// Target node.
         target: String,
         /// Epoch of the target.
-        target_epoch: u64,
+        target_epoch: Epoch,
         /// Boot of the target.
         target_boot_id: String,
     },

@@ -1,6 +1,7 @@
 //! The epoch and the fencing state of a node.
 
-use super::{HoldTerms, MachineIds, Revision};
+use super::{HoldTerms, MachineIds};
+use crate::id::{Epoch, Revision, Term};
 use crate::reason::Reason;
 use crate::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct Fence {
     /// Number of the node's incarnation; every commit of an agent guards it.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// The machine that holds the epoch; while the epoch is closed, the machine that held the last one.
     pub machine_id: String,
     /// Product id of that machine's hardware; `None` if it could not be read or has not been requested yet.
@@ -200,7 +201,7 @@ pub struct DeviceIntent {
     /// Maximum run time of the device. Each process counts it from the moment at which it saw the record.
     pub duration_ms: Millis,
     /// Term of the leader that starts the device.
-    pub term: Revision,
+    pub term: Term,
     /// Requested action.
     pub switch: Switch,
 }

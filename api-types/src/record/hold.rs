@@ -1,7 +1,7 @@
 //! The etcd-outage hold: the request of an agent that cannot commit to every controller, and the answer (FENCING, section
 //! 9).
 
-use super::Revision;
+use crate::id::{Epoch, Revision};
 use serde::{Deserialize, Serialize};
 
 /// `POST /apis/hactl.io/v1/nodes/NAME/hold`: the request not to declare this node dead.
@@ -16,7 +16,7 @@ pub struct HoldRequest {
     /// Boot that holds the epoch.
     pub boot_id: String,
     /// Epoch under which the agent acts.
-    pub epoch: u64,
+    pub epoch: Epoch,
 }
 
 /// The answer. A grant counts as an observation of the node at the time of the grant.

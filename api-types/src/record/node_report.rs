@@ -1,7 +1,8 @@
 //! The report of an agent about its node: mode, watchdog, active timings.
 
-use super::{HoldTerms, Leave, MachineIds, Revision, WatchdogTest};
+use super::{HoldTerms, Leave, MachineIds, WatchdogTest};
 use crate::cluster::OnEtcdLoss;
+use crate::id::{Epoch, Revision};
 use crate::protocol::Protocol;
 use crate::quantity::Amounts;
 use crate::reason::Reason;
@@ -23,7 +24,7 @@ pub struct NodeReport {
     /// Boot id of the node.
     pub boot_id: String,
     /// Epoch under which the agent acts; 0 during the first registration.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Mode of the agent.
     pub mode: Mode,
     /// `true` if the watchdog is armed: a committed fact (FENCING, section 4).

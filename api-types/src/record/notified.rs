@@ -1,5 +1,6 @@
 //! The state of notifications: what the targets of `Cluster.spec.notifications` have received, and what is queued.
 
+use crate::id::Epoch;
 use crate::notification::Notification;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +23,10 @@ pub struct Notified {
 pub struct Told {
     /// Newest epoch of each node whose fencing was reported.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub fences: BTreeMap<String, u64>,
+    pub fences: BTreeMap<String, Epoch>,
     /// Nodes for which unconfirmed fencing was reported, with the epoch that the fencing ends.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub unconfirmed: BTreeMap<String, u64>,
+    pub unconfirmed: BTreeMap<String, Epoch>,
     /// Resources that were reported to be in Error.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub errors: BTreeSet<String>,

@@ -1,13 +1,13 @@
 //! The marker of etcd data that was restored from a backup, and the parts of the backup that are no longer valid.
 
-use super::Revision;
+use crate::id::Revision;
 use crate::keys::Keys;
 use crate::time::{Millis, Timestamp};
 use crate::timing::{Profile, Timings, WatchdogBounds, wait_ms};
 use serde::{Deserialize, Serialize};
 
 /// Least amount by which a restore raises the revision, so that no process has seen a higher revision of the lost data.
-pub const REVISION_RAISE: Revision = 1_000_000_000_000;
+pub const REVISION_RAISE: i64 = 1_000_000_000_000;
 
 /// Returns the amount by which a restore at this time, in microseconds since 1970, raises the revision.
 ///
@@ -17,8 +17,8 @@ pub const REVISION_RAISE: Revision = 1_000_000_000_000;
 ///
 /// Each restore adds this amount. Revisions are 64-bit integers, enough for thousands of successive restores; numbers of 53
 /// bits are enough for four.
-pub fn revision_raise(unix_us: i128) -> Revision {
-    Revision::try_from(unix_us).unwrap_or_default().max(REVISION_RAISE)
+pub fn revision_raise(unix_us: i128) -> i64 {
+    i64::try_from(unix_us).unwrap_or_default().max(REVISION_RAISE)
 }
 
 /// `restored`, written by `hactl restore` before any process can reach etcd, and removed by the leader. The contents of the

@@ -2,6 +2,7 @@
 
 use super::ReplacementReport;
 use crate::driver::Identity;
+use crate::id::{Epoch, Revision};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::resource::ServiceDefinition;
@@ -20,7 +21,7 @@ pub struct ServiceReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action_uid: Option<String>,
     /// Epoch of the agent at the time of the report.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Boot id of the node.
     pub boot_id: String,
     /// Generation of the resource that the agent knew when it probed; 0 without a probe.
@@ -29,8 +30,8 @@ pub struct ServiceReport {
     #[serde(skip_serializing_if = "is_zero")]
     pub probed_arming: i64,
     /// Revision of the node's fence record that requested the probe with `verify`; 0 without such a request.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub probed_fence: i64,
+    #[serde(skip_serializing_if = "Revision::is_zero")]
+    pub probed_fence: Revision,
     /// `true` if the service must never run twice (guarantee 1).
     pub exclusive: bool,
     /// Identity of the definition to which this report refers; `None` in reports of older agents.

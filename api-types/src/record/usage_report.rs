@@ -1,5 +1,6 @@
 //! The measurements of an agent.
 
+use crate::id::Epoch;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "camelCase", default)]
 pub struct UsageReport {
     /// Epoch of the measurement.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Boot of the measurement.
     pub boot_id: String,
     /// Usage of the whole machine.

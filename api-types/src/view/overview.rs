@@ -2,6 +2,7 @@
 
 use crate::check::Check;
 use crate::cluster::RecentFence;
+use crate::id::{Epoch, Revision, Term};
 use crate::node::{NodeState, WatchdogStatus};
 use crate::reason::Reason;
 use crate::resource::ServiceState;
@@ -50,7 +51,7 @@ pub struct StoreOverview {
     /// Whether a linearizable read succeeded just now.
     pub quorum: bool,
     /// Revision at that read.
-    pub revision: i64,
+    pub revision: Revision,
     /// Members that etcd lists.
     pub members: Vec<StoreMember>,
 }
@@ -85,7 +86,7 @@ pub struct LeaderOverview {
     /// URL of the controller's API.
     pub url: String,
     /// Term of the leader: the create revision of the leader key.
-    pub term: i64,
+    pub term: Term,
     /// Time of the election.
     pub since: Timestamp,
 }
@@ -140,7 +141,7 @@ pub struct NodeOverview {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
     /// Number of the node's registration.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// State of the registration. One of `Open`, `Fencing`, `Fenced`, `Closed`.
     pub fence: String,
     /// Whether the node has a lease under its current registration: etcd contains its heartbeat key.

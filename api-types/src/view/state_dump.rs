@@ -1,6 +1,6 @@
 //! The stored state of a cluster as one document: `GET /apis/hactl.io/v1/state`, and `state.json` of a support dump.
 
-use crate::record::Revision;
+use crate::id::Revision;
 use crate::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

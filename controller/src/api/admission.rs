@@ -5,6 +5,7 @@ use super::managed;
 use super::read::{Stored, object, spec_of};
 use super::request::FieldValidation;
 use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::{self, TypedName};
 use ha_api_types::operation::OperationAction;
@@ -277,7 +278,7 @@ fn count_generation(current: Option<&Value>, proposed: &mut Value) {
 
 /// Returns the object with its members in the order of the served form.
 fn in_order(kind: Kind, value: &Value) -> Value {
-    let mut ordered = object(kind, value, None, 0);
+    let mut ordered = object(kind, value, None, Revision(0));
     if ordered.get("spec").is_none() {
         ordered["spec"] = json!({});
     }

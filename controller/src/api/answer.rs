@@ -6,7 +6,7 @@ use super::request::{Form, Parameters, form, not_acceptable};
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use ha_api_types::table::{IncludeObject, Rows, partial, table};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

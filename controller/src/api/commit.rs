@@ -1,7 +1,7 @@
 //! Guarded writes to etcd that resolve an unknown outcome by reading again.
 
 use super::error::ApiError;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use ha_store::{Outcome, Store, Transaction};
 
 /// Outcome of a write, after an unknown outcome was resolved.

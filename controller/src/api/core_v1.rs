@@ -13,9 +13,9 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::event::{ACTION_UID_ANNOTATION, EPOCH_ANNOTATION, Event, NODE_ANNOTATION};
+use ha_api_types::id::Revision;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
-use ha_api_types::record::Revision;
 use ha_api_types::table::Rows;
 use ha_runtime::shutdown::Shutdown;
 use ha_store::{Change, Entry, Store, WatchItem};
@@ -43,7 +43,7 @@ pub(crate) async fn namespaces<S: Store>(
 ) -> Result<Response, ApiError> {
     let parameters = Parameters::of(request.uri())?;
     let shape = Shape::of(request.headers(), &parameters, Rows::Namespaces)?;
-    let page = answer::page(vec![(NAMESPACE.to_owned(), namespace())], 1, &parameters)?;
+    let page = answer::page(vec![(NAMESPACE.to_owned(), namespace())], Revision(1), &parameters)?;
     Ok(answer::list(&state, shape, "NamespaceList", "v1", page))
 }
 

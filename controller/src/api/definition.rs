@@ -4,6 +4,7 @@ use super::ApiState;
 use super::error::ApiError;
 use super::read::Stored;
 use crate::core::definition_change::{Traces, is_harmless, refused};
+use ha_api_types::id::Revision;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::problem::Problem;
@@ -64,7 +65,7 @@ pub(crate) async fn check<S: Store>(
     if let Some(found) = refused(&before, &after, status.as_ref(), &traces) {
         return Err(ApiError::invalid(kind, name, &[Problem::forbidden(found.field, found.message)]));
     }
-    let of = |known: Option<i64>| known.map_or(Guard::Absent, Guard::Unchanged);
+    let of = |known: Option<Revision>| known.map_or(Guard::Absent, Guard::Unchanged);
     Ok(vec![
         (keys.status(kind, name), of(current.status.as_ref().map(|status| status.mod_revision))),
         (assignment_key, of(assignment.map(|entry| entry.mod_revision))),

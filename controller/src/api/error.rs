@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ha_api_types::error_reason::ErrorReason;
+use ha_api_types::id::Revision;
 use ha_api_types::kind::{GROUP, Kind};
 use ha_api_types::problem::Problem;
 use ha_store::StoreError;
@@ -89,7 +90,7 @@ impl ApiError {
         ApiError::conflict(kind, name, text)
     }
 
-    pub(crate) fn expired(oldest: i64) -> ApiError {
+    pub(crate) fn expired(oldest: Revision) -> ApiError {
         ApiError::new(
             ErrorReason::Expired,
             format!("too old resource version, the oldest that can be watched is {oldest}: list again"),
@@ -98,7 +99,7 @@ impl ApiError {
 
     /// Returns the error for a revision that this etcd data never reached, as after a restore without `hactl
     /// restore`. A watch that waited for it would miss every change until then.
-    pub(crate) fn of_other_data(asked: i64, newest: i64) -> ApiError {
+    pub(crate) fn of_other_data(asked: Revision, newest: Revision) -> ApiError {
         ApiError::new(
             ErrorReason::Expired,
             format!("resource version {asked} is newer than the newest version {newest}: list again"),

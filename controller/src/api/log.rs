@@ -11,11 +11,12 @@ use axum::http::{HeaderName, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use ha_api_types::error_reason::ErrorReason;
+use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::record::{
     Assignment, LOG_BYTES_MAX, LOG_LINES_DEFAULT, LOG_LINES_MAX, LOG_PATIENCE_MS, LogAnswer, LogFailure,
-    LogRequest, Revision,
+    LogRequest,
 };
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceDefinition};
 use ha_store::{Change, Guard, Outcome, Store, Transaction, WatchItem};

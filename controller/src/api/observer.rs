@@ -2,8 +2,8 @@
 //! it.
 
 use futures::StreamExt;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
-use ha_api_types::record::Revision;
 use ha_api_types::time::Millis;
 use ha_store::reflector::{Item, Options, reflector};
 use ha_store::{Change, Entry, Store};

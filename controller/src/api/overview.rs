@@ -11,6 +11,7 @@ use crate::core::world::World;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use ha_api_types::id::{Revision, Term};
 use ha_api_types::meta::Condition;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -36,7 +37,7 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Respo
         ..Overview::default()
     };
     let (world, members) = futures::join!(facts::world(&state), state.options().members());
-    overview.store = StoreOverview { quorum: world.is_ok(), revision: 0, members };
+    overview.store = StoreOverview { quorum: world.is_ok(), revision: Revision(0), members };
     match world {
         Ok(world) => {
             fill(&state, &world, &mut overview);
@@ -52,7 +53,12 @@ fn fill<S>(state: &ApiState<S>, world: &World, overview: &mut Overview) {
     overview.store.revision = world.revision;
     overview.leader = world.leader.as_ref().map(|entry| {
         let leader: Leader = serde_json::from_slice(&entry.value).unwrap_or_default();
-        LeaderOverview { id: leader.id, url: leader.url, term: entry.create_revision, since: leader.since }
+        LeaderOverview {
+            id: leader.id,
+            url: leader.url,
+            term: Term::created_at(entry.create_revision),
+            since: leader.since,
+        }
     });
     overview.controllers = controllers(state, world, overview.leader.as_ref());
     overview.nodes = nodes(state, world);

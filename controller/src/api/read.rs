@@ -1,10 +1,10 @@
 //! Objects as stored in etcd: the JSON of the spec, kept whole, and the status.
 
 use super::error::ApiError;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::names::{self, TypedName};
-use ha_api_types::record::Revision;
 use ha_api_types::renamed;
 use ha_api_types::resource::ResourceSpec;
 use ha_runtime::problems::Problems;
@@ -55,7 +55,9 @@ pub(crate) struct Stored {
 impl Stored {
     /// Returns the larger of the two keys' mod revisions.
     pub(crate) fn resource_version(&self) -> Revision {
-        self.status.as_ref().map_or(0, |status| status.mod_revision).max(self.spec.mod_revision)
+        self.status
+            .as_ref()
+            .map_or(self.spec.mod_revision, |status| status.mod_revision.max(self.spec.mod_revision))
     }
 
     /// Returns the object as it is served.
@@ -83,7 +85,7 @@ pub(crate) fn object(kind: Kind, spec: &Value, status: Option<&Value>, revision:
     let metadata = object.entry("metadata").or_insert_with(|| json!({}));
     if let Some(metadata) = metadata.as_object_mut() {
         metadata.shift_remove("resourceVersion");
-        if revision > 0 {
+        if revision > Revision(0) {
             metadata.insert("resourceVersion".to_owned(), json!(revision.to_string()));
         }
     }

@@ -51,6 +51,7 @@ fn refusals(world: &World, words: &[Word]) -> Vec<Problem> {
 mod tests {
     use super::*;
     use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus};
+    use ha_api_types::id::{Epoch, Revision};
     use ha_api_types::keys::Keys;
     use ha_api_types::record::{Candidate, Fence, FenceState, NodeReport};
     use ha_api_types::time::Mono;
@@ -59,7 +60,7 @@ mod tests {
 
     fn entry(key: String, value: &impl Serialize) -> Entry {
         let value = serde_json::to_vec(value).expect("sound").into();
-        Entry { key, value, create_revision: 1, mod_revision: 1, lease: 0 }
+        Entry { key, value, create_revision: Revision(1), mod_revision: Revision(1), lease: 0 }
     }
 
     #[test]
@@ -70,7 +71,7 @@ mod tests {
         let world = |stored: u32, controller: u32, node: u32| {
             let status = ClusterStatus { protocol: Protocol(stored), ..ClusterStatus::default() };
             let candidate = Candidate { protocol: Protocol(controller), ..Candidate::default() };
-            let fence = Fence { state: FenceState::Open, epoch: 1, ..Fence::default() };
+            let fence = Fence { state: FenceState::Open, epoch: Epoch(1), ..Fence::default() };
             let report = NodeReport { protocol: Protocol(node), ..NodeReport::default() };
             let entries = vec![
                 entry(keys.status(Kind::Cluster, CLUSTER_NAME), &status),
@@ -79,7 +80,7 @@ mod tests {
                 entry(keys.node_report("n3"), &report),
             ];
             let mut world = World::new(keys.clone());
-            world.replace(entries, 1, Mono(0));
+            world.replace(entries, Revision(1), Mono(0));
             world
         };
         let messages = |world: &World| {

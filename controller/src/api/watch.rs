@@ -16,8 +16,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use changes::{Event, EventType, View};
 use futures::{Stream, StreamExt};
+use ha_api_types::id::Revision;
 use ha_api_types::kind::{API_VERSION, Kind};
-use ha_api_types::record::Revision;
 use ha_api_types::table::Rows;
 use ha_runtime::http::until_shutdown;
 use ha_runtime::shutdown::Shutdown;
@@ -66,7 +66,7 @@ pub(crate) fn start(parameters: &Parameters) -> Result<Option<Revision>, ApiErro
     match parameters.resource_version.as_deref() {
         None | Some("0") => Ok(None),
         Some(text) => match text.parse::<Revision>() {
-            Ok(revision) if revision > 0 => Ok(Some(revision)),
+            Ok(revision) if revision > Revision(0) => Ok(Some(revision)),
             Ok(_) | Err(_) => {
                 Err(ApiError::bad_request(format!("resourceVersion={text}: must be a revision")))
             }

@@ -33,9 +33,10 @@ mod tests {
     use super::*;
     use crate::core::world::Versioned;
     use ha_api_types::driver::{DriverSpec, LibvirtDriver};
+    use ha_api_types::id::Revision;
     use ha_api_types::keys::Keys;
     use ha_api_types::quantity::Quantity;
-    use ha_api_types::record::{Revision, ServiceReport};
+    use ha_api_types::record::ServiceReport;
     use ha_api_types::time::Mono;
 
     fn amounts(cpu: i128, gibibytes: i128) -> Amounts {
@@ -61,7 +62,7 @@ mod tests {
             let value = ServiceReport { uid: (*uid).to_owned(), asked: *asked, ..ServiceReport::default() };
             table.insert(
                 (*node).to_owned(),
-                Versioned { value, created: 1, modified: *modified, seen: Mono(0) },
+                Versioned { value, created: Revision(1), modified: *modified, seen: Mono(0) },
             );
         }
         world
@@ -71,10 +72,10 @@ mod tests {
     fn the_resource_then_its_definition_then_what_was_read_last() {
         let xml = "<domain><name>a</name><memory unit='GiB'>4</memory><vcpu>2</vcpu></domain>";
         let reports = [
-            ("node1", "uid-a", 5, amounts(1, 1)),
-            ("node2", "uid-a", 7, amounts(8, 8)),
-            ("node3", "uid-a", 9, Amounts::default()),
-            ("node4", "uid of another", 10, amounts(9, 9)),
+            ("node1", "uid-a", Revision(5), amounts(1, 1)),
+            ("node2", "uid-a", Revision(7), amounts(8, 8)),
+            ("node3", "uid-a", Revision(9), Amounts::default()),
+            ("node4", "uid of another", Revision(10), amounts(9, 9)),
         ];
         for (xml, said, expected) in [
             (xml, amounts(0, 0), amounts(2, 4)),

@@ -5,9 +5,10 @@
 //! shows ([`Orders`]).
 
 use super::interface::{CommitId, Config, Effect, Input};
+use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::protocol::Protocol;
-use ha_api_types::record::{Candidate, Revision};
+use ha_api_types::record::Candidate;
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_api_types::timing::Timings;
 use ha_store::election::{
@@ -225,7 +226,7 @@ impl Candidacy {
 
     fn observe(&mut self) {
         // Before the first read, no key is known to be absent.
-        if self.view.revision > 0 {
+        if self.view.revision > Revision(0) {
             self.election.observe(&self.now, self.view.clone(), &self.readings);
         }
     }

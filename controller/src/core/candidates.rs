@@ -8,10 +8,11 @@ use super::situation::Situation;
 use super::world::{Refreshed, World};
 use super::{Controller, Effect};
 use ha_api_types::event::EventType;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, HoldTerms, Revision};
+use ha_api_types::record::{FenceState, HoldTerms};
 use ha_api_types::time::{Millis, Mono};
 use ha_store::{Guard, Transaction};
 
@@ -91,7 +92,8 @@ pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut P
     let world = situation.world;
     let fence = world.fences.get(name).map(|fence| &fence.value);
     let report = world.node_reports.get(name).map(|report| &report.value);
-    let generation = hold_terms(fence, report).map_or(0, |terms| terms.candidate_generation);
+    let generation =
+        hold_terms(fence, report).map_or(Revision::default(), |terms| terms.candidate_generation);
     let known: Vec<&str> = known_to(world, generation).map(String::as_str).collect();
     let there: Vec<&str> =
         known.iter().copied().filter(|id| is_refreshed(world, id, situation.now.raw)).collect();

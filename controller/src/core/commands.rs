@@ -84,6 +84,7 @@ pub fn names_node(assignment: Option<&Assignment>, node: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ha_api_types::id::Epoch;
 
     #[test]
     fn a_node_goes_only_when_nothing_can_run_there() {
@@ -121,7 +122,7 @@ mod tests {
         let on = |node: &str| Assignment { node: node.to_owned(), ..Assignment::default() };
         let to = |target: &str| Action::Migrate {
             target: target.to_owned(),
-            target_epoch: 1,
+            target_epoch: Epoch(1),
             target_boot_id: String::new(),
         };
         check(Some(on("node1")), true);

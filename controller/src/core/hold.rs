@@ -1,6 +1,7 @@
 //! Hold: an agent that cannot commit asks every controller not to declare its node dead (FENCING, section 9).
 
 use super::Controller;
+use ha_api_types::id::Revision;
 use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Leader};
 use ha_api_types::time::Mono;
 
@@ -29,7 +30,7 @@ impl Controller {
         if self.standing.is_ending {
             return Some("this controller is shutting down".to_owned());
         }
-        if self.world.revision == 0 {
+        if self.world.revision == Revision(0) {
             return Some("this controller has not read etcd since it started".to_owned());
         }
         if self.standing.membership.is_none() {

@@ -4,8 +4,9 @@ use super::candidacy::{Orders, Standing};
 use super::counted::Counted;
 use super::notifications::deliveries::{Delivery, DeliveryId, DeliveryOutcome};
 use ha_api_types::event::Event;
+use ha_api_types::id::Revision;
 use ha_api_types::node::FenceDevice;
-use ha_api_types::record::{HoldAnswer, HoldRequest, Revision};
+use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::Millis;
 use ha_store::{Change, Entry, LeaseId, Outcome, StoreError, Transaction};
 

@@ -11,9 +11,10 @@ use super::situation::Situation;
 use super::world::World;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::event::EventType;
+use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, Mode, Revision, rest_ms};
+use ha_api_types::record::{FenceState, Mode, rest_ms};
 use ha_api_types::time::Mono;
 use ha_store::{Guard, Transaction};
 

@@ -39,9 +39,10 @@ use super::situation::Situation;
 use super::unverified::Unverified;
 use super::world::{Versioned, guard_of};
 use draft::{Assign, Draft};
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, Revision, ServiceReport, Tombstone};
+use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, ServiceReport, Tombstone};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_scheduler::{Turn, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,7 +187,7 @@ impl<'a> Service<'a> {
 
     /// Returns the state of an epoch of a node. No assignment can exist under an epoch that is not older than that of
     /// a closed fence; if one appears, it does not count as released.
-    fn standing(situation: &Situation<'_>, node: &str, epoch: u64) -> Standing {
+    fn standing(situation: &Situation<'_>, node: &str, epoch: Epoch) -> Standing {
         let Some(fence) = situation.world.fences.get(node) else { return Standing::Closing };
         let Fence { epoch: current, state, .. } = &fence.value;
         match state {
@@ -211,7 +212,7 @@ impl<'a> Service<'a> {
         &self,
         situation: &Situation<'a>,
         node: &str,
-        epoch: u64,
+        epoch: Epoch,
         action_uid: &str,
     ) -> Option<&'a Versioned<ServiceReport>> {
         let world = situation.world;
@@ -267,7 +268,7 @@ impl<'a> Service<'a> {
 
     /// Returns a registration, not yet admitted, that names this service as not stopped: the node, and the epoch to
     /// be opened.
-    fn not_stopped(&self, situation: &Situation<'a>) -> Option<(&'a str, u64, &'a str)> {
+    fn not_stopped(&self, situation: &Situation<'a>) -> Option<(&'a str, Epoch, &'a str)> {
         let world = situation.world;
         world.node_reports.iter().find_map(|(node, report)| {
             let named = report
@@ -279,7 +280,7 @@ impl<'a> Service<'a> {
                 return None;
             }
             let epoch = match world.fences.get(node) {
-                None => 1,
+                None => Epoch(1),
                 Some(fence) => {
                     // The registration may be older than the close: an epoch that is still open is closed first.
                     let admitted_before = fence.value.request == Some(report.modified);

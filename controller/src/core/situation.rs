@@ -3,7 +3,7 @@
 use super::interface::Config;
 use super::plan::Subject;
 use super::world::World;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Term;
 use ha_api_types::time::{Mono, Now};
 use ha_store::election::{CommitClock, Membership};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ pub struct Situation<'a> {
     /// The present time.
     pub now: &'a Now,
     /// Term of the leader.
-    pub term: Revision,
+    pub term: Term,
     /// Settings of the leader's process.
     pub config: &'a Config,
     /// Candidate key of the leader.

@@ -72,6 +72,7 @@ fn add(one: Option<Quantity>, other: Option<Quantity>) -> Option<Quantity> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ha_api_types::id::{Epoch, Revision};
     use ha_api_types::keys::Keys;
     use ha_api_types::kind::Kind;
     use ha_api_types::record::{Fence, ServiceUsage};
@@ -87,7 +88,7 @@ mod tests {
     }
 
     /// Returns a node with `web`, measured under this epoch and boot id while another epoch may be open.
-    fn world(epoch: u64, boot_id: &str, state: FenceState) -> World {
+    fn world(epoch: Epoch, boot_id: &str, state: FenceState) -> World {
         let keys = Keys::new("t");
         let mut resource = Resource::new("web", ResourceSpec::default());
         resource.metadata.uid = "u1".to_owned();
@@ -98,7 +99,7 @@ mod tests {
             node: Some("n1".to_owned()),
             ..ResourceStatus::default()
         };
-        let fence = Fence { epoch: 2, boot_id: "b2".to_owned(), state, ..Fence::default() };
+        let fence = Fence { epoch: Epoch(2), boot_id: "b2".to_owned(), state, ..Fence::default() };
         let usage = Usage { memory: gib(3), ..Usage::default() };
         let report = UsageReport {
             epoch,
@@ -112,8 +113,8 @@ mod tests {
         let entry = |key: String, value: Vec<u8>| Entry {
             key,
             value: value.into(),
-            create_revision: 1,
-            mod_revision: 1,
+            create_revision: Revision(1),
+            mod_revision: Revision(1),
             lease: 0,
         };
         let mut world = World::new(keys.clone());
@@ -124,7 +125,7 @@ mod tests {
                 entry(keys.fence("n1"), json(&fence)),
                 entry(keys.usage_report("n1"), json(&report)),
             ],
-            5,
+            Revision(5),
             Mono(0),
         );
         world
@@ -141,17 +142,17 @@ mod tests {
 
     #[test]
     fn only_figures_of_the_open_epoch_count() {
-        assert_eq!(measured(&world(2, "b2", FenceState::Open)), gib(3));
-        assert_eq!(measured(&world(2, "b2", FenceState::Fencing)), None);
-        assert_eq!(measured(&world(2, "b2", FenceState::Fenced)), None);
-        assert_eq!(measured(&world(1, "b2", FenceState::Open)), None);
-        assert_eq!(measured(&world(2, "b1", FenceState::Open)), None);
+        assert_eq!(measured(&world(Epoch(2), "b2", FenceState::Open)), gib(3));
+        assert_eq!(measured(&world(Epoch(2), "b2", FenceState::Fencing)), None);
+        assert_eq!(measured(&world(Epoch(2), "b2", FenceState::Fenced)), None);
+        assert_eq!(measured(&world(Epoch(1), "b2", FenceState::Open)), None);
+        assert_eq!(measured(&world(Epoch(2), "b1", FenceState::Open)), None);
     }
 
     #[test]
     fn people_are_told_what_counts() {
         let of_web = |state| {
-            let overview = crate::core::usage_overview::overview(&world(2, "b2", state));
+            let overview = crate::core::usage_overview::overview(&world(Epoch(2), "b2", state));
             let web = overview.resources.first().expect("it uses a node").clone();
             (web.node, web.usage.and_then(|usage| usage.memory), web.requests.memory)
         };
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn only_figures_of_what_runs_there_count() {
         let check = |change: fn(&mut Resource, &mut ResourceStatus), expected: Option<Quantity>| {
-            let mut world = world(2, "b2", FenceState::Open);
+            let mut world = world(Epoch(2), "b2", FenceState::Open);
             let resource = &mut world.resources.get_mut("web").expect("there").value;
             let status = &mut world.resource_statuses.get_mut("web").expect("there").value;
             change(resource, status);
@@ -182,7 +183,7 @@ mod tests {
         on: &[&str],
         expected: Option<Quantity>,
     ) {
-        let mut world = world(2, "b2", FenceState::Open);
+        let mut world = world(Epoch(2), "b2", FenceState::Open);
         let report = &mut world.usage_reports.get_mut("n1").expect("there").value;
         report.services.get_mut("web").expect("there").usage.memory = known;
         let reserved = Amounts { memory: declared, ..Amounts::default() };

@@ -12,6 +12,7 @@ mod tables;
 mod unreadable;
 mod versioned;
 
+use ha_api_types::id::{Epoch, Revision};
 use identities::Identities;
 
 pub use failed_moves::FailedMoves;
@@ -26,7 +27,7 @@ use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
     Alive, Assignment, DoctorReport, Fence, FenceState, Incarnation, NodeReport, Notified, Restored,
-    Revision, ServiceReport, Tombstone, UsageReport,
+    ServiceReport, Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::Mono;
@@ -142,7 +143,7 @@ impl World {
     pub fn new(keys: Keys) -> World {
         World {
             keys,
-            revision: 0,
+            revision: Revision(0),
             cluster: None,
             resources: Table::new(),
             groups: Table::new(),
@@ -243,11 +244,11 @@ impl World {
 
     /// Returns the epoch under which services that may still run on a node were permitted: the open one, or the last
     /// one if it was closed without a proof. `None` if no managed service may run there.
-    pub fn living_epoch(&self, node: &str) -> Option<u64> {
+    pub fn living_epoch(&self, node: &str) -> Option<Epoch> {
         let fence = &self.fences.get(node)?.value;
         match fence.state {
             FenceState::Open => Some(fence.epoch),
-            FenceState::Fencing => Some(fence.epoch.saturating_sub(1)),
+            FenceState::Fencing => Some(fence.epoch.previous()),
             FenceState::Fenced | FenceState::Closed => None,
         }
     }

@@ -5,7 +5,8 @@ use super::interface::CommitId;
 use super::plan::{Action, Note, Plan, Subject};
 use super::world::World;
 use ha_api_types::event::Event;
-use ha_api_types::record::{FenceState, Revision};
+use ha_api_types::id::Revision;
+use ha_api_types::record::FenceState;
 use ha_api_types::time::{Millis, Mono};
 use ha_store::election::{Leadership, Readings};
 use ha_store::{Outcome, Transaction};
@@ -48,7 +49,7 @@ enum Busy {
 /// Returns the revisions of a node's fence and heartbeat. They distinguish an earlier write to the fence from one
 /// that can still be applied.
 fn fence_and_alive(world: &World, node: &str) -> (Revision, Option<Revision>) {
-    let fence = world.fences.get(node).map_or(0, |fence| fence.modified);
+    let fence = world.fences.get(node).map_or(Revision::default(), |fence| fence.modified);
     (fence, world.alive.get(node).map(|alive| alive.modified))
 }
 

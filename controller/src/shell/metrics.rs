@@ -4,8 +4,9 @@ use crate::core::Controller;
 use crate::core::counted::{Counted, FailoverPhase};
 use crate::core::notifications::deliveries::NotificationResult;
 use crate::core::samples::{Relocations, Seen, samples};
+use ha_api_types::id::Revision;
 use ha_api_types::metric::{Sample, controller, leader};
-use ha_api_types::record::{Proof, Revision};
+use ha_api_types::record::Proof;
 use ha_api_types::time::Now;
 use ha_runtime::metrics::Metrics;
 use ha_store::Outcome;
@@ -85,11 +86,11 @@ impl ControllerMetrics {
 
     /// Returns the newest known revision.
     fn newest(&self) -> Revision {
-        self.newest.load(Ordering::Relaxed)
+        Revision(self.newest.load(Ordering::Relaxed))
     }
 
     fn heard_of(&self, revision: Revision) {
-        self.newest.fetch_max(revision, Ordering::Relaxed);
+        self.newest.fetch_max(revision.0, Ordering::Relaxed);
     }
 }
 
@@ -206,7 +207,7 @@ fn read(core: &Controller, now: &Now, newest: Revision, relocations: &Relocation
     let mut read = vec![
         controller::LEADER.sample([], if leads { 1.0 } else { 0.0 }),
         controller::UNREADABLE_KEYS.sample([], world.unreadable.len() as f64),
-        controller::STORE_REVISION.sample([], newest as f64),
+        controller::STORE_REVISION.sample([], newest.0 as f64),
         controller::STORE_REVISION_LAG.sample([], (newest - world.revision) as f64),
     ];
     if leads {

@@ -2,6 +2,7 @@
 
 use crate::http::{Api, MERGE, group, resource};
 use futures::StreamExt;
+use ha_api_types::id::Epoch;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Assignment, Fence, FenceState};
@@ -72,7 +73,7 @@ pub(crate) async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_
 
     let node = json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": "node1"}});
     api.post("nodes", &node).await;
-    let fence = |state| json!(Fence { epoch: 1, state, ..Fence::default() });
+    let fence = |state| json!(Fence { epoch: Epoch(1), state, ..Fence::default() });
     for (state, code) in [(FenceState::Open, 409), (FenceState::Fencing, 409)] {
         api.write(&api.keys.fence("node1"), &fence(state)).await;
         assert_eq!(api.delete("nodes/node1").await.code, code);

@@ -4,6 +4,7 @@
 
 mod database;
 
+use ha_api_types::id::Epoch;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,7 @@ fn wait_for_node(scenario: &Scenario, node: &str) -> Result<()> {
     wait_until(&format!("{node} to have a watchdog"), CEILING, || {
         scenario.cluster.node_report(node).is_ok_and(|report| {
             let WatchdogReport { kind, problem, .. } = report.watchdog;
-            report.epoch == epoch && kind == WatchdogKind::Simulated && problem.is_empty()
+            report.epoch == Epoch(epoch) && kind == WatchdogKind::Simulated && problem.is_empty()
         })
     })
 }

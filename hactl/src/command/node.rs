@@ -10,6 +10,7 @@ use crate::render::age;
 use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::{Args, Subcommand};
+use ha_api_types::id::Epoch;
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use serde_json::Value;
 
@@ -206,7 +207,7 @@ fn operation(action: OperationAction, carries: Carries, name: &str, status: &Val
     let (epoch, boot_id) = match carries {
         Carries::Nothing => (None, None),
         Carries::Boot => (None, boot_id()),
-        Carries::EpochAndBoot => (status["epoch"].as_u64(), boot_id()),
+        Carries::EpochAndBoot => (status["epoch"].as_u64().map(Epoch), boot_id()),
     };
     OperationSpec { action, node: Some(name.to_owned()), epoch, boot_id, ..OperationSpec::default() }
 }

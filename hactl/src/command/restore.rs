@@ -7,6 +7,7 @@ mod store;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use clap::{Args, ValueHint};
+use ha_api_types::id::Revision;
 use ha_api_types::keys::{ALL_CLUSTERS, Keys, cluster_of};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Incarnation, Restored, forgotten, revision_raise};
@@ -205,7 +206,7 @@ async fn rewrite(store: &PrivateStore, cluster: &str, revision: i64, said: Known
     let incarnation = Incarnation::restored(uuid::Uuid::new_v4().to_string(), said.incarnation);
     let value = serde_json::to_string(&incarnation).map_err(|error| Failure::refused(error.to_string()))?;
     store.put(&keys.incarnation(), &value).await?;
-    let marker = Restored { at, backup_revision: revision, longest_wait_ms: said.longest_wait_ms };
+    let marker = Restored { at, backup_revision: Revision(revision), longest_wait_ms: said.longest_wait_ms };
     let value = serde_json::to_string(&marker).map_err(|error| Failure::refused(error.to_string()))?;
     store.put(&keys.restored(), &value).await?;
     Ok(found)

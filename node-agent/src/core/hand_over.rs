@@ -7,8 +7,9 @@ use super::session::ReadFor;
 use super::steps::PROBE_RETRY_MS;
 use super::view::{Stored, peer};
 use super::{AgentCore, Now};
+use ha_api_types::id::Revision;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Assignment, Phase, Revision, ServiceReport};
+use ha_api_types::record::{Assignment, Phase, ServiceReport};
 use ha_api_types::time::Mono;
 
 impl AgentCore {

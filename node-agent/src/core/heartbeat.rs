@@ -7,6 +7,7 @@ use super::session::RETRY_MS;
 use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
 use ha_api_types::cluster::OnEtcdLoss;
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Alive, Mode, NodeReport};
@@ -46,7 +47,7 @@ impl AgentCore {
             machine_id: self.config.machine_id.clone(),
             product_id: self.config.product_id.clone(),
             boot_id: self.config.boot_id.clone(),
-            epoch: self.registered().map_or(0, |registered| registered.epoch),
+            epoch: self.registered().map_or(Epoch(0), |registered| registered.epoch),
             mode: Mode::Active,
             armed: false,
             watchdog_failed: !self.watchdog.takes_pets(),
@@ -312,7 +313,7 @@ impl AgentCore {
     }
 
     /// Applies a committed node report. Its timings are active from the heartbeat that carried it.
-    fn report_committed(&mut self, report: NodeReport, revision: i64) {
+    fn report_committed(&mut self, report: NodeReport, revision: Revision) {
         let was_armed = self.node_report().is_some_and(|known| known.armed && !known.watchdog_failed);
         if report.armed && !report.watchdog_failed && !was_armed {
             self.watchdog.armed_committed();

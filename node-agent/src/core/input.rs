@@ -5,8 +5,9 @@ use super::effect::{CommitId, HoldId, JournalWriteId, LeaseRequestId, MeasureId,
 use super::measuring::Measured;
 use crate::doctor::MachineFacts;
 use crate::watchdog::protocol;
+use ha_api_types::id::Revision;
 use ha_api_types::quantity::Amounts;
-use ha_api_types::record::{HoldAnswer, Leave, Revision, SleepProtection};
+use ha_api_types::record::{HoldAnswer, Leave, SleepProtection};
 use ha_store::{Change, Entry, LeaseId, Outcome};
 
 /// One thing that happened.

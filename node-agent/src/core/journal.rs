@@ -1,6 +1,7 @@
 //! The state that an agent must remember across its own restart: its registration, and the actions that it has begun.
 
-use ha_api_types::record::{Revision, WatchdogTest};
+use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::record::WatchdogTest;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Timestamp};
 use ha_api_types::timing::Timings;
@@ -19,7 +20,7 @@ pub struct Journal {
     /// The registration: revision of the node's report in mode Registering.
     pub request: Option<Revision>,
     /// The epoch that was opened for the registration.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// The highest etcd revision that a commit of this node has reached. An etcd below that revision was restored.
     pub revision: Revision,
     /// The incarnation of the etcd data that the node follows (FENCING, R1.28).

@@ -3,6 +3,7 @@
 use super::effect::{Effect, JournalWriteId, Level};
 use super::service::Step;
 use super::{AgentCore, Now};
+use ha_api_types::id::Revision;
 use ha_api_types::time::{Millis, Mono};
 
 /// Delay before the journal is written again after a failed write.
@@ -32,8 +33,8 @@ impl AgentCore {
     pub(super) fn follow(&mut self, incarnation: String, begins: bool) {
         if begins {
             self.journal.request = None;
-            self.journal.revision = 0;
-            self.highest = 0;
+            self.journal.revision = Revision(0);
+            self.highest = Revision(0);
         }
         if self.journal.incarnation.as_ref() != Some(&incarnation) {
             self.journal.incarnation = Some(incarnation);

@@ -7,6 +7,7 @@ use super::session::ReadFor;
 use super::steps::PROBE_RETRY_MS;
 use super::view::peer;
 use super::{AgentCore, Now};
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Observed, Phase, ServiceReport};
 use ha_api_types::time::Millis;
@@ -295,7 +296,7 @@ impl AgentCore {
 
     /// Returns `true` if the report of a node that is proven gone was read after that proof.
     fn has_read_last_report(&self, node: &str, name: &str) -> bool {
-        let gone_at = self.view.fences.get(node).map_or(0, |stored| stored.modified);
+        let gone_at = self.view.fences.get(node).map_or(Revision::default(), |stored| stored.modified);
         self.view.peer_reports.as_of(&peer(node, name)) >= gone_at
     }
 
@@ -322,7 +323,7 @@ impl AgentCore {
 
     /// Returns `true` if an epoch of another node is closed with a proof: no service of it runs or will run (FENCING,
     /// section 5).
-    pub(super) fn is_proven_gone(&self, node: &str, epoch: u64) -> bool {
+    pub(super) fn is_proven_gone(&self, node: &str, epoch: Epoch) -> bool {
         self.view.fences.value(node).is_some_and(|fence| {
             fence.epoch > epoch
                 && match fence.state {

@@ -6,6 +6,7 @@ use super::role::Role;
 use super::service::{Service, Step};
 use super::view::{Stored, peer};
 use super::{AgentCore, Now, pets};
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Phase, ServiceReport};
 use ha_store::{Guard, Transaction};
@@ -17,14 +18,14 @@ use ha_store::{Guard, Transaction};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permit {
     uid: String,
-    epoch: u64,
+    epoch: Epoch,
     /// `true` if the permit allows only reception: a service that arrives must not run (R8.5).
     receives: bool,
 }
 
 impl Permit {
     /// Returns the permit that a report stored in etcd grants; `None` if it grants none.
-    pub(super) fn of_committed(report: &ServiceReport, epoch: u64, boot_id: &str) -> Option<Permit> {
+    pub(super) fn of_committed(report: &ServiceReport, epoch: Epoch, boot_id: &str) -> Option<Permit> {
         let permits = match report.phase {
             Phase::Starting | Phase::Running | Phase::Receiving => true,
             Phase::ProbedRunning
@@ -48,7 +49,7 @@ impl Permit {
     }
 
     /// Returns `true` if the permit covers this action under this epoch.
-    pub(super) fn permits(&self, uid: &str, epoch: u64) -> bool {
+    pub(super) fn permits(&self, uid: &str, epoch: Epoch) -> bool {
         self.uid == uid && self.epoch == epoch
     }
 
@@ -252,7 +253,7 @@ impl AgentCore {
         name: &str,
         report: &ServiceReport,
         assignment: &Stored<ha_api_types::record::Assignment>,
-        created: i64,
+        created: Revision,
         exclusive: bool,
     ) -> Option<Transaction> {
         let keys = &self.config.keys;

@@ -6,7 +6,8 @@ use super::service::{KillReason, Presence, Service, Step};
 use super::session::{RETRY_MS, ReadFor, Requesting, Session};
 use super::steps::is_killing;
 use super::{AgentCore, Now};
-use ha_api_types::record::{FenceState, MachineIds, Mode, NodeReport, NotStopped, Revision, SameMachine};
+use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::record::{FenceState, MachineIds, Mode, NodeReport, NotStopped, SameMachine};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Outcome, Transaction};
@@ -145,7 +146,7 @@ impl AgentCore {
         NodeReport {
             mode: Mode::Registering,
             armed: false,
-            epoch: self.fence().map_or(0, |fence| fence.epoch),
+            epoch: self.fence().map_or(Epoch(0), |fence| fence.epoch),
             not_stopped: self.not_stopped.clone(),
             ..self.base_report()
         }
@@ -245,7 +246,7 @@ impl AgentCore {
                 // A new agent process finds its own request here and continues.
                 self.journal.boot_id.clone_from(&self.config.boot_id);
                 self.journal.request = Some(*revision);
-                self.journal.epoch = 0;
+                self.journal.epoch = Epoch(0);
                 self.journal_changed();
                 self.tell_outcome("registration", outcome);
             }
@@ -280,7 +281,7 @@ impl AgentCore {
             requesting.request = Some(revision);
             self.journal.boot_id.clone_from(&self.config.boot_id);
             self.journal.request = Some(revision);
-            self.journal.epoch = 0;
+            self.journal.epoch = Epoch(0);
             self.journal_changed();
             self.changed = true;
         }
@@ -288,7 +289,7 @@ impl AgentCore {
 
     /// Handles the opening of the epoch for this node's request. Cleared services are known to be stopped under that
     /// epoch.
-    fn opened(&mut self, now: &Now, epoch: u64, request: i64) {
+    fn opened(&mut self, now: &Now, epoch: Epoch, request: Revision) {
         let not_stopped: BTreeSet<String> =
             self.not_stopped.iter().map(|service| service.name.clone()).collect();
         for name in self.service_names() {

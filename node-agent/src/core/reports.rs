@@ -6,6 +6,7 @@ use super::role::Role;
 use super::service::{Service, Step};
 use super::{AgentCore, Now};
 use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Phase, ServiceReport};
@@ -26,11 +27,11 @@ impl AgentCore {
         ServiceReport {
             uid: service.definition.uid.clone(),
             action_uid: uid.map(ToOwned::to_owned),
-            epoch: self.registered().map_or(0, |registered| registered.epoch),
+            epoch: self.registered().map_or(Epoch(0), |registered| registered.epoch),
             boot_id: self.config.boot_id.clone(),
             probed_generation: 0,
             probed_arming: 0,
-            probed_fence: 0,
+            probed_fence: Revision(0),
             exclusive: self.is_exclusive(service),
             identity: service.definition.identity(),
             definition: None,

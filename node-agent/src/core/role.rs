@@ -3,6 +3,7 @@
 use super::AgentCore;
 use super::service::Service;
 use super::view::Stored;
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::RequestedState;
 
@@ -24,7 +25,7 @@ pub(super) enum Role {
     /// The assignment names another node.
     Elsewhere {
         /// The modification revision of the assignment.
-        modified: i64,
+        modified: Revision,
     },
     /// The assignment was written by a newer version and cannot be read. This node does nothing.
     Illegible,
@@ -38,7 +39,7 @@ impl AgentCore {
         let Some(stored) = self.view.assignments.get(name) else { return Role::Unassigned };
         let Some(assignment) = &stored.value else { return Role::Illegible };
         let Some(registered) = self.registered() else { return Role::Outdated };
-        let own = |node: &str, epoch: u64, boot_id: &str| {
+        let own = |node: &str, epoch: Epoch, boot_id: &str| {
             (node == self.config.node).then(|| epoch == registered.epoch && boot_id == self.config.boot_id)
         };
         if let Some(current) = own(&assignment.node, assignment.epoch, &assignment.boot_id) {

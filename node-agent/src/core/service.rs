@@ -4,8 +4,9 @@ use super::command::{CommandId, DriverFailure};
 use super::effect::{CommitId, JournalWriteId};
 use super::permit::Permit;
 use super::replacement::Replacing;
+use ha_api_types::id::Revision;
 use ha_api_types::quantity::Amounts;
-use ha_api_types::record::{Assignment, Phase, ReplacementReport, Revision, ServiceReport};
+use ha_api_types::record::{Assignment, Phase, ReplacementReport, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeSet;
@@ -92,7 +93,7 @@ pub(super) struct Asked {
     /// The generation of the armed Cluster.
     pub(super) arming: i64,
     /// The revision of the fence that orders this node to answer again; 0 if there is no such order.
-    pub(super) fence: i64,
+    pub(super) fence: Revision,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use super::service::{KillReason, Presence};
 use super::view::View;
 use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
-use ha_api_types::record::{Fence, FenceState, NodeReport, Revision};
+use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::record::{Fence, FenceState, NodeReport};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Entry;
 
@@ -37,7 +38,7 @@ pub(super) struct Requesting {
 /// State of a registered process.
 #[derive(Clone, Debug)]
 pub(super) struct Registered {
-    pub(super) epoch: u64,
+    pub(super) epoch: Epoch,
     pub(super) request: Revision,
     /// The create revision of this process's `alive`; `None` while there is none.
     pub(super) created: Option<Revision>,
@@ -94,7 +95,7 @@ impl AgentCore {
     /// there is no order.
     pub(super) fn verify_order(&self) -> Revision {
         let fence = self.view.fences.get(&self.config.node);
-        fence.filter(|_| self.is_to_verify()).map_or(0, |fence| fence.modified)
+        fence.filter(|_| self.is_to_verify()).map_or(Revision(0), |fence| fence.modified)
     }
 
     pub(super) fn registered(&self) -> Option<&Registered> {
@@ -112,7 +113,7 @@ impl AgentCore {
     }
 
     /// Returns the epoch and the create revision of `alive`, while this process holds it under a fence that is its own.
-    pub(super) fn active(&self) -> Option<(u64, Revision)> {
+    pub(super) fn active(&self) -> Option<(Epoch, Revision)> {
         let registered = self.registered()?;
         if !self.fence_is_own(registered) {
             return None;
@@ -384,7 +385,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    pub(super) fn register(&mut self, now: &Now, epoch: u64, request: Revision) {
+    pub(super) fn register(&mut self, now: &Now, epoch: Epoch, request: Revision) {
         self.all_stale = true;
         self.session = Session::Registered(Registered {
             epoch,

@@ -6,6 +6,7 @@ use super::role::Role;
 use super::service::{Asked, KillReason, Presence, ProbeFor, Service, Step};
 use super::{AgentCore, Now};
 use ha_api_types::cluster::Disarmed;
+use ha_api_types::id::Revision;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, Phase, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
@@ -422,7 +423,7 @@ impl AgentCore {
         let Some(resource) = self.view.resources.value(service.name()) else { return };
         let (uid, generation) = (resource.metadata.uid.clone(), resource.metadata.generation);
         let arming = self.armed_generation();
-        let fence = if service.definition.exclusive { self.verify_order() } else { 0 };
+        let fence = if service.definition.exclusive { self.verify_order() } else { Revision(0) };
         let probe =
             Step::Probe { purpose: ProbeFor::Unassigned { asked: Asked { generation, arming, fence } } };
         let current = self.current(service).filter(|report| report.uid == uid);

@@ -7,6 +7,7 @@ use super::replacement::Replacing;
 use super::service::{KillReason, Presence, ResetCause, Service, Step};
 use super::session::Session;
 use super::{AgentCore, Now};
+use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Mode, Phase, ServiceReport};
 use ha_api_types::time::{Millis, Mono};
@@ -61,7 +62,7 @@ impl AgentCore {
             | Step::KillVerify { .. }
             | Step::CloseReception { .. } => true,
         };
-        let epoch = self.registered().map_or(0, |registered| registered.epoch);
+        let epoch = self.registered().map_or(Epoch::default(), |registered| registered.epoch);
         let says_so = |report: &ServiceReport| {
             report.epoch == epoch && report.boot_id == self.config.boot_id && report.phase.may_run()
         };

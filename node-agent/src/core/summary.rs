@@ -3,6 +3,7 @@
 use super::service::{Presence, Service, Step};
 use super::session::Session;
 use super::{AgentCore, Now};
+use ha_api_types::id::Epoch;
 use ha_api_types::time::Millis;
 
 /// The agent's state, in the words of SEMANTICS, section 9.
@@ -33,7 +34,7 @@ pub struct Summary {
     /// The agent's state.
     pub state: AgentState,
     /// The epoch; 0 if there is none.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Time to D, milliseconds; `None` if there is no D.
     pub left_ms: Option<Millis>,
     /// `true` if armed: true is committed.
@@ -84,7 +85,7 @@ impl AgentCore {
         let watchdog = self.node_report().map(|report| report.watchdog.timeout_ms);
         Summary {
             state,
-            epoch: self.registered().map_or(0, |registered| registered.epoch),
+            epoch: self.registered().map_or(Epoch(0), |registered| registered.epoch),
             left_ms: self.left_ms(now),
             armed: self
                 .node_report()

@@ -140,7 +140,7 @@ impl World {
             config,
             now_ms: 1_000_000,
             state: MemoryState::default(),
-            seen: 1,
+            seen: Revision(1),
             net: Net::Up,
             hold: BTreeSet::new(),
             held: Vec::new(),

@@ -4,13 +4,14 @@ mod cluster;
 
 use super::unreadable::own_report;
 use ha_api_types::cluster::{Cluster, ClusterStatus};
+use ha_api_types::id::Revision;
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::lenient;
 use ha_api_types::node::Node;
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::record::{
-    Alive, Assignment, Candidate, DoctorReport, Fence, NodeReport, Revision, ServiceReport, UsageReport,
+    Alive, Assignment, Candidate, DoctorReport, Fence, NodeReport, ServiceReport, UsageReport,
 };
 use ha_api_types::resource::Resource;
 use ha_api_types::timing::Timings;
@@ -61,7 +62,7 @@ impl<T: DeserializeOwned> Table<T> {
 
     /// Returns the newest revision at which the state of the key is known; 0 if never.
     pub(super) fn as_of(&self, name: &str) -> Revision {
-        self.cells.get(name).map_or(0, |cell| cell.as_of)
+        self.cells.get(name).map_or(Revision(0), |cell| cell.as_of)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Stored<T>)> {
@@ -174,7 +175,7 @@ impl View {
             keys: keys.clone(),
             node: node.to_owned(),
             awaited: super::prefixes(keys, node).into_iter().collect(),
-            revision: 0,
+            revision: Revision(0),
             clusters: Table::default(),
             active: None,
             timings: None,
@@ -424,7 +425,7 @@ impl View {
 
     /// Returns the create revision of the newest candidate.
     pub(super) fn candidate_generation(&self) -> Revision {
-        self.candidates.iter().map(|(_, stored)| stored.created).max().unwrap_or(0)
+        self.candidates.iter().map(|(_, stored)| stored.created).max().unwrap_or(Revision(0))
     }
 }
 

@@ -6,6 +6,7 @@ use super::migration::interrupted;
 use super::service::{ExitSeen, KillReason, Presence, ProbeFor, Service, Step};
 use super::steps::PROBE_RETRY_MS;
 use super::{AgentCore, JournalEntry, Now};
+use ha_api_types::id::Revision;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Observed, Phase};
 use std::cmp::Reverse;
@@ -330,7 +331,10 @@ impl AgentCore {
                 }
             }
             ProbeFor::Unassigned { asked } => {
-                if asked.fence > 0 && service.presence == Presence::Running && self.acts_elsewhere(service) {
+                if asked.fence > Revision(0)
+                    && service.presence == Presence::Running
+                    && self.acts_elsewhere(service)
+                {
                     // The service was scheduled elsewhere while this node was unreachable, so no copy may stay here.
                     self.kill(now, service, KillReason::NotHere);
                     return;

@@ -3,6 +3,7 @@
 use super::Inputs;
 use crate::core::{CommitId, Input, Lane, LeaseKept, LeaseRequestId, ReadId};
 use futures::future::join_all;
+use ha_api_types::id::Revision;
 use ha_store::etcd::EtcdStore;
 use ha_store::{LeaseId, Outcome, Store, StoreError, Transaction};
 use std::time::Duration;
@@ -47,13 +48,14 @@ impl StoreLink {
         let (store, inputs) = (self.ordinary.clone(), self.inputs.clone());
         tokio::spawn(async move {
             let readings = join_all(keys.iter().map(|key| store.get(key))).await;
-            let result =
-                readings.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string()).map(
-                    |readings| {
-                        let lowest = readings.iter().map(|reading| reading.revision).min().unwrap_or(0);
-                        (readings.into_iter().flat_map(|reading| reading.entries).collect(), lowest)
-                    },
-                );
+            let result = readings
+                .into_iter()
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| error.to_string())
+                .map(|readings| {
+                    let lowest = readings.iter().map(|reading| reading.revision).min().unwrap_or(Revision(0));
+                    (readings.into_iter().flat_map(|reading| reading.entries).collect(), lowest)
+                });
             let _ = inputs.send(Input::Read { id, result });
         });
     }

@@ -6,9 +6,10 @@
 use super::drivers::Drivers;
 use crate::driver::LogQuery;
 use futures::StreamExt;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::record::{
-    LOG_LEASE_SECONDS, LOG_LINES_MAX, LOG_PATIENCE_MS, LogAnswer, LogFailure, LogRequest, Revision,
+    LOG_LEASE_SECONDS, LOG_LINES_MAX, LOG_PATIENCE_MS, LogAnswer, LogFailure, LogRequest,
 };
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, reflector};
@@ -200,13 +201,13 @@ mod tests {
     #[test]
     fn each_request_is_answered_once() {
         let mut seen = Seen::default();
-        assert_eq!(keys_of(&seen.synced(&[entry("a", 1)])), ["a"]);
-        assert_eq!(keys_of(&seen.changed(vec![Change::Put(entry("b", 2))])), ["b"]);
-        assert!(seen.synced(&[entry("a", 1), entry("b", 2)]).is_empty());
-        assert!(seen.changed(vec![Change::Put(entry("b", 2))]).is_empty());
-        let gone = Change::Delete { key: "c".to_owned(), revision: 4 };
-        assert!(seen.changed(vec![Change::Put(entry("c", 3)), gone]).is_empty());
-        assert_eq!(keys_of(&seen.changed(vec![Change::Put(entry("c", 5))])), ["c"]);
+        assert_eq!(keys_of(&seen.synced(&[entry("a", Revision(1))])), ["a"]);
+        assert_eq!(keys_of(&seen.changed(vec![Change::Put(entry("b", Revision(2)))])), ["b"]);
+        assert!(seen.synced(&[entry("a", Revision(1)), entry("b", Revision(2))]).is_empty());
+        assert!(seen.changed(vec![Change::Put(entry("b", Revision(2)))]).is_empty());
+        let gone = Change::Delete { key: "c".to_owned(), revision: Revision(4) };
+        assert!(seen.changed(vec![Change::Put(entry("c", Revision(3))), gone]).is_empty());
+        assert_eq!(keys_of(&seen.changed(vec![Change::Put(entry("c", Revision(5)))])), ["c"]);
         assert_eq!(seen.requests.len(), 3);
         assert!(seen.synced(&[]).is_empty() && seen.requests.is_empty());
     }

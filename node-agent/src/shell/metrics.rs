@@ -51,7 +51,7 @@ impl AgentMetrics {
             let is_so = if state == summary.state { 1.0 } else { 0.0 };
             self.state.with_label_values(&[state.name()]).set(is_so);
         }
-        self.epoch.set(summary.epoch as f64);
+        self.epoch.set(summary.epoch.0 as f64);
         seconds(&self.lease_remaining, summary.left_ms);
         self.watchdog_armed.set(if summary.armed { 1.0 } else { 0.0 });
         seconds(&self.watchdog_timeout, summary.watchdog_timeout_ms);
@@ -75,13 +75,14 @@ fn seconds(gauge: &GaugeVec, ms: Option<Millis>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ha_api_types::id::Epoch;
     use ha_api_types::metric::{Exposer, Metric};
     use std::collections::BTreeSet;
 
     fn summary() -> Summary {
         Summary {
             state: AgentState::Active,
-            epoch: 3,
+            epoch: Epoch(3),
             left_ms: Some(4_500),
             armed: true,
             running: 2,

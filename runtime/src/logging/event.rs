@@ -18,7 +18,7 @@ pub fn event(event: &Event) {
                 node = event.node.as_deref().or(of(Kind::Node)),
                 action = event.action_uid,
                 operation = event.operation,
-                epoch = event.epoch,
+                epoch = event.epoch.map(|epoch| epoch.0),
                 reason = %event.reason,
                 "{}",
                 event.message
@@ -34,6 +34,7 @@ pub fn event(event: &Event) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ha_api_types::id::Epoch;
     use ha_api_types::reason::Reason;
     use std::io::{Read, Seek, SeekFrom};
 
@@ -56,7 +57,7 @@ mod tests {
             node: node.map(str::to_owned),
             action_uid: Some("a-1".to_owned()),
             operation: None,
-            epoch: Some(3),
+            epoch: Some(Epoch(3)),
             at: ha_api_types::time::Timestamp::from_unix_ms(0),
         };
         tracing::subscriber::with_default(lines, || event(&logged));

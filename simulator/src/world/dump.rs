@@ -5,8 +5,9 @@ use super::event::Event;
 use super::machine::{Doing, Present};
 use crate::dump::Dump;
 use crate::vocabulary::why;
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::keys::Key;
-use ha_api_types::record::{Assignment, Phase, Revision, ServiceReport};
+use ha_api_types::record::{Assignment, Phase, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Mono;
 use ha_api_types::view::{Explanation, StateDump};
@@ -117,7 +118,7 @@ fn journal(stored: &Stored, node: &str, revision: Revision) -> Journal {
     Journal {
         boot_id: report.map(|report| report.boot_id.clone()).unwrap_or_default(),
         request: fence.and_then(|fence| fence.request),
-        epoch: fence.map_or(0, |fence| fence.epoch),
+        epoch: fence.map_or(Epoch(0), |fence| fence.epoch),
         revision,
         incarnation: stored.incarnation.as_ref().map(|incarnation| incarnation.value.value.clone()),
         timings: report.map(|report| report.timings),

@@ -3,7 +3,8 @@
 use super::hold::Question;
 use super::link::{Ask, Request, Token};
 use super::process::{Generation, Who};
-use ha_api_types::record::{HoldAnswer, HoldRequest, Revision};
+use ha_api_types::id::{Revision, Term};
+use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::Millis;
 use ha_controller::core::FencerRun;
 use ha_controller::core::notifications::deliveries::Delivery;
@@ -20,7 +21,7 @@ pub(crate) struct Sender {
     /// Virtual time at which the request was sent.
     pub sent: Millis,
     /// Term in which a controller believed itself leader at that time.
-    pub term: Option<Revision>,
+    pub term: Option<Term>,
 }
 
 /// An event at a virtual time.

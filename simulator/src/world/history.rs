@@ -3,6 +3,7 @@
 use super::World;
 use super::machine::Machine;
 use crate::scenario::{Device, Place};
+use ha_api_types::id::Epoch;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{
     Action, Assignment, Fence, FenceState, Mode, NodeReport, Phase, ServiceReport, WatchdogKind,
@@ -35,7 +36,7 @@ impl World {
         let product_id = report.product_id.clone();
         self.remember(self.keys.node_report(node), &report)?;
         let fence = Fence {
-            epoch: EPOCH,
+            epoch: Epoch(EPOCH),
             machine_id,
             product_id,
             boot_id: boot_id.clone(),
@@ -50,7 +51,7 @@ impl World {
             let report = ServiceReport {
                 uid: resource.metadata.uid.clone(),
                 action_uid: Some(ACTION.to_owned()),
-                epoch: EPOCH,
+                epoch: Epoch(EPOCH),
                 boot_id: boot_id.clone(),
                 exclusive: resource.spec.exclusive,
                 phase: Phase::Running,
@@ -59,7 +60,7 @@ impl World {
             self.remember(self.keys.service_report(node, &name), &report)?;
             let assignment = Assignment {
                 node: node.to_owned(),
-                epoch: EPOCH,
+                epoch: Epoch(EPOCH),
                 boot_id: boot_id.clone(),
                 action_uid: ACTION.to_owned(),
                 action: Action::Start,
@@ -116,7 +117,7 @@ fn last_report(machine: &Machine, node: &str, timings: Timings, armed: bool) -> 
         machine_id: machine.machine_id(node),
         product_id: Some(machine.product_id(node)),
         boot_id: machine.boot_id(node),
-        epoch: EPOCH,
+        epoch: Epoch(EPOCH),
         mode: Mode::Active,
         armed: armed && kind != WatchdogKind::None,
         watchdog: WatchdogReport {

@@ -189,7 +189,7 @@ impl World {
         let Ok(fence) = serde_json::from_slice::<Fence>(value) else {
             return self.violate("readable records", format!("fence of {node} cannot be read"));
         };
-        let before = self.epochs.insert(node.to_owned(), fence.epoch).unwrap_or(0);
+        let before = self.epochs.insert(node.to_owned(), fence.epoch).unwrap_or_default();
         if fence.epoch < before {
             self.violate("epochs never go back", format!("{node}: {before} to {}", fence.epoch));
         }

@@ -1,7 +1,7 @@
 //! A simulated process: a core, its inbox while it is paused, and the state of its watch.
 
 use super::link::Token;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use ha_api_types::time::{Mono, Now};
 use ha_controller::core::RefreshId;
 use ha_controller::core::replica::{Replica, is_elections};

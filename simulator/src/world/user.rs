@@ -1,6 +1,7 @@
 //! The user of a simulated cluster: applies objects and sends commands, which are stored as the API would store them.
 
 use super::World;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
@@ -103,7 +104,7 @@ impl World {
     /// Writes a value as the API does.
     ///
     /// Errors: the write was not applied, or not confirmed.
-    fn put(&mut self, key: &str, revision: Option<i64>, value: &Value) -> Result<(), String> {
+    fn put(&mut self, key: &str, revision: Option<Revision>, value: &Value) -> Result<(), String> {
         let guard = revision.map_or(Guard::Absent, Guard::Unchanged);
         let before = self.store.revision();
         let transaction = Transaction::new().put(key, guard, value.to_string().into_bytes());

@@ -4,10 +4,10 @@ use super::World;
 use crate::vocabulary::Vocabulary;
 use ha_api_types::cluster::ClusterStatus;
 use ha_api_types::event::Event;
+use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::Revision;
 use ha_api_types::resource::ResourceStatus;
 use ha_store::Change;
 

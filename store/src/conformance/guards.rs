@@ -3,6 +3,7 @@
 use super::{Subject, Verdict, apply, conflict, create, expect, hold};
 use crate::store::Store as _;
 use crate::transaction::{Guard, Transaction};
+use ha_api_types::id::Revision;
 
 pub(super) async fn absent_holds_only_without_the_key(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
@@ -17,7 +18,7 @@ pub(super) async fn unchanged_holds_only_at_the_revision(subject: impl Subject, 
     let store = subject.store();
     let key = format!("{at}key");
     let put = |guard, value| Transaction::new().put(&key, guard, vec![value]);
-    conflict(&store, "unchanged, but absent", put(Guard::Unchanged(1), 1)).await?;
+    conflict(&store, "unchanged, but absent", put(Guard::Unchanged(Revision(1)), 1)).await?;
     let created = create(&store, &key, "1").await?;
     let changed = apply(&store, put(Guard::Unchanged(created), 2)).await?;
     conflict(&store, "the older revision", put(Guard::Unchanged(created), 3)).await?;

@@ -3,6 +3,7 @@
 use super::{PATIENCE, Subject, Verdict, apply, conflict, create, expect, hold};
 use crate::store::{Store, StoreError};
 use crate::transaction::{Guard, Outcome, Transaction};
+use ha_api_types::id::Revision;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -61,7 +62,7 @@ pub(super) async fn a_broken_guard_comes_before_a_missing_lease(
 pub(super) async fn revoking_deletes_all_keys_at_one_revision(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
-    let mut last = 0;
+    let mut last = Revision::default();
     for name in ["a", "b", "c"] {
         let put = Transaction::new().put_leased(format!("{at}{name}"), Guard::Absent, vec![1], lease);
         last = apply(&store, put).await?;

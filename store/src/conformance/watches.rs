@@ -4,6 +4,7 @@ use super::{Subject, Verdict, apply, changes_until, create, expect, hold, next};
 use crate::store::{Store as _, StoreError, WatchItem};
 use crate::transaction::{Guard, Transaction};
 use futures::StreamExt as _;
+use ha_api_types::id::Revision;
 
 pub(super) async fn changes_come_in_order(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
@@ -44,7 +45,7 @@ pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, at: S
     let store = subject.store();
     let now = store.list(&at).await.map_err(|error| error.to_string())?.revision;
     let mut watch = store.watch(&at, now + 3);
-    let mut last = 0;
+    let mut last = Revision::default();
     for index in 0..4 {
         last = create(&store, &format!("{at}{index}"), "").await?;
     }
@@ -79,7 +80,7 @@ pub(super) async fn a_prefix_watch_sees_only_its_prefix(subject: impl Subject, a
     let store = subject.store();
     let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
     let mut watch = store.watch(&format!("{at}node1/"), start);
-    let mut last = 0;
+    let mut last = Revision::default();
     for key in ["node1", "node10/x", "node1/x", "node1.5/x", "node2/x", "node1/y"] {
         last = create(&store, &format!("{at}{key}"), "").await?;
     }
@@ -91,7 +92,7 @@ pub(super) async fn a_key_watch_sees_only_its_key(subject: impl Subject, at: Str
     let store = subject.store();
     let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
     let mut watch = store.watch(&format!("{at}node1"), start);
-    let mut last = 0;
+    let mut last = Revision::default();
     for key in ["node1/x", "node1", "node10"] {
         last = create(&store, &format!("{at}{key}"), "").await?;
     }
@@ -105,7 +106,7 @@ pub(super) async fn several_selectors_come_as_one_in_order(subject: impl Subject
     let key = |name: &str| format!("{at}{name}");
     let mut watch = store.watch_all(&[key("a/"), key("b/"), key("c")], start);
     let mut expected = Vec::new();
-    let mut last = 0;
+    let mut last = Revision::default();
     for round in 0..20 {
         let all = Transaction::new()
             .put(key(&format!("a/{round}")), Guard::Absent, vec![])
@@ -118,7 +119,7 @@ pub(super) async fn several_selectors_come_as_one_in_order(subject: impl Subject
         expected.push((key(&format!("b/more{round}")), last));
     }
     let mut seen = Vec::new();
-    let mut complete = 0;
+    let mut complete = Revision::default();
     while complete < last {
         match next(&mut watch).await? {
             WatchItem::Progress(revision) => complete = revision,

@@ -1,7 +1,8 @@
 //! A candidate's view of the election's keys, and the evidence that it is leader.
 
 use crate::transaction::{Entry, Guard, Transaction};
-use ha_api_types::record::{Candidate, Leader, Revision};
+use ha_api_types::id::{Revision, Term};
+use ha_api_types::record::{Candidate, Leader};
 use ha_api_types::time::Mono;
 
 /// Evidence that this process became leader. Only an applied commit of the leader key creates one, and only with it
@@ -9,19 +10,19 @@ use ha_api_types::time::Mono;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leadership {
     pub(super) key: String,
-    pub(super) term: Revision,
+    pub(super) term: Term,
 }
 
 impl Leadership {
-    /// Returns the create revision of the leader key; every later leader has a larger one.
-    pub fn term(&self) -> Revision {
+    /// Returns the number of this leadership; every later one is larger.
+    pub fn term(&self) -> Term {
         self.term
     }
 
     /// Adds the guard `Created(leader)` to the transaction, so that a late copy from a deposed leader conflicts.
     #[must_use]
     pub fn sign(&self, transaction: Transaction) -> Transaction {
-        transaction.guard(self.key.clone(), Guard::Created(self.term))
+        transaction.guard(self.key.clone(), Guard::Created(self.term.revision()))
     }
 }
 

@@ -4,7 +4,8 @@
 use super::leadership::candidate_of;
 use super::{Election, Membership, Readings, Step, Subject};
 use crate::transaction::{Entry, Guard, Outcome, Transaction};
-use ha_api_types::record::{Refresh, Revision};
+use ha_api_types::id::Revision;
+use ha_api_types::record::Refresh;
 use ha_api_types::time::{Mono, Now};
 
 /// State of the candidate key from the view of this process.
@@ -61,7 +62,7 @@ impl Election {
     /// Processes the candidate key of a newer view.
     pub(super) fn observe_membership(&mut self, now: &Now, readings: &Readings) {
         if self.view.revision >= self.refreshed {
-            self.refreshed = self.view.refresh.as_ref().map_or(0, |entry| entry.mod_revision);
+            self.refreshed = self.view.refresh.as_ref().map_or(Revision(0), |entry| entry.mod_revision);
         }
         let seen = self.view.candidate.as_ref().map(|entry| entry.mod_revision);
         let is_other = |own: &Membership| self.view.revision >= own.revision && seen != Some(own.revision);
@@ -209,7 +210,7 @@ impl Election {
     }
 
     fn refresh_guard(&self) -> Guard {
-        if self.refreshed == 0 { Guard::Absent } else { Guard::Unchanged(self.refreshed) }
+        if self.refreshed == Revision(0) { Guard::Absent } else { Guard::Unchanged(self.refreshed) }
     }
 
     pub(super) fn membership_deadline(&self) -> Option<(Mono, &'static str)> {

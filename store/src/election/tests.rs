@@ -162,7 +162,7 @@ fn an_unknown_campaign_counts_as_both_until_read_again() {
         world.turn(&mut first);
         world.wait(1_000);
         world.turn(&mut first);
-        let key = world.view("a").leader.map(|entry| entry.create_revision);
+        let key = world.view("a").leader.map(|entry| Term::created_at(entry.create_revision));
         assert_eq!(first.election.leadership().map(Leadership::term), key, "applied {applied}");
         assert!(key.is_some());
     }

@@ -13,7 +13,7 @@ use super::race::{Call, Repeat, race};
 use super::resolve::{Resolution, resolve, resolve_ended};
 use crate::transaction::{Entry, Guard, MAX_REQUEST_BYTES, Outcome, Transaction, Write};
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -158,8 +158,8 @@ fn to_request(transaction: &Transaction) -> Txn {
         .iter()
         .map(|(key, guard)| match guard {
             Guard::Absent => Compare::create_revision(key.as_str(), CompareOp::Equal, 0),
-            Guard::Unchanged(revision) => Compare::mod_revision(key.as_str(), CompareOp::Equal, *revision),
-            Guard::Created(revision) => Compare::create_revision(key.as_str(), CompareOp::Equal, *revision),
+            Guard::Unchanged(revision) => Compare::mod_revision(key.as_str(), CompareOp::Equal, revision.0),
+            Guard::Created(revision) => Compare::create_revision(key.as_str(), CompareOp::Equal, revision.0),
         })
         .collect();
     let writes: Vec<TxnOp> = transaction
@@ -188,9 +188,9 @@ fn to_request(transaction: &Transaction) -> Txn {
 fn to_answer(response: &etcd_client::TxnResponse) -> Answer {
     let revision = response.header().map_or(0, etcd_client::ResponseHeader::revision);
     if response.succeeded() {
-        return Answer::Applied(revision);
+        return Answer::Applied(Revision(revision));
     }
-    Answer::Conflict { revision, found: found(response) }
+    Answer::Conflict { revision: Revision(revision), found: found(response) }
 }
 
 /// Returns the keys that a transaction has read.
@@ -209,15 +209,15 @@ mod tests {
     use super::*;
 
     fn write() -> Transaction {
-        Transaction::new().put("key", Guard::Unchanged(5), vec![1]).guard("other", Guard::Absent)
+        Transaction::new().put("key", Guard::Unchanged(Revision(5)), vec![1]).guard("other", Guard::Absent)
     }
 
     fn heartbeat() -> Transaction {
-        Transaction::new().put_leased("key", Guard::Created(5), vec![1], 7)
+        Transaction::new().put_leased("key", Guard::Created(Revision(5)), vec![1], 7)
     }
 
     fn conflict() -> Answer {
-        Answer::Conflict { revision: 9, found: BTreeMap::new() }
+        Answer::Conflict { revision: Revision(9), found: BTreeMap::new() }
     }
 
     fn unknown() -> Failure {
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_conflict_counts_only_when_no_attempt_is_unresolved() {
-        let conflicted = Outcome::Conflict(9);
+        let conflicted = Outcome::Conflict(Revision(9));
         check(&write(), [(Ok(conflict()), 0)], Some(&conflicted));
         check(&write(), [(Err(unknown()), 1), (Ok(conflict()), 1)], None);
         // While another attempt runs, and after that attempt has also reported that it was not applied.
@@ -248,7 +248,11 @@ mod tests {
         check(&write(), [(Ok(conflict()), 1), (Err(Failure::NotSent(String::new())), 0)], Some(&conflicted));
         check(&write(), [(Ok(conflict()), 1), (Err(unknown()), 1), (Ok(conflict()), 1)], None);
         // The other attempt was applied.
-        check(&write(), [(Ok(conflict()), 1), (Ok(Answer::Applied(8)), 0)], Some(&Outcome::Applied(8)));
+        check(
+            &write(),
+            [(Ok(conflict()), 1), (Ok(Answer::Applied(Revision(8))), 0)],
+            Some(&Outcome::Applied(Revision(8))),
+        );
     }
 
     #[test]

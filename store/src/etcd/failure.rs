@@ -1,7 +1,7 @@
 //! Meaning of a failed attempt: the request was not sent, was refused, or has an unknown outcome.
 
 use crate::store::StoreError;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use std::error::Error as _;
 use std::fmt;
 use tonic::Code;
@@ -86,7 +86,7 @@ impl Failure {
             // Rejected before anything was proposed.
             Failure::NotSent(text)
         } else if says("required revision has been compacted") {
-            Failure::Compacted(0)
+            Failure::Compacted(Revision(0))
         } else {
             Failure::Unknown(text)
         }

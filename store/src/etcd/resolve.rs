@@ -16,7 +16,7 @@
 //!   with its write.
 
 use crate::transaction::{Entry, Guard, LeaseId, Transaction, Write};
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use std::collections::BTreeMap;
 
 /// Result for the attempts before the conflict.
@@ -86,7 +86,7 @@ fn stands(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Option<
         }
     }
     let newest_known = transaction.guards().values().map(|guard| match guard {
-        Guard::Absent => 0,
+        Guard::Absent => Revision::default(),
         Guard::Unchanged(revision) | Guard::Created(revision) => *revision,
     });
     let is_newer = applied_at > newest_known.max();
@@ -124,68 +124,99 @@ mod tests {
     #[test]
     fn ones_own_leased_write_is_recognized() {
         let heartbeat = Transaction::new()
-            .put_leased("alive", Guard::Unchanged(7), vec![2], 9)
-            .guard("fence", Guard::Unchanged(3));
-        let fence = entry("fence", 0, 3, 3, 0);
-        check(&heartbeat, &[entry("alive", 2, 5, 8, 9), fence.clone()], Resolution::Applied(8));
+            .put_leased("alive", Guard::Unchanged(Revision(7)), vec![2], 9)
+            .guard("fence", Guard::Unchanged(Revision(3)));
+        let fence = entry("fence", 0, Revision(3), Revision(3), 0);
+        check(
+            &heartbeat,
+            &[entry("alive", 2, Revision(5), Revision(8), 9), fence.clone()],
+            Resolution::Applied(Revision(8)),
+        );
         // Another value, another lease, or a key that was created again: not this write.
-        check(&heartbeat, &[entry("alive", 3, 5, 8, 9), fence.clone()], Resolution::Open);
-        check(&heartbeat, &[entry("alive", 2, 5, 8, 1), fence.clone()], Resolution::Open);
-        check(&heartbeat, &[entry("alive", 2, 8, 8, 9), fence], Resolution::Open);
+        check(&heartbeat, &[entry("alive", 3, Revision(5), Revision(8), 9), fence.clone()], Resolution::Open);
+        check(&heartbeat, &[entry("alive", 2, Revision(5), Revision(8), 1), fence.clone()], Resolution::Open);
+        check(&heartbeat, &[entry("alive", 2, Revision(8), Revision(8), 9), fence], Resolution::Open);
     }
 
     #[test]
     fn an_equal_unleased_write_may_be_somebody_elses() {
-        let close =
-            Transaction::new().put("fence", Guard::Unchanged(3), vec![2]).guard("leader", Guard::Created(1));
-        check(&close, &[entry("fence", 2, 1, 8, 0), entry("leader", 0, 6, 6, 4)], Resolution::Open);
+        let close = Transaction::new()
+            .put("fence", Guard::Unchanged(Revision(3)), vec![2])
+            .guard("leader", Guard::Created(Revision(1)));
+        check(
+            &close,
+            &[
+                entry("fence", 2, Revision(1), Revision(8), 0),
+                entry("leader", 0, Revision(6), Revision(6), 4),
+            ],
+            Resolution::Open,
+        );
     }
 
     #[test]
     fn an_untouched_key_behind_a_guard_broken_for_good_was_never_written() {
-        let close =
-            Transaction::new().put("fence", Guard::Unchanged(3), vec![2]).guard("leader", Guard::Created(1));
-        let fence = entry("fence", 1, 1, 3, 0);
-        check(&close, &[fence.clone(), entry("leader", 0, 6, 6, 4)], Resolution::NotApplied);
+        let close = Transaction::new()
+            .put("fence", Guard::Unchanged(Revision(3)), vec![2])
+            .guard("leader", Guard::Created(Revision(1)));
+        let fence = entry("fence", 1, Revision(1), Revision(3), 0);
+        check(
+            &close,
+            &[fence.clone(), entry("leader", 0, Revision(6), Revision(6), 4)],
+            Resolution::NotApplied,
+        );
         check(&close, std::slice::from_ref(&fence), Resolution::NotApplied);
         // `Absent` may hold again later, and then a late copy would be applied.
-        let create =
-            Transaction::new().put("fence", Guard::Unchanged(3), vec![2]).guard("other", Guard::Absent);
-        check(&create, &[fence, entry("other", 0, 6, 6, 0)], Resolution::Open);
+        let create = Transaction::new()
+            .put("fence", Guard::Unchanged(Revision(3)), vec![2])
+            .guard("other", Guard::Absent);
+        check(&create, &[fence, entry("other", 0, Revision(6), Revision(6), 0)], Resolution::Open);
     }
 
     #[test]
     fn after_the_last_attempt_an_untouched_key_is_proof_enough() {
-        let close =
-            Transaction::new().put("fence", Guard::Unchanged(3), vec![2]).guard("leader", Guard::Created(6));
+        let close = Transaction::new()
+            .put("fence", Guard::Unchanged(Revision(3)), vec![2])
+            .guard("leader", Guard::Created(Revision(6)));
         let check = |fence: Option<Entry>, expected: Resolution| {
-            let found = [fence, Some(entry("leader", 0, 6, 6, 4))].into_iter().flatten();
+            let found = [fence, Some(entry("leader", 0, Revision(6), Revision(6), 4))].into_iter().flatten();
             let found = found.map(|entry| (entry.key.clone(), entry)).collect();
             assert_eq!(resolve_ended(&close, &found), expected, "{found:?}");
         };
-        check(Some(entry("fence", 1, 1, 3, 0)), Resolution::NotApplied);
+        check(Some(entry("fence", 1, Revision(1), Revision(3), 0)), Resolution::NotApplied);
         // Applied, or written by another process.
-        check(Some(entry("fence", 2, 1, 8, 0)), Resolution::Open);
+        check(Some(entry("fence", 2, Revision(1), Revision(8), 0)), Resolution::Open);
         check(None, Resolution::Open);
     }
 
     #[test]
     fn all_written_keys_must_agree_on_the_revision() {
         let both = Transaction::new()
-            .put_leased("alive", Guard::Unchanged(7), vec![2], 9)
-            .put("report", Guard::Unchanged(6), vec![1])
-            .delete("old", Guard::Unchanged(2));
-        let alive = entry("alive", 2, 5, 8, 9);
-        check(&both, &[alive.clone(), entry("report", 1, 4, 8, 0)], Resolution::Applied(8));
-        check(&both, &[alive.clone(), entry("report", 1, 4, 9, 0)], Resolution::Open);
-        check(&both, &[alive, entry("report", 1, 4, 8, 0), entry("old", 0, 2, 2, 0)], Resolution::NotApplied);
+            .put_leased("alive", Guard::Unchanged(Revision(7)), vec![2], 9)
+            .put("report", Guard::Unchanged(Revision(6)), vec![1])
+            .delete("old", Guard::Unchanged(Revision(2)));
+        let alive = entry("alive", 2, Revision(5), Revision(8), 9);
+        check(
+            &both,
+            &[alive.clone(), entry("report", 1, Revision(4), Revision(8), 0)],
+            Resolution::Applied(Revision(8)),
+        );
+        check(&both, &[alive.clone(), entry("report", 1, Revision(4), Revision(9), 0)], Resolution::Open);
+        check(
+            &both,
+            &[
+                alive,
+                entry("report", 1, Revision(4), Revision(8), 0),
+                entry("old", 0, Revision(2), Revision(2), 0),
+            ],
+            Resolution::NotApplied,
+        );
     }
 
     #[test]
     fn a_transaction_that_writes_nothing_was_not_applied() {
         check(
             &Transaction::new().guard("a", Guard::Absent),
-            &[entry("a", 0, 1, 1, 0)],
+            &[entry("a", 0, Revision(1), Revision(1), 0)],
             Resolution::NotApplied,
         );
     }

@@ -12,7 +12,7 @@ use crate::transaction::Entry;
 use etcd_client::{EventType, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,7 +137,7 @@ async fn open_on(
 }
 
 fn options(selector: &str, from: Revision) -> WatchOptions {
-    let options = WatchOptions::new().with_start_revision(from).with_progress_notify();
+    let options = WatchOptions::new().with_start_revision(from.0).with_progress_notify();
     if selector.is_empty() {
         options.with_all_keys()
     } else if selector.ends_with('/') {
@@ -192,7 +192,9 @@ impl Opened {
         let speaks_for_all = !self.several || response.watch_id() == ALL_WATCHES;
         if speaks_for_all && response.events().is_empty() && !response.created() {
             let revision = response.header().map_or(0, etcd_client::ResponseHeader::revision);
-            return Ok(Some(self.release(revision).unwrap_or(WatchItem::Progress(revision))));
+            return Ok(Some(
+                self.release(Revision(revision)).unwrap_or(WatchItem::Progress(Revision(revision))),
+            ));
         }
         if had_none && !self.held.is_empty() {
             self.ask_at = Instant::now();
@@ -212,7 +214,7 @@ impl Opened {
 /// Returns an error if the server has ended the watch.
 fn check_response(response: &WatchResponse) -> Result<(), Failure> {
     if response.compact_revision() > 0 {
-        return Err(Failure::Compacted(response.compact_revision()));
+        return Err(Failure::Compacted(Revision(response.compact_revision())));
     }
     if response.canceled() {
         return Err(Failure::of_cancel_reason(response.cancel_reason()));

@@ -17,10 +17,10 @@ use axum::response::Response;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::document;
 use ha_api_types::error_reason::ErrorReason;
+use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::node::NodeStatus;
-use ha_api_types::record::Revision;
 use ha_api_types::renamed;
 use ha_api_types::table::Rows;
 use ha_api_types::time::Timestamp;
@@ -145,7 +145,7 @@ impl<'a, S: Store> Writer<'a, S> {
             if read::get(self.state.store(), self.state.keys(), self.kind, &name).await?.is_some() {
                 return Err(ApiError::already_exists(self.kind, &name));
             }
-            0
+            Revision::default()
         } else {
             let bytes = read::bytes(self.kind, &value)?;
             self.insert_new(&key, &name, &value, &bytes).await?
@@ -313,7 +313,7 @@ impl<'a, S: Store> Writer<'a, S> {
     }
 }
 
-fn half(value: &Value, current: &Stored, revision: i64) -> Half {
+fn half(value: &Value, current: &Stored, revision: Revision) -> Half {
     Half { value: value.clone(), create_revision: current.spec.create_revision, mod_revision: revision }
 }
 

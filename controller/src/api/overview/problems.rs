@@ -243,6 +243,7 @@ fn problem(severity: Severity, about: String, reason: Reason, message: String, h
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ha_api_types::id::Revision;
     use ha_api_types::keys::Keys;
     use ha_api_types::kind::Kind;
     use ha_api_types::node::WatchdogStatus;
@@ -289,12 +290,12 @@ mod tests {
                 lease: 0,
             };
             let fence = serde_json::json!({"epoch": 3, "state": state, "proof": {"kind": "silence", "waitedMs": 13_200}});
-            let mut entries = vec![entry(keys.fence("node1"), fence, 1)];
+            let mut entries = vec![entry(keys.fence("node1"), fence, Revision(1))];
             if is_restored {
-                entries.push(entry(keys.restored(), serde_json::json!({}), 2));
+                entries.push(entry(keys.restored(), serde_json::json!({}), Revision(2)));
             }
             let mut world = World::new(keys);
-            world.replace(entries, 2, Mono(0));
+            world.replace(entries, Revision(2), Mono(0));
             let node = NodeOverview {
                 name: "node1".to_owned(),
                 state: NodeState::Unknown,
@@ -320,8 +321,8 @@ mod tests {
         let status = |name: &str, check: &Check| Entry {
             key: keys.status(Kind::Node, name),
             value: serde_json::json!({"state": "Online", "checks": [check]}).to_string().into_bytes().into(),
-            create_revision: 1,
-            mod_revision: 1,
+            create_revision: Revision(1),
+            mod_revision: Revision(1),
             lease: 0,
         };
         let fails = Check::fail("reboot-watchdog", "ten minutes at reboot", "set it to 0");
@@ -331,7 +332,7 @@ mod tests {
             status("node3", &Check::fail("watchdog", "there is none", "load one")),
         ];
         let mut world = World::new(keys.clone());
-        world.replace(entries, 1, Mono(0));
+        world.replace(entries, Revision(1), Mono(0));
         let of_node = |name: &str, kind: &str| NodeOverview {
             name: name.to_owned(),
             state: NodeState::Online,
@@ -368,8 +369,8 @@ mod tests {
         let entry = Entry {
             key: key.clone(),
             value: br#"{"state": "Dreaming"}"#.to_vec().into(),
-            create_revision: 1,
-            mod_revision: 1,
+            create_revision: Revision(1),
+            mod_revision: Revision(1),
             lease: 0,
         };
         let leader = |key: String, value: &str| Entry {
@@ -383,7 +384,7 @@ mod tests {
             entry,
         ];
         let mut world = World::new(keys);
-        world.replace(entries, 1, Mono(0));
+        world.replace(entries, Revision(1), Mono(0));
         let found = reasons(&world, &Overview::default());
         let named = |(reason, message): &(Reason, String)| {
             *reason == Reason::Unreadable

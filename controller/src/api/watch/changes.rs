@@ -2,9 +2,9 @@
 
 use crate::api::read::{Half, Stored};
 use crate::api::selector::Selector;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::{API_VERSION, Kind};
-use ha_api_types::record::Revision;
 use ha_store::Change;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,6 +5,7 @@ use crate::core::plan::{Note, Plan, Subject, node_event, stored};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::event::EventType;
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeSpec};
 use ha_api_types::reason::Reason;
@@ -16,9 +17,9 @@ use ha_store::{Guard, Transaction};
 pub(super) fn plan_new(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
     let Some(report) = subject.registration() else { return };
     let fence = Versioned {
-        value: Fence { epoch: 1, ..Fence::default() },
-        created: 0,
-        modified: 0,
+        value: Fence { epoch: Epoch(1), ..Fence::default() },
+        created: Revision(0),
+        modified: Revision(0),
         seen: report.seen,
     };
     if is_clone(situation, subject.name, report, plan)
@@ -26,7 +27,7 @@ pub(super) fn plan_new(situation: &Situation<'_>, subject: &Subjected<'_>, plan:
     {
         return;
     }
-    admit(situation, subject, Guard::Absent, 1, report, plan);
+    admit(situation, subject, Guard::Absent, Epoch(1), report, plan);
 }
 
 /// Handles a registration while the old epoch is open: closes that epoch first.
@@ -250,7 +251,7 @@ fn admit(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
     guard: Guard,
-    epoch: u64,
+    epoch: Epoch,
     report: &Versioned<NodeReport>,
     plan: &mut Plan,
 ) {

@@ -7,6 +7,7 @@ use crate::core::situation::Situation;
 use crate::core::status::FAILOVER_CAPACITY;
 use crate::core::world::Versioned;
 use ha_api_types::cluster::RecentFence;
+use ha_api_types::id::Epoch;
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::notification::{NotificationItem, NotificationKind, NotificationObject};
@@ -134,7 +135,7 @@ fn is_told(fence: &RecentFence) -> bool {
 fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     for fence in situation.world.cluster_status.iter().flat_map(|status| &status.value.recent_fences) {
         let known = next.fences.get(&fence.node).is_some_and(|epoch| *epoch >= fence.epoch);
-        let awaited = next.unconfirmed.get(&fence.node) == Some(&fence.epoch.saturating_sub(1));
+        let awaited = next.unconfirmed.get(&fence.node) == Some(&fence.epoch.previous());
         if known || !(awaited || is_told(fence)) {
             continue;
         }
@@ -145,7 +146,7 @@ fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
             node: Some(fence.node.clone()),
             since: Some(fence.at.clone()),
             reason: fence.reason,
-            message: format!("Registration {}: {}", fence.epoch.saturating_sub(1), fence.message),
+            message: format!("Registration {}: {}", fence.epoch.previous(), fence.message),
             action: actions::of_fence(&fence.node),
         };
         items.entry(NotificationKind::NodeFenced).or_default().push(item);
@@ -153,10 +154,10 @@ fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
 }
 
 /// Returns the epoch in which a node is silent: the open one, or the one that was closed last.
-fn ending(fence: &Fence) -> u64 {
+fn ending(fence: &Fence) -> Epoch {
     match fence.state {
         FenceState::Open => fence.epoch,
-        FenceState::Fencing | FenceState::Fenced | FenceState::Closed => fence.epoch.saturating_sub(1),
+        FenceState::Fencing | FenceState::Fenced | FenceState::Closed => fence.epoch.previous(),
     }
 }
 

@@ -6,8 +6,9 @@ use super::{
 };
 use crate::core::health::Health;
 use crate::core::situation::Situation;
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, Assignment, FenceState, Phase, Revision};
+use ha_api_types::record::{Action, Assignment, FenceState, Phase};
 use ha_api_types::resource::{ServiceDefinition, ServiceState};
 use ha_store::Guard;
 use std::collections::BTreeMap;
@@ -131,7 +132,7 @@ pub(in crate::core) fn some_of(names: &[String]) -> String {
 }
 
 /// Returns the nodes that an assignment names, with their epochs.
-pub(super) fn places(assignment: &Assignment) -> Vec<(&str, u64)> {
+pub(super) fn places(assignment: &Assignment) -> Vec<(&str, Epoch)> {
     let mut places = vec![(assignment.node.as_str(), assignment.epoch)];
     if let Action::Migrate { target, target_epoch, .. } = &assignment.action {
         places.push((target, *target_epoch));
@@ -144,7 +145,7 @@ fn leave(
     planner: &Planner<'_>,
     service: &Service<'_>,
     place: &str,
-    epoch: u64,
+    epoch: Epoch,
     for_node: &str,
 ) -> Result<Vec<(String, Guard)>, (Reason, String)> {
     let situation = planner.situation;
@@ -232,7 +233,7 @@ fn definition(
     service: &Service<'_>,
     draft: &Draft,
     node: &str,
-    epoch: u64,
+    epoch: Epoch,
     action: &Action,
 ) -> ServiceDefinition {
     let current = ServiceDefinition::of(&service.resource.value);

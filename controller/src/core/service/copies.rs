@@ -4,6 +4,7 @@ use super::assign::places;
 use super::probe::{is_answered_by_operator, proves_the_machine_empty};
 use super::{Assign, Draft, Service, Standing, fence_guard, report_guard};
 use crate::core::situation::Situation;
+use ha_api_types::id::Epoch;
 use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::{ServiceCopy, ServiceDefinition};
 use ha_store::Guard;
@@ -93,7 +94,7 @@ pub(super) fn differing(
     service: &Service<'_>,
     draft: &Draft,
     node: &str,
-    epoch: u64,
+    epoch: Epoch,
 ) -> Option<ServiceDefinition> {
     let wanted = ServiceDefinition::of(&service.resource.value);
     // A probe that found another service there rules out what a backup names.

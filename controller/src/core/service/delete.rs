@@ -6,6 +6,7 @@ use super::{Draft, Planner, Service, Standing, replacement, revision_of};
 use crate::core::plan::{Note, Subject, event, stored};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
+use ha_api_types::id::Epoch;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Tombstone;
@@ -155,7 +156,7 @@ fn copies(
     copies
 }
 
-fn copy_at(node: &str, epoch: u64, boot_id: &str, definition: &ServiceDefinition) -> ServiceCopy {
+fn copy_at(node: &str, epoch: Epoch, boot_id: &str, definition: &ServiceDefinition) -> ServiceCopy {
     ServiceCopy {
         node: node.to_owned(),
         epoch,

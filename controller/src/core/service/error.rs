@@ -5,6 +5,7 @@ use super::assign::{assign, places};
 use super::{Assign, Draft, Planner, Service, Standing, report_guard};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
+use ha_api_types::id::Epoch;
 use ha_api_types::operation::OperationAction;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, ServiceReport};
@@ -62,7 +63,7 @@ pub(super) fn could_not_stop(
     service: &Service<'_>,
     draft: &mut Draft,
     node: &str,
-    epoch: u64,
+    epoch: Epoch,
     message: &str,
 ) {
     let known = draft.status.state == ServiceState::Error

@@ -5,8 +5,9 @@ use crate::core::plan::Subject;
 use crate::core::situation::Situation;
 use crate::core::world::{Versioned, World};
 use ha_api_types::driver::Identity;
+use ha_api_types::id::Revision;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, Phase, Revision, Tombstone};
+use ha_api_types::record::{Action, Phase, Tombstone};
 use ha_api_types::resource::{ServiceCopy, ServiceState};
 
 /// Returns why the service cannot start: another resource with the same identity has precedence. `None` if there is
@@ -33,7 +34,7 @@ pub(super) fn taken(planner: &Planner<'_>, service: &Service<'_>) -> Option<Stri
 
 /// Returns the precedence of a resource: services that may run, then assigned ones, then by creation.
 fn rank<'a>(world: &World, name: &'a str) -> (u8, Revision, &'a str) {
-    let created = world.resources.get(name).map_or(Revision::MAX, |resource| resource.created);
+    let created = world.resources.get(name).map_or(Revision(i64::MAX), |resource| resource.created);
     let copies = world.resource_statuses.get(name).is_some_and(|status| !status.value.copies.is_empty());
     let place = match world.assignments.get(name).map(|assignment| &assignment.value.action) {
         Some(Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave) => 0,

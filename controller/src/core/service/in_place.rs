@@ -4,6 +4,7 @@ use super::operation::{refuse, set};
 use super::{Assign, Draft, Service, Standing, replacement};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
+use ha_api_types::id::Epoch;
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment};
@@ -143,7 +144,7 @@ fn rewrite(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, 
 pub(super) fn carried_over(
     service: &Service<'_>,
     node: &str,
-    epoch: u64,
+    epoch: Epoch,
     definition: &ServiceDefinition,
 ) -> Option<String> {
     let known = &service.assignment?.value;

@@ -5,10 +5,9 @@ use super::policy::{remember, remember_failure};
 use super::{Assign, Draft, Planner, Service, Standing, error, recover};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{
-    Action, Assignment, FailureClass, FenceState, Phase, Proof, Revision, ServiceReport,
-};
+use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::ServiceState;
 
 /// Known state of one side of a migration.
@@ -155,7 +154,7 @@ pub(super) fn unanswered_arrival(
     situation: &Situation<'_>,
     service: &Service<'_>,
     node: &str,
-    epoch: u64,
+    epoch: Epoch,
 ) -> Option<Revision> {
     let assignment = &service.assignment?.value;
     // Any report under the assignment is later than it, and so is any registration of a later process or boot.

@@ -3,12 +3,13 @@
 
 use super::replacements::Replaces;
 use ha_api_types::cluster::OnEtcdLoss;
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::keys::Keys;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, Mode, NodeReport, NotStopped, Phase,
-    Revision, ServiceReport, SleepProtection, WatchdogKind, WatchdogReport, WatchdogTest,
+    ServiceReport, SleepProtection, WatchdogKind, WatchdogReport, WatchdogTest,
 };
 use ha_api_types::resource::{RequestedState, Resource};
 use ha_api_types::time::{Millis, Mono};
@@ -165,7 +166,7 @@ impl Agent {
         self.mode = None;
     }
 
-    fn report(&self, epoch: u64, mode: Mode) -> NodeReport {
+    fn report(&self, epoch: Epoch, mode: Mode) -> NodeReport {
         NodeReport {
             instance: self.boot_id(),
             machine_id: self.machine_id.clone(),
@@ -262,7 +263,7 @@ impl Agent {
         if stands {
             return;
         }
-        let report = self.report(fence.map_or(0, |fence| fence.value.epoch), Mode::Registering);
+        let report = self.report(fence.map_or(Epoch(0), |fence| fence.value.epoch), Mode::Registering);
         let transaction = Transaction::new()
             .put(key, guard(known.as_ref()), json(&report))
             .guard(keys.fence(&self.name), guard(fence));
@@ -475,6 +476,6 @@ impl Agent {
 
     /// Returns W: the time after which the watchdog has reset this node.
     pub(super) fn wait_ms(&self) -> Millis {
-        self.report(1, Mode::Active).wait_ms()
+        self.report(Epoch(1), Mode::Active).wait_ms()
     }
 }

@@ -5,8 +5,9 @@ use super::hold;
 use super::lab::Lab;
 use crate::core::Input;
 use ha_api_types::cluster::ClusterSpec;
+use ha_api_types::id::Revision;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, Revision};
+use ha_api_types::record::FenceState;
 use ha_store::{Guard, Transaction};
 
 fn created(lab: &Lab, id: &str) -> Option<Revision> {

@@ -2,6 +2,7 @@
 //! R6.6).
 
 use super::lab::Lab;
+use ha_api_types::id::Epoch;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Action, FenceState, Phase, ServiceReport, Tombstone};
 use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ServiceDefinition, ServiceState};
@@ -13,7 +14,7 @@ fn a_permitted_place_is_a_copy_until_its_node_says_that_it_stopped() {
     lab.settle();
     lab.start("web");
     let status = lab.status("web");
-    let copies: Vec<(Option<String>, u64)> =
+    let copies: Vec<(Option<String>, Epoch)> =
         status.copies.iter().map(|copy| (Some(copy.node.clone()), copy.epoch)).collect();
     assert_eq!(copies, [(status.node, status.epoch.unwrap())]);
     lab.want("web", RequestedState::Stopped);
@@ -122,7 +123,7 @@ fn a_copy_of_another_identity_that_a_node_reports_is_adopted_or_stopped_as_it_wa
         // As after a restore: the node runs a service that the spec does not name.
         let mut report = ServiceReport {
             uid: definition.uid.clone(),
-            epoch: 1,
+            epoch: Epoch(1),
             probed_generation: resource.metadata.generation,
             exclusive: true,
             identity: definition.identity(),

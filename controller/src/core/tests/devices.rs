@@ -4,6 +4,7 @@
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
 use crate::core::{FencerAction, FencerOutcome};
+use ha_api_types::id::Epoch;
 use ha_api_types::node::{FenceAction, FenceDevice, FenceKind, FencePart, NodeSpec};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
@@ -284,10 +285,10 @@ fn a_device_that_does_nothing_it_is_told_keeps_no_living_node_out() {
     assert!(status.message.contains("pdu: no route"), "{}", status.message);
     lab.until(10_000, "back", |lab| {
         let fence = lab.fence(&node);
-        fence.state == FenceState::Open && fence.epoch == 2
+        fence.state == FenceState::Open && fence.epoch == Epoch(2)
     });
     lab.run(30_000);
-    assert_eq!(lab.fence(&node).epoch, 2);
+    assert_eq!(lab.fence(&node).epoch, Epoch(2));
 }
 
 #[test]
@@ -297,7 +298,7 @@ fn who_asked_before_a_device_ended_is_not_let_in_for_that() {
     lab.agent(&node).die();
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
     lab.until(60_000, "tried again", |lab| told(lab, 0).len() >= 4);
-    assert_eq!((lab.fence(&node).state, lab.fence(&node).epoch), (FenceState::Fenced, 2));
+    assert_eq!((lab.fence(&node).state, lab.fence(&node).epoch), (FenceState::Fenced, Epoch(2)));
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.until(60_000, "switched on", |lab| lab.fence(&node).switched_off.is_empty());
     lab.agent(&node).boot();

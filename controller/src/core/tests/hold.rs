@@ -3,6 +3,7 @@
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
 use crate::core::Input;
+use ha_api_types::id::Epoch;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Proof};
@@ -39,7 +40,7 @@ fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
     lab.run(NOTICED);
     let answer = ask(&mut lab, 0, &node, &asked);
     assert_eq!(answer, HoldAnswer { granted: true, reason: String::new() });
-    refused(&mut lab, &node, &HoldRequest { epoch: 2, ..asked.clone() }, "registration 1 is Open");
+    refused(&mut lab, &node, &HoldRequest { epoch: Epoch(2), ..asked.clone() }, "registration 1 is Open");
     refused(
         &mut lab,
         &node,
@@ -126,7 +127,7 @@ fn a_newer_controller_declares_nobody_dead_who_may_be_held_by_others() {
     // Another boot is still a proof.
     lab.agent(&node).boot();
     lab.until(10_000, "admitted", |lab| {
-        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
 }
 
@@ -137,7 +138,7 @@ fn a_newer_controller_does_not_complete_by_silence_what_another_has_declared() {
     assert_eq!(lab.fence(&node).state, FenceState::Fencing, "{}", lab.show());
     lab.agent(&node).boot();
     lab.until(10_000, "admitted", |lab| {
-        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
 }
 

@@ -8,13 +8,14 @@ use crate::core::replica::Replica;
 use crate::core::{Config, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId};
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::event::Event;
+use ha_api_types::id::{Revision, Term};
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
 use ha_api_types::notification::Notification;
 use ha_api_types::object::{Object, Spec};
 use ha_api_types::operation::{Operation, OperationSpec, OperationStatus};
-use ha_api_types::record::{Assignment, Fence, HoldAnswer, Revision};
+use ha_api_types::record::{Assignment, Fence, HoldAnswer};
 use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::memory_state::MemoryState;
@@ -31,7 +32,7 @@ pub(super) struct Member {
     pub(super) core: Replica,
     pub(super) running: bool,
     /// All commits of this controller, with their outcomes.
-    pub(super) commits: Vec<(Option<Revision>, Transaction, Outcome)>,
+    pub(super) commits: Vec<(Option<Term>, Transaction, Outcome)>,
     pub(super) runs: Vec<FencerRun>,
     /// Runs of fence devices in progress.
     unanswered: Vec<FencerRun>,
@@ -128,7 +129,7 @@ impl Lab {
             commits: Vec::new(),
             runs: Vec::new(),
             unanswered: Vec::new(),
-            seen: 0,
+            seen: Revision(0),
             answers: VecDeque::new(),
             refreshes: Vec::new(),
             holds: Vec::new(),
@@ -195,7 +196,7 @@ impl Lab {
             }
             let seen = member.seen;
             if !self.away
-                && seen > 0
+                && seen > Revision(0)
                 && seen < self.state.revision()
                 && let Ok(changes) = self.state.changes_since(self.keys.root(), seen + 1)
             {

@@ -2,6 +2,7 @@
 //! moves.
 
 use super::services::{condition, group, grouped, lab, operation, other, started};
+use ha_api_types::id::Epoch;
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeSpec, NodeState};
@@ -250,7 +251,7 @@ fn handed_over_and_registered_anew() -> (super::lab::Lab, String, String) {
     lab.agent(&target).running.insert("web".to_owned());
     lab.agent(&source).lose_journal();
     lab.until(5_000, "registered anew", |lab| {
-        lab.fence(&source).epoch == 2 && lab.node_is(&source, NodeState::Online)
+        lab.fence(&source).epoch == Epoch(2) && lab.node_is(&source, NodeState::Online)
     });
     lab.until(2_000, "overwritten", |lab| {
         lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase != Phase::HandingOver)
@@ -276,7 +277,7 @@ fn after_a_hand_over_nothing_starts_afresh_before_the_target_too_is_proven_empty
         assert!(fenced || lab.assignment("web").is_some_and(|assignment| assignment.node == target));
         fenced && lab.places("web").iter().any(|place| *place != target)
     });
-    assert!(lab.fence(&source).epoch == 2 && lab.places("web").len() == 1);
+    assert!(lab.fence(&source).epoch == Epoch(2) && lab.places("web").len() == 1);
 }
 
 /// Returns a service of which the leader has ordered the target of a migration, after the end of the source, to stop what
@@ -312,7 +313,7 @@ fn arrived_after_the_request_to_register(action: Action) -> (super::lab::Lab, St
     lab.put(&lab.keys.assignment("web"), &stop);
     lab.put(&lab.keys.status(Kind::Resource, "web"), &status);
     lab.agent(&target).lose_journal();
-    lab.until(5_000, "registered again", |lab| lab.fence(&target).epoch == 2);
+    lab.until(5_000, "registered again", |lab| lab.fence(&target).epoch == Epoch(2));
     lab.agent(&target).running.insert("web".to_owned());
     (lab, target)
 }
@@ -326,7 +327,7 @@ fn an_arrival_after_the_request_to_register_is_asked_for_again() {
         let (mut lab, target) = arrived_after_the_request_to_register(ordered);
         lab.run(3_000);
         let asked = lab.assignment("web").unwrap();
-        assert_eq!((asked.node, asked.epoch), (target.clone(), 2), "{}", lab.show());
+        assert_eq!((asked.node, asked.epoch), (target.clone(), Epoch(2)), "{}", lab.show());
         assert!(matches!(asked.action, Action::Stop { .. }) && asked.arrivals_until.is_some());
         lab.agent(&target).faults.idle = false;
         lab.until(10_000, "runs", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);

@@ -7,6 +7,7 @@ use super::services::operation;
 use crate::core::counted::Counted;
 use crate::core::notifications::deliveries::{DeliveryOutcome, NotificationResult};
 use ha_api_types::cluster::{ClusterSpec, NotificationsSpec, SmtpSpec, Webhook};
+use ha_api_types::id::Epoch;
 use ha_api_types::notification::{Notification, NotificationKind};
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
@@ -202,7 +203,7 @@ fn a_node_that_is_heard_again_without_having_been_fenced_is_told() {
     let key = lab.keys.notified();
     lab.until(10_000, "begun", |lab| lab.read::<Notified>(&lab.keys.notified()).is_some());
     let mut known: Notified = lab.read(&key).unwrap();
-    known.told.unconfirmed.insert("node1".to_owned(), 1);
+    known.told.unconfirmed.insert("node1".to_owned(), Epoch(1));
     put(&mut lab, &key, &known);
     lab.run(GATHERED * 2);
     assert_eq!(got(&lab), [(NotificationKind::NodeReturned, "node1".to_owned())]);

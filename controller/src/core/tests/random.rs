@@ -3,6 +3,7 @@
 use super::lab::Lab;
 use crate::core::replica::Replica;
 use crate::core::{Config, Effect, FencerOutcome, Input};
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeSpec;
 use ha_api_types::operation::{OperationAction, OperationSpec};
@@ -166,8 +167,8 @@ fn cases() -> u32 {
 
 /// Checks that epochs never decrease, over the whole history of the store.
 fn epochs_rise(lab: &Lab) {
-    let mut epochs: BTreeMap<String, u64> = BTreeMap::new();
-    for (_, changes) in lab.state.changes_since(lab.keys.root(), 1).unwrap() {
+    let mut epochs: BTreeMap<String, Epoch> = BTreeMap::new();
+    for (_, changes) in lab.state.changes_since(lab.keys.root(), Revision(1)).unwrap() {
         for change in changes {
             if let Change::Put(entry) = change
                 && entry.key.contains("/fence/")
@@ -234,7 +235,7 @@ proptest! {
                     .iter()
                     .any(|key| transaction.writes_key(key));
                 let signed = transaction.guards().get(&lab.keys.leader())
-                    == term.map(ha_store::Guard::Created).as_ref();
+                    == term.map(|term| ha_store::Guard::Created(term.revision())).as_ref();
                 prop_assert!(own || signed, "{transaction:?}");
             }
         }
@@ -278,16 +279,20 @@ fn entry() -> impl Strategy<Value = Entry> {
     (key, value, 1..200_i64, 0..3_i64).prop_map(|(key, value, revision, lease)| Entry {
         key,
         value: value.into_bytes().into(),
-        create_revision: revision / 2 + 1,
-        mod_revision: revision,
+        create_revision: Revision(revision / 2 + 1),
+        mod_revision: Revision(revision),
         lease,
     })
 }
 
+fn revision() -> impl Strategy<Value = Revision> {
+    (1..300_i64).prop_map(Revision)
+}
+
 fn input() -> impl Strategy<Value = Input> {
     let outcome = prop_oneof![
-        (1..300_i64).prop_map(Outcome::Applied),
-        (1..300_i64).prop_map(Outcome::Conflict),
+        revision().prop_map(Outcome::Applied),
+        revision().prop_map(Outcome::Conflict),
         Just(Outcome::LeaseNotFound),
         Just(Outcome::Refused("no".to_owned())),
         Just(Outcome::Unknown("?".to_owned())),
@@ -297,11 +302,11 @@ fn input() -> impl Strategy<Value = Input> {
         1 => entry().prop_map(|entry| Change::Delete { key: entry.key, revision: entry.mod_revision }),
     ];
     prop_oneof![
-        3 => (proptest::collection::vec(entry(), 0..12), 1..300_i64, 0..9_u64)
+        3 => (proptest::collection::vec(entry(), 0..12), revision(), 0..9_u64)
             .prop_map(|(entries, revision, answers)| Input::Synced { entries, revision, answers }),
-        4 => (proptest::collection::vec(change, 0..6), 1..300_i64)
+        4 => (proptest::collection::vec(change, 0..6), revision())
             .prop_map(|(changes, revision)| Input::Changed { changes, revision }),
-        1 => (1..300_i64).prop_map(Input::Progress),
+        1 => revision().prop_map(Input::Progress),
         4 => (1..30_u64, outcome).prop_map(|(id, outcome)| Input::Committed { id, outcome }),
         2 => prop_oneof![Just(Ok(1_i64)), Just(Err(StoreError::LeaseNotFound))]
             .prop_map(|result| Input::LeaseGranted { result }),

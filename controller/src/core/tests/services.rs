@@ -1,6 +1,7 @@
 //! Tests of the rules of SEMANTICS, sections 2 to 7, and of FENCING, sections 6 to 8, by name.
 
 use super::lab::Lab;
+use ha_api_types::id::Epoch;
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
@@ -118,7 +119,7 @@ fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
     let key = lab.keys.service_report("node3", "web");
     let report = ha_api_types::record::ServiceReport {
         uid: "uid-web".to_owned(),
-        epoch: 1,
+        epoch: Epoch(1),
         probed_generation: 1,
         exclusive: true,
         phase: ha_api_types::record::Phase::ProbedRunning,
@@ -362,7 +363,7 @@ fn what_a_node_killed_while_it_was_cut_off_starts_again_in_place_under_a_new_act
     lab.agent(&node).cut = false;
     lab.until(3_000, "runs again", |lab| lab.places("web") == std::slice::from_ref(&node));
     assert_ne!(lab.status("web").action_uid, before);
-    assert_eq!(lab.fence(&node).epoch, 1);
+    assert_eq!(lab.fence(&node).epoch, Epoch(1));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::unreadable::strings;
 use crate::core::world::World;
 use ha_api_types::cluster::{Cluster, ClusterStatus};
 use ha_api_types::event::Event;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeGroup, NodeStatus};
@@ -239,8 +240,14 @@ fn each_stored_enum_has_a_sample_in_which_an_unknown_word_is_noticed() {
 fn is_noticed(key: &str, value: &Value) -> bool {
     let mut world = World::new(Keys::new("test"));
     let value = value.to_string().into_bytes().into();
-    let entry = Entry { key: key.to_owned(), value, create_revision: 1, mod_revision: 1, lease: 0 };
-    world.replace(vec![entry], 1, Mono(0));
+    let entry = Entry {
+        key: key.to_owned(),
+        value,
+        create_revision: Revision(1),
+        mod_revision: Revision(1),
+        lease: 0,
+    };
+    world.replace(vec![entry], Revision(1), Mono(0));
     world.unreadable.contains_key(key)
 }
 

@@ -1,6 +1,7 @@
 //! Tests that a service which may still run on a node is never started elsewhere (FENCING, sections 3, 5, 7 and 10).
 
 use super::lab::Lab;
+use ha_api_types::id::Epoch;
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, Proof, Tombstone};
@@ -28,7 +29,7 @@ fn registered_with_what_it_could_not_stop() -> (Lab, String) {
     lab.agent(&node).faults.fails_stop.insert("web".to_owned());
     lab.agent(&node).lose_journal();
     lab.until(10_000, "admitted anew", |lab| {
-        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
     (lab, node)
 }
@@ -62,7 +63,7 @@ fn an_error_that_is_cleared_while_its_node_registers_does_not_hold_up_the_regist
     lab.agent(&node).lose_journal();
     lab.want("web", RequestedState::Disabled);
     lab.until(10_000, "admitted anew", |lab| {
-        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
     lab.agent(&node).faults.fails_stop.clear();
     lab.until(10_000, "stopped", |lab| lab.is("web", ServiceState::Disabled) && lab.places("web").is_empty());
@@ -233,6 +234,11 @@ fn a_second_process_of_the_same_boot_proves_nothing_while_the_first_ones_heartbe
     let request = Transaction::new().put(key, Guard::Unchanged(entry.mod_revision), value);
     assert!(lab.state.commit(&request).applied().is_some());
     lab.run(5_000);
-    assert_eq!((lab.fence(&node).epoch, lab.fence(&node).state), (1, FenceState::Open), "{}", lab.show());
+    assert_eq!(
+        (lab.fence(&node).epoch, lab.fence(&node).state),
+        (Epoch(1), FenceState::Open),
+        "{}",
+        lab.show()
+    );
     assert_eq!(lab.places("web"), [node]);
 }

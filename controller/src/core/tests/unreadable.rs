@@ -5,13 +5,14 @@ use super::fencing::running_on;
 use super::lab::{Lab, Lens};
 use crate::core::world::World;
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec, ClusterStatus, Disarmed};
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeSpec;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, Revision};
+use ha_api_types::record::FenceState;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Mono;
 use ha_store::Entry;
@@ -187,7 +188,7 @@ fn an_unknown_field_hides_nothing() {
     let request = json!({"candidate": "c0", "sentSequence": 3, "bootId": "b", "epoch": 2, "novel": {"a": 1}});
     let request: ha_api_types::record::HoldRequest =
         serde_json::from_value(request).expect("it is tolerated");
-    assert_eq!((request.epoch, request.sent_sequence), (2, 3));
+    assert_eq!((request.epoch, request.sent_sequence), (Epoch(2), 3));
 }
 
 /// For each stored word, a version that does not know it causes neither a second copy nor a lost failover. The

@@ -55,18 +55,19 @@ fn split(text: &[u8]) -> Option<(&[u8], u64)> {
 mod tests {
     use super::super::Versioned;
     use super::*;
+    use ha_api_types::id::Revision;
 
     fn read(before: &str, after: &str) -> (Result<(), Partial<()>>, Option<Versioned<Alive>>) {
         let entry = |text: &str, revision| Entry {
             key: "alive".to_owned(),
             value: text.as_bytes().to_vec().into(),
-            create_revision: 1,
+            create_revision: Revision(1),
             mod_revision: revision,
             lease: 0,
         };
         let mut table = Table::new();
-        put_record(&mut table, "n", &entry(before, 1), Mono(1)).expect("the first can be read");
-        let result = put(&mut table, "n", Some(before.as_bytes()), &entry(after, 2), Mono(2));
+        put_record(&mut table, "n", &entry(before, Revision(1)), Mono(1)).expect("the first can be read");
+        let result = put(&mut table, "n", Some(before.as_bytes()), &entry(after, Revision(2)), Mono(2));
         (result, table.remove("n"))
     }
 
@@ -87,7 +88,7 @@ mod tests {
             let (result, known) = read(first, after);
             assert_eq!(result, Ok(()), "{after}");
             let known = known.expect("it is known");
-            assert_eq!((known.value, known.modified, known.seen), (alone, 2, Mono(2)), "{after}");
+            assert_eq!((known.value, known.modified, known.seen), (alone, Revision(2), Mono(2)), "{after}");
         }
     }
 

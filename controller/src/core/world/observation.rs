@@ -1,7 +1,8 @@
 //! Times at which this process last observed each node and each candidate, on its own clock. Followers observe too.
 
 use super::World;
-use ha_api_types::record::{FenceState, Revision};
+use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::record::FenceState;
 use ha_api_types::time::{Millis, Mono};
 
 /// Observation of a node's heartbeats.
@@ -13,7 +14,7 @@ pub struct Observation {
     /// Revision of that change; `None` if no heartbeat was seen.
     pub revision: Option<Revision>,
     /// Epoch and request of the last observed opening.
-    opened: Option<(u64, Option<Revision>)>,
+    opened: Option<(Epoch, Option<Revision>)>,
 }
 
 /// Observation of a candidate's refreshes.

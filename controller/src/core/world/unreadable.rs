@@ -6,6 +6,7 @@
 
 use super::{Versioned, World};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, OnEtcdLoss};
+use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::lenient::Partial;
@@ -142,7 +143,7 @@ impl World {
     }
 
     /// Returns `true` if a service that was permitted on a node under an epoch may still run there.
-    pub fn lives(&self, node: &str, epoch: u64) -> bool {
+    pub fn lives(&self, node: &str, epoch: Epoch) -> bool {
         match self.doubts.fences.get(node) {
             None => self.living_epoch(node) == Some(epoch),
             Some(true) => true,
@@ -164,7 +165,7 @@ impl World {
     }
 
     /// Returns the highest epoch that any key of a node names.
-    pub(in crate::core) fn newest_epoch_of(&self, node: &str) -> u64 {
+    pub(in crate::core) fn newest_epoch_of(&self, node: &str) -> Epoch {
         let fence = self.fences.get(node).map(|fence| fence.value.epoch);
         let alive = self.alive.get(node).map(|alive| alive.value.epoch);
         let report = self.node_reports.get(node).map(|report| report.value.epoch);
@@ -195,7 +196,7 @@ impl World {
             fence.state = FenceState::Fencing;
             fence.proof = None;
             fence.armed_wait_ms = None;
-            fence.hold = Some(HoldTerms { candidate_generation: 0 });
+            fence.hold = Some(HoldTerms { candidate_generation: Revision(0) });
         }
         Err(partial.error)
     }
@@ -224,7 +225,7 @@ impl World {
                 || partial.has_lost("candidateGeneration")
             {
                 report.on_etcd_loss = OnEtcdLoss::Hold;
-                report.candidate_generation = 0;
+                report.candidate_generation = Revision(0);
             }
         }
         Err(partial.error)
@@ -296,8 +297,8 @@ impl World {
             let generation = status.observed_generation;
             let cluster = self.cluster.get_or_insert_with(|| Versioned {
                 value: Cluster::new(CLUSTER_NAME, active.clone()),
-                created: 0,
-                modified: 0,
+                created: Revision(0),
+                modified: Revision(0),
                 seen: now,
             });
             cluster.value.spec = active;

@@ -1,6 +1,6 @@
 //! A value with the revisions at which it was read, and the time at which this process first saw it.
 
-use ha_api_types::record::Revision;
+use ha_api_types::id::Revision;
 use ha_api_types::time::Mono;
 
 /// A value, as read.

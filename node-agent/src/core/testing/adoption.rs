@@ -1,6 +1,7 @@
 //! Tests of FENCING 6 and 7: taking over after a restart, adopting, probing.
 
 use super::*;
+use ha_api_types::id::Epoch;
 use ha_api_types::record::Mode;
 use ha_api_types::resource::RequestedState;
 
@@ -27,7 +28,7 @@ fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
     world.hold.clear();
     world.finish_held();
     world.advance(10_000);
-    assert_eq!(world.fence().epoch, 1);
+    assert_eq!(world.fence().epoch, Epoch(1));
     assert_eq!((world.count("web", "stop"), world.count("web", "kill")), (0, 0));
     assert_eq!(world.copies["web"].starts, 1);
     assert_eq!(world.service("web").phase, Phase::Running);

@@ -3,6 +3,7 @@
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec};
+use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
 use ha_api_types::timing::Profile;
@@ -206,7 +207,7 @@ fn where_nobody_pets_nothing_is_begun_with_what_was_found() {
     let mut world = World::found_running();
     world.lose_the_daemon();
     let (target, target_boot_id) = ("n2".to_owned(), "boot-n2".to_owned());
-    world.assign("web", Action::Migrate { target, target_epoch: 1, target_boot_id });
+    world.assign("web", Action::Migrate { target, target_epoch: Epoch(1), target_boot_id });
     // Otherwise the agent would alternate between probes and kills indefinitely.
     world.advance(2_500);
     assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);

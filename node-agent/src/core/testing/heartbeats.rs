@@ -2,6 +2,7 @@
 
 use super::*;
 use ha_api_types::cluster::Cluster;
+use ha_api_types::id::Epoch;
 use ha_api_types::record::Mode;
 use ha_api_types::timing::Profile;
 
@@ -71,7 +72,7 @@ fn a_vanished_alive_is_created_again_and_nothing_stops() {
     assert!(world.alive().is_some());
     assert_eq!(world.report().mode, Mode::Active);
     assert_eq!(world.count("web", "kill") + world.count("web", "stop"), 0);
-    assert_eq!(world.fence().epoch, 1);
+    assert_eq!(world.fence().epoch, Epoch(1));
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn a_lease_that_is_gone_is_replaced_and_alive_created_again() {
 fn another_instance_in_alive_ends_this_process_without_touching_services() {
     let mut world = World::running();
     world.delete(&world.keys.alive(NODE));
-    world.write(&world.keys.alive(NODE), &Alive { instance: "other".into(), epoch: 1, sequence: 1 });
+    world.write(&world.keys.alive(NODE), &Alive { instance: "other".into(), epoch: Epoch(1), sequence: 1 });
     world.advance(2_000);
     assert_eq!(world.exit, Some(Exit::TakenOver));
     assert!(world.copies["web"].running);
@@ -260,10 +261,10 @@ fn a_controller_that_is_still_there_is_nothing_to_follow_up_and_a_new_one_is() {
         while world.core.poll_effect().is_some() {}
         followed_up
     };
-    assert!(followed_up(1_000, 1_000), "a new one");
-    assert!(!followed_up(1_000, 1_001), "the same");
-    assert!(followed_up(1_002, 1_002), "another under the same name");
-    assert_eq!(world.core.view.candidate_generation(), 1_002);
+    assert!(followed_up(Revision(1_000), Revision(1_000)), "a new one");
+    assert!(!followed_up(Revision(1_000), Revision(1_001)), "the same");
+    assert!(followed_up(Revision(1_002), Revision(1_002)), "another under the same name");
+    assert_eq!(world.core.view.candidate_generation(), Revision(1_002));
 }
 
 #[test]
@@ -301,12 +302,12 @@ fn a_write_that_fails_again_and_again_is_logged_at_each_transition() {
         }
     };
     let refused = |text: &str| Outcome::Refused(text.to_owned());
-    check(&Outcome::Applied(1), &[]);
+    check(&Outcome::Applied(Revision(1)), &[]);
     check(&refused("permission denied"), &["rejected by etcd: permission denied"]);
     check(&refused("permission denied"), &[]);
     check(&refused("too many requests"), &["too many requests"]);
     check(&Outcome::Unknown("timed out after 1.0 s".to_owned()), &["may not have been committed"]);
     check(&Outcome::Unknown("timed out after 1.1 s".to_owned()), &[]);
-    check(&Outcome::Applied(2), &["committed again"]);
-    check(&Outcome::Applied(3), &[]);
+    check(&Outcome::Applied(Revision(2)), &["committed again"]);
+    check(&Outcome::Applied(Revision(3)), &[]);
 }

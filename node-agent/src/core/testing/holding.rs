@@ -2,6 +2,7 @@
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, FencingSpec, OnEtcdLoss};
+use ha_api_types::id::Epoch;
 use ha_api_types::record::{Candidate, HoldAnswer};
 
 fn granted() -> HoldAnswer {
@@ -54,7 +55,7 @@ fn while_every_controller_grants_nothing_stops() {
     assert!(survives(&mut world), "{:#?}", world.logs);
     let (_, _, url, request) = world.questions.last().expect("it has asked").clone();
     assert_eq!(url, format!("https://{}:7443", request.candidate));
-    assert_eq!((request.epoch, request.boot_id.as_str()), (1, "boot-1"));
+    assert_eq!((request.epoch, request.boot_id.as_str()), (Epoch(1), "boot-1"));
     let interval_ms = world.core.in_force.heartbeat_interval_ms;
     let times: BTreeSet<u64> = world.questions.iter().map(|(at, ..)| *at).collect();
     let times: Vec<u64> = times.into_iter().collect();
@@ -67,7 +68,7 @@ fn while_every_controller_grants_nothing_stops() {
     let asked = world.questions.len();
     world.advance(10_000);
     assert_eq!(world.questions.len(), asked);
-    assert_eq!((world.copies["web"].starts, world.fence().epoch), (1, 1));
+    assert_eq!((world.copies["web"].starts, world.fence().epoch), (1, Epoch(1)));
 }
 
 #[test]

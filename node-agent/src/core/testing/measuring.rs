@@ -1,6 +1,7 @@
 //! Tests of usage measurement: the figures have a key of their own and are written seldom.
 
 use super::*;
+use ha_api_types::id::Epoch;
 use ha_api_types::quantity::Quantity;
 use ha_api_types::record::UsageReport;
 
@@ -59,7 +60,7 @@ fn what_moves_far_enough_is_written_and_nothing_else() {
     assert_eq!(written.services["web"].usage.memory, Some(Quantity::from_units(4 << 30)));
     assert_eq!(world.cpu_of("web"), Some(2000));
     assert_eq!(written.node.cpu, Some(Quantity::from_milli(2000)));
-    assert_eq!((written.epoch, written.boot_id.as_str()), (1, "boot-1"));
+    assert_eq!((written.epoch, written.boot_id.as_str()), (Epoch(1), "boot-1"));
     world.load("web", 2100, 4100);
     world.advance(120_000);
     assert_eq!((world.cpu_of("web"), world.writes()), (Some(2000), 1), "it has not moved far enough");
@@ -130,13 +131,13 @@ fn a_new_epoch_measures_anew() {
     let written = world.usage().expect("of the epoch before, or of this one");
     assert_eq!(
         (written.epoch, written.boot_id.as_str()),
-        (1, "boot-1"),
+        (Epoch(1), "boot-1"),
         "an idle machine measures nothing here"
     );
     world.assign("web", Action::Start);
     world.advance(20_000);
     let written = world.usage().expect("written");
-    assert_eq!((written.epoch, written.boot_id.as_str()), (2, "boot-2"));
+    assert_eq!((written.epoch, written.boot_id.as_str()), (Epoch(2), "boot-2"));
     assert_eq!(world.cpu_of("web"), Some(2000));
 }
 

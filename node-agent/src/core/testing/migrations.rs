@@ -2,13 +2,14 @@
 
 use super::*;
 use ha_api_types::driver::{DriverSpec, OcfDriver};
+use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, ResourceSpec};
 
 pub(super) const PEER: &str = "n2";
 
 pub(super) fn to_peer() -> Action {
-    Action::Migrate { target: PEER.into(), target_epoch: 1, target_boot_id: "peer-boot".into() }
+    Action::Migrate { target: PEER.into(), target_epoch: Epoch(1), target_boot_id: "peer-boot".into() }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Writes of the leader and of users to etcd, and readings of the stored values.
 
 use super::*;
+use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
 
 impl World {
@@ -110,7 +111,7 @@ impl World {
         let fence = self.fence();
         let action_uid = format!("7-{}", self.actions);
         let (epoch, boot_id) =
-            if node == NODE { (fence.epoch, fence.boot_id) } else { (1, "peer-boot".to_owned()) };
+            if node == NODE { (fence.epoch, fence.boot_id) } else { (Epoch(1), "peer-boot".to_owned()) };
         let assignment = Assignment {
             node: node.to_owned(),
             epoch,
@@ -141,16 +142,24 @@ impl World {
 
     /// Registers another node, `n2`, under epoch 1.
     pub(super) fn peer_open(&mut self) {
-        let fence =
-            Fence { epoch: 1, boot_id: "peer-boot".into(), state: FenceState::Open, ..Fence::default() };
+        let fence = Fence {
+            epoch: Epoch(1),
+            boot_id: "peer-boot".into(),
+            state: FenceState::Open,
+            ..Fence::default()
+        };
         let key = self.keys.fence("n2");
         self.write(&key, &fence);
     }
 
     /// Fences `n2`.
     pub(super) fn peer_fenced(&mut self) {
-        let fence =
-            Fence { epoch: 2, boot_id: "peer-boot".into(), state: FenceState::Fenced, ..Fence::default() };
+        let fence = Fence {
+            epoch: Epoch(2),
+            boot_id: "peer-boot".into(),
+            state: FenceState::Fenced,
+            ..Fence::default()
+        };
         let key = self.keys.fence("n2");
         self.write(&key, &fence);
     }
@@ -160,7 +169,7 @@ impl World {
         let report = ServiceReport {
             uid: format!("uid-{name}"),
             action_uid: Some(uid.into()),
-            epoch: 1,
+            epoch: Epoch(1),
             boot_id: "peer-boot".into(),
             exclusive: true,
             phase,

@@ -1,6 +1,7 @@
 //! Tests of FENCING 6: start permits, their guards, and actions that begin only once.
 
 use super::*;
+use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
 
 /// Checks one case: a change before the assignment, and whether the service may start.
@@ -95,7 +96,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
         world.resource("web");
         let assignment = Assignment {
             node: NODE.into(),
-            epoch,
+            epoch: Epoch(epoch),
             boot_id: boot_id.into(),
             action_uid: "7-1".into(),
             action: Action::Start,

@@ -3,6 +3,7 @@
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus};
+use ha_api_types::id::Epoch;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Leave;
@@ -130,7 +131,7 @@ fn happen(world: &mut World, what: &Happening) {
                     world.peer_open();
                     let target = Action::Migrate {
                         target: "n2".into(),
-                        target_epoch: 1,
+                        target_epoch: Epoch(1),
                         target_boot_id: "peer-boot".into(),
                     };
                     world.assign(name, target)
@@ -234,10 +235,10 @@ fn happen(world: &mut World, what: &Happening) {
 fn strange(world: &mut World, seed: u64) {
     let id = seed >> 8;
     match seed % 10 {
-        0 => world.input(Input::Committed { id: CommitId(id), outcome: Outcome::Applied(1) }),
+        0 => world.input(Input::Committed { id: CommitId(id), outcome: Outcome::Applied(Revision(1)) }),
         1 => world.input(Input::Ended { id: CommandId(id), result: CommandResult::Done }),
         2 => world.input(Input::JournalWritten { id: JournalWriteId(id), result: Ok(()) }),
-        3 => world.input(Input::Read { id: ReadId(id), result: Ok((Vec::new(), 0)) }),
+        3 => world.input(Input::Read { id: ReadId(id), result: Ok((Vec::new(), Revision(0))) }),
         4 => world.input(Input::LeaseGranted { id: LeaseRequestId(id), result: Err("no".into()) }),
         5 => world
             .input(Input::LeaseKept { lease: i64::try_from(id % 5).expect("small"), kept: LeaseKept::Gone }),
@@ -246,8 +247,8 @@ fn strange(world: &mut World, seed: u64) {
             world.write(&key, &serde_json::json!({"action": {"kind": "Teleport"}}));
         }
         7 => world.input(Input::Changed {
-            revision: 1,
-            changes: vec![Change::Delete { key: world.keys.fence(NODE), revision: 1 }],
+            revision: Revision(1),
+            changes: vec![Change::Delete { key: world.keys.fence(NODE), revision: Revision(1) }],
         }),
         8 => world.input(Input::Facts { drivers: vec!["exec".into()], capacity: Amounts::default() }),
         _ => world.input(Input::Watchdog(WatchdogNews::Answered {

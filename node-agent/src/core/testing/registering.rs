@@ -1,6 +1,7 @@
 //! Tests of registration (FENCING 3): what stops first, the guards, and whose request counts.
 
 use super::*;
+use ha_api_types::id::Epoch;
 use ha_api_types::record::Mode;
 
 #[test]
@@ -16,7 +17,7 @@ fn a_new_node_asks_guarding_that_nobody_was_there_and_creates_alive_only_for_its
     // An epoch that was opened for another request does not belong to this agent.
     let request = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
     let fence = Fence {
-        epoch: 1,
+        epoch: Epoch(1),
         machine_id: "machine-1".into(),
         boot_id: "boot-1".into(),
         request: Some(request - 1),
@@ -29,7 +30,7 @@ fn a_new_node_asks_guarding_that_nobody_was_there_and_creates_alive_only_for_its
 
     world.open();
     assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".to_owned()));
-    assert_eq!((world.report().mode, world.report().epoch), (Mode::Active, 2));
+    assert_eq!((world.report().mode, world.report().epoch), (Mode::Active, Epoch(2)));
     let (transaction, _) = world
         .commits
         .iter()
@@ -46,7 +47,7 @@ fn a_request_whose_epoch_was_opened_and_closed_unseen_is_made_anew() {
     let request = |world: &World| world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
     let first = request(&world);
     let fence = Fence {
-        epoch: 2,
+        epoch: Epoch(2),
         machine_id: "machine-1".into(),
         boot_id: "boot-1".into(),
         request: Some(first),
@@ -224,7 +225,7 @@ fn a_registration_that_was_admitted_and_closed_again_is_made_anew() {
     let mut world = World::new();
     let request = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
     let fence = Fence {
-        epoch: 2,
+        epoch: Epoch(2),
         machine_id: "machine-1".into(),
         boot_id: "boot-1".into(),
         request: Some(request),

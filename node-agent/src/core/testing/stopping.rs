@@ -2,6 +2,7 @@
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus, Disarmed};
+use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Leave, Mode};
 use ha_api_types::resource::RequestedState;
@@ -37,7 +38,7 @@ fn from_the_margin_on_everything_exclusive_is_killed_and_then_the_node_stays() {
     world.assign("web", Action::Start);
     world.advance(2_000);
     assert!(world.copies["web"].running);
-    assert_eq!(world.fence().epoch, 1, "the epoch was never closed");
+    assert_eq!(world.fence().epoch, Epoch(1), "the epoch was never closed");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::super::World;
 use super::super::machine::Doing;
+use ha_api_types::id::Epoch;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Fence, FenceState, NodeReport};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -112,7 +113,7 @@ impl World {
     }
 
     /// Returns the next epoch of a node whose present one is closed; `None` if its epoch is open.
-    fn closed_epoch(&self, node: &str) -> Option<u64> {
+    fn closed_epoch(&self, node: &str) -> Option<Epoch> {
         let fence: Fence = self.record(&self.keys.fence(node))?;
         match fence.state {
             FenceState::Open => None,

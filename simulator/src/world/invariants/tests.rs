@@ -7,6 +7,7 @@ use super::super::machine::{Doing, Present};
 use super::super::process::Who;
 use crate::scenario::Scenario;
 use crate::scenario::action::ProcessVerb;
+use ha_api_types::id::Term;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Action, Assignment, Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
@@ -66,9 +67,9 @@ fn check(world: &World, invariant: &str) {
     assert!(!world.is_good());
 }
 
-fn leader_term(world: &World) -> (String, i64) {
+fn leader_term(world: &World) -> (String, Term) {
     let leader = world.leader().expect("a leader");
-    (leader, world.store.get(&world.keys.leader()).entries[0].create_revision)
+    (leader, Term::created_at(world.store.get(&world.keys.leader()).entries[0].create_revision))
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn a_write_of_a_deposed_leader() {
     let mut world = healthy();
     let (leader, term) = leader_term(&world);
     let key = world.keys.tombstone("ghost");
-    let send = |world: &mut World, term: Option<i64>, value: &str| {
+    let send = |world: &mut World, term: Option<Term>, value: &str| {
         let guard = world
             .store
             .get(&key)

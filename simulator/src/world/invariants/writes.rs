@@ -3,14 +3,14 @@
 use super::super::World;
 use super::super::link::Request;
 use super::super::process::Who;
+use ha_api_types::id::Term;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
-use ha_api_types::record::Revision;
 use serde_json::Value;
 
 impl World {
     /// Returns the term in which a process believes itself leader when it sends a request.
-    pub(in crate::world) fn believed_term(&self, who: &Who) -> Option<Revision> {
+    pub(in crate::world) fn believed_term(&self, who: &Who) -> Option<Term> {
         match who {
             Who::Agent(_) => None,
             Who::Controller(node) => self.controllers.get(node).and_then(|process| process.core.term()),
@@ -21,7 +21,7 @@ impl World {
     pub(in crate::world) fn is_of_a_deposed_leader(
         &self,
         who: &Who,
-        term: Option<Revision>,
+        term: Option<Term>,
         request: &Request,
     ) -> bool {
         let (Who::Controller(_), Request::Commit(transaction)) = (who, request) else { return false };
@@ -53,7 +53,8 @@ impl World {
         });
         let reading = if decides { Some(self.store.get(&self.keys.leader())) } else { None };
         reading.is_some_and(|reading| {
-            reading.entries.first().map(|entry| entry.create_revision) != term || term.is_none()
+            reading.entries.first().map(|entry| Term::created_at(entry.create_revision)) != term
+                || term.is_none()
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use ha_api_types::check::Verdict;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::WatchdogStatus;
@@ -55,14 +56,14 @@ fn world(specs: &[(Kind, &str, Value)]) -> World {
             .to_string()
             .into_bytes()
             .into(),
-        create_revision: 1,
-        mod_revision: 1,
+        create_revision: Revision(1),
+        mod_revision: Revision(1),
         lease: 0,
     }
     };
     let entries = specs.iter().map(entry).collect();
     let mut world = World::new(keys.clone());
-    world.replace(entries, 1, Mono(0));
+    world.replace(entries, Revision(1), Mono(0));
     assert!(world.unreadable.is_empty(), "{:?}", world.unreadable);
     world
 }
@@ -173,11 +174,11 @@ fn nodes_of_one_image_are_named() {
         let entry = |(at, (machine_id, product_id)): (usize, &(&str, Option<&str>))| Entry {
             key: keys.node_report(&format!("node{}", at + 1)),
             value: json!({"machineId": machine_id, "productId": product_id}).to_string().into_bytes().into(),
-            create_revision: 1,
-            mod_revision: 1,
+            create_revision: Revision(1),
+            mod_revision: Revision(1),
             lease: 0,
         };
-        world.replace(machines.iter().enumerate().map(entry).collect(), 1, Mono(0));
+        world.replace(machines.iter().enumerate().map(entry).collect(), Revision(1), Mono(0));
         judged(&world, &well(), "machine-ids", verdict, seen);
     };
     check([("a", Some("p")), ("b", Some("p"))], Ok, "its own machine ID");

@@ -3,6 +3,7 @@
 use super::{Event, EventType, View};
 use crate::api::read::{Half, Stored};
 use crate::api::selector::Selector;
+use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::table::Rows;
@@ -14,8 +15,8 @@ fn put(key: String, value: &Value, create: i64, revision: i64) -> Change {
     Change::Put(Entry {
         key,
         value: value.to_string().into_bytes().into(),
-        create_revision: create,
-        mod_revision: revision,
+        create_revision: Revision(create),
+        mod_revision: Revision(revision),
         lease: 0,
     })
 }
@@ -32,12 +33,12 @@ fn status(name: &str, state: &str, revision: i64) -> Change {
 fn gone(name: &str, revision: i64) -> [Change; 2] {
     let keys = Keys::new("c");
     [keys.spec(Kind::Resource, name), keys.status(Kind::Resource, name)]
-        .map(|key| Change::Delete { key, revision })
+        .map(|key| Change::Delete { key, revision: Revision(revision) })
 }
 
 fn stored(name: &str, tier: &str, revision: i64) -> (String, Stored) {
     let value = json!({"metadata": {"name": name, "labels": {"tier": tier}}, "spec": {}});
-    let spec = Half { value, create_revision: revision, mod_revision: revision };
+    let spec = Half { value, create_revision: Revision(revision), mod_revision: Revision(revision) };
     (name.to_owned(), Stored { spec, status: None })
 }
 

@@ -3,8 +3,9 @@
 use crate::core::interface::{FencerAction, FencerOutcome, RunId};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
+use ha_api_types::id::Revision;
 use ha_api_types::node::FenceDevice;
-use ha_api_types::record::{DeviceIntent, Fence, Revision};
+use ha_api_types::record::{DeviceIntent, Fence};
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeMap;
 
