@@ -151,7 +151,7 @@ fn refuse(
 ) {
     let message = format!(
         "Machine {} registers under the node name of machine {}. Start its agent with another --node, or, if the old \
-         machine is powered off for good, run hactl node confirm-fenced {name}",
+         machine is permanently powered off, run hactl node confirm-fenced {name}",
         shown(report.value.machine()),
         shown(fence.value.machine())
     );
@@ -241,7 +241,7 @@ fn replacements_pending(situation: &Situation<'_>, node: &str, plan: &mut Plan) 
     if pending.is_empty() {
         return false;
     }
-    let message = format!("Waiting until the secondary in use is determined for {}", pending.join(", "));
+    let message = format!("Waiting for the current secondary to be determined for {}", pending.join(", "));
     plan.wait(Kind::Node, node, Reason::ReplacingSecondary, message);
     true
 }
