@@ -44,7 +44,7 @@ impl Controller {
         }
         // The attempt of one Ki ago has had the full deadline of an attempt.
         if commits.is_current(now, 2 * self.world.timings().heartbeat_interval_ms) {
-            return Some("this controller reaches etcd, only the node does not".to_owned());
+            return Some("this controller can reach etcd, but the node cannot".to_owned());
         }
         let leader: Option<Leader> =
             self.world.leader.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
