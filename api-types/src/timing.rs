@@ -40,7 +40,7 @@ pub enum Profile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TimingSpec {
-    /// Profile that provides the values which are not set.
+    /// Profile that provides the values that are not set.
     pub profile: Profile,
     /// Heartbeat interval (Ki), in seconds; also the deadline of one attempt.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -19,7 +19,7 @@ reasons! {
         CopyRemains => "A node may still run a copy of the service",
             "wait until the node is reachable again, or power it off and run hactl node confirm-fenced NODE",
         /// A copy runs under a definition with another identity, or another `exclusive`, than the spec.
-        DefinitionDiffers => "The running copy differs from the service that the spec names",
+        DefinitionDiffers => "The running copy differs from the service in the spec",
             "stop the resource and start it again: hactl stop RESOURCE, then hactl start RESOURCE",
         /// The service is being started on its assigned node.
         Starting => "Service is starting", "",
