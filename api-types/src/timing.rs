@@ -296,7 +296,7 @@ pub struct WatchdogBounds {
     pub timeout_ms: Millis,
     /// Whether a renewal can set a shorter timeout, so that the device does not outlast the deadline D.
     pub sliding: bool,
-    /// Whether the service manager keeps the descriptor when its holder dies.
+    /// Whether the service manager keeps the descriptor when its holder ends.
     pub descriptor_retained: bool,
 }
 

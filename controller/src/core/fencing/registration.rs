@@ -52,7 +52,7 @@ pub(super) fn plan_close(
         situation.world.alive.get(name).is_none_or(|alive| alive.value.instance == report.value.instance);
     let same_boot = report.value.boot_id == fence.value.boot_id;
     if same_boot && same_process {
-        // This close guards the registration, and no permit can commit with a report that says Registering. So all
+        // This close guards the registration, and no permit can commit with a report of Registering. So all
         // services except those in notStopped are proven stopped.
         close(situation, subject, fence, Some(&Proof::Reregistered), Note::None, plan);
         return;
