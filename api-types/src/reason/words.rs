@@ -196,7 +196,7 @@ reasons! {
             "connect the node to the storage pool, or remove the requirement from the resource",
         /// The service failed to start on this node, which is tried last.
         FailedHere => "start failed on this node, which is tried last",
-            "none while other nodes are eligible; fix the cause that the failure message names",
+            "none while other nodes are eligible; fix the cause named in the failure message",
         /// The node cannot fence itself and has no fence device.
         WatchdogMissing => "Node has no watchdog that the cluster accepts", "hactl doctor NODE",
         /// The node was unreachable when resources were created, and has not yet reported on each of them.

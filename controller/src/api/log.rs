@@ -45,7 +45,7 @@ impl Parameters {
                         lines.ok_or_else(|| wrong(&format!("a number from 1 to {LOG_LINES_MAX}")))?;
                 }
                 "sinceSeconds" => {
-                    // The limit keeps arithmetic with times far from its bounds: it is longer than any log.
+                    // The limit prevents an overflow in time arithmetic, and is longer than any log.
                     let limit = u64::from(u32::MAX);
                     let seconds = value.parse().ok().filter(|seconds| (1..=limit).contains(seconds));
                     parameters.since_seconds =
