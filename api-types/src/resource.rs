@@ -132,7 +132,7 @@ pub struct StorageSpec {
     pub secondary: Option<String>,
 }
 
-/// Nodes that reach the storage of a service.
+/// Nodes that can access the storage of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StorageMode {
     /// Every node that has the pool.
