@@ -128,7 +128,7 @@ async fn ask<S: Store>(state: &ApiState<S>, node: &str, request: &LogRequest) ->
         Outcome::Applied(revision) => revision,
         Outcome::LeaseNotFound => {
             state.log_lease().forget(lease).await;
-            return Err(ApiError::unavailable("lease of the request expired: try again"));
+            return Err(ApiError::unavailable("lease of the request no longer exists: try again"));
         }
         Outcome::Conflict(_) => return Err(ApiError::internal("the id of the request is not unique")),
         Outcome::Refused(why) | Outcome::Unknown(why) => {
