@@ -26,7 +26,7 @@ pub struct Availability {
     pub standing: Standing,
     /// Start of the current state.
     pub since: Timestamp,
-    /// Days before that in which the service was not requested Started, or did not run; in order.
+    /// Days before the current state in which the service was not requested Started, or did not run; in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Span>,
 }

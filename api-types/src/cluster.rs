@@ -110,7 +110,8 @@ pub struct FencingSpec {
     #[serde(rename = "onStoreLoss", alias = "onEtcdLoss")]
     #[schemars(rename = "onEtcdLoss")]
     pub on_etcd_loss: OnEtcdLoss,
-    /// Whether simulated watchdogs count. They do not protect real machines: for the sandbox and tests only.
+    /// Whether simulated watchdogs are accepted, for the sandbox and tests only. A simulated watchdog does not protect
+    /// a real machine.
     #[serde(rename = "allowStandIn", alias = "allowSimulatedWatchdog")]
     #[schemars(rename = "allowSimulatedWatchdog")]
     pub allow_simulated_watchdog: bool,
@@ -192,7 +193,7 @@ pub struct SchedulerSpec {
     pub exclusion_tags: Vec<String>,
     /// Whether services may leave their node group.
     pub inter_group_moves: bool,
-    /// Whether a service may displace services of lower priority.
+    /// Whether a service may preempt services of lower priority.
     pub preemption: bool,
 }
 
@@ -314,7 +315,8 @@ pub struct ClusterStatus {
     /// Term of the leader: the create revision of its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<Term>,
-    /// Lowest protocol version that every controller and every registered node reads. No process writes a newer word.
+    /// Lowest protocol version that every controller and every registered node reads. No process writes values of a
+    /// newer version.
     pub protocol: Protocol,
     /// Settings that are active. They stay active while the spec cannot be read by the version that is leader.
     #[serde(skip_serializing_if = "Option::is_none")]

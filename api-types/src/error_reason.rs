@@ -56,8 +56,8 @@ error_reasons! {
      message lists";
     Invalid = 422, "Fields have invalid values.", "correct the fields that the causes name";
     TooManyRequests = 429, "Too many watches or requests for logs are open.", "wait for the time in `Retry-After`";
-    InternalError = 500, "An agent could not read a log, or internal error of the controller (a bug).", "follow the message; for a bug, check the \
-     journal of the controller and report it";
+    InternalError = 500, "An agent could not read a log, or the controller has an internal error (a bug).", "follow the message; report a bug with the \
+     journal of the controller";
     ServiceUnavailable = 503, "The controller is not ready, etcd is unreachable, or the agent of a node is not online.", "use another controller, or \
      wait for the time in `Retry-After`";
     Timeout = 504, "etcd did not respond: the change may or may not have been made. Or an agent did not answer a request for a log.",

@@ -68,7 +68,7 @@ pub struct Condition {
     /// Type of the condition, such as `Ready`, `Fenceable` or `Complete`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether the condition holds.
+    /// Status of the condition.
     pub status: ConditionStatus,
     /// CamelCase reason of the status.
     pub reason: Reason,

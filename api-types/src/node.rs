@@ -44,10 +44,10 @@ pub struct NodeSpec {
     /// Name of the NodeGroup of the node. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_group: Option<String>,
-    /// Storage pools that the node reaches.
+    /// Storage pools that the node can access.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub storage_pools: Vec<String>,
-    /// Capacity that is used outside hactl, and is not available for services.
+    /// Capacity reserved for programs outside hactl, not available for services.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Amounts>,
     /// Whether cpu capacity is the number of threads instead of cores.
@@ -298,7 +298,7 @@ pub struct WatchdogStatus {
     pub failed: bool,
     /// Whether a renewal can set a shorter timeout.
     pub sliding: bool,
-    /// Whether the device stays open when the watchdog daemon dies.
+    /// Whether the device stays open when the watchdog daemon ends.
     pub descriptor_retained: bool,
     /// Whether a test-watchdog passed on this machine, with this driver and the active timeout.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

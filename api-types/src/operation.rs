@@ -79,7 +79,7 @@ pub enum OperationAction {
     Unfence,
     /// Continue the shutdown of a node without waiting for its services to move away.
     ShutdownContinue,
-    /// Let a node follow the data in etcd although the node remembers other data.
+    /// Permit a node to accept the data in etcd although the node followed other data before.
     FollowStore,
     /// Test the watchdog of a node: let it reset the machine.
     TestWatchdog,
@@ -136,7 +136,7 @@ pub struct OperationStatus {
     pub reason: Reason,
     /// Explanation, as a sentence.
     pub message: String,
-    /// Services that move along.
+    /// Services that move together with the resource.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub together: Vec<String>,
     /// Services that block the operation.

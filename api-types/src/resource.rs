@@ -46,11 +46,11 @@ pub struct ResourceSpec {
     /// Storage that contains the data of the service. Default: none, every node can run the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageSpec>,
-    /// Whether at most one copy may run. If false, the service is safe to run twice: it is not protected by a
-    /// watchdog, and is recovered without fencing.
+    /// Whether at most one copy may run. If false, two copies may run: the service is recovered without fencing, and no
+    /// watchdog protects it.
     pub exclusive: bool,
-    /// Permits live migration to nodes without a fence device, with a driver that runs the arriving copy
-    /// immediately. If the target fails during such a migration, an operator may have to confirm that it is
+    /// Whether the service may live-migrate to a node without a fence device although its driver runs the arriving copy
+    /// immediately. If the target fails during such a migration, an operator may have to confirm that the target is
     /// powered off. If false, the service relocates instead.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_ungated: bool,
@@ -125,7 +125,7 @@ impl RequestedState {
 pub struct StorageSpec {
     /// Name of the pool. Nodes list their pools in `storagePools`.
     pub pool: String,
-    /// Nodes that reach the storage.
+    /// Nodes that can access the storage.
     pub mode: StorageMode,
     /// Node with the second copy of the data (mode Replicated). The secondary in use is listed in
     /// `status.replicas`: after a replacement it differs from this field, until this field is changed.
@@ -133,7 +133,7 @@ pub struct StorageSpec {
     pub secondary: Option<String>,
 }
 
-/// Nodes that reach the storage of a service.
+/// Nodes that can access the storage of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StorageMode {
     /// Every node that has the pool.
@@ -181,7 +181,7 @@ impl Default for TimeoutsSpec {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum ServiceState {
-    /// The leader has not processed the resource yet, or does not know yet where the service runs.
+    /// The leader has not processed the resource yet, or has not determined yet where the service runs.
     #[default]
     Queued,
     /// Start requested; no node is assigned yet.
@@ -204,7 +204,7 @@ pub enum ServiceState {
     Fence,
     /// Waiting for an eligible node.
     Recovery,
-    /// Unmonitored: the agent of the node is down, and the service is left as it is.
+    /// Unmonitored: the agent of the node is down, and the service is left unchanged.
     Freeze,
     /// All attempts of the start failure policy failed, or the service cannot be stopped.
     Error,
@@ -267,7 +267,7 @@ pub struct ResourceStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_nodes: Vec<String>,
     /// Nodes that reported that they can never run the service. They are not tried again until the spec
-    /// changes, the service is Disabled, its error is cleared, or an operator moves it there.
+    /// changes, the service is Disabled, its error is cleared, or an operator moves the service there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub never_nodes: Vec<String>,
     /// Number of relocations since the last successful start.
@@ -284,7 +284,7 @@ pub struct ResourceStatus {
     /// Generation of the Cluster object from which probe results are valid, after `disarm ignore`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_arming: Option<i64>,
-    /// Identity of the unit, domain or container that nodes are asked for, or were last.
+    /// Identity of the unit, domain or container in the current or last probe of the nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub asked_identity: Option<Identity>,
@@ -295,7 +295,7 @@ pub struct ResourceStatus {
     /// report before anything is started there again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counted_empty: Vec<String>,
-    /// Number of consecutive failures of moves that the controller started. The back-off grows with it.
+    /// Number of consecutive failures of moves that the controller started. The back-off grows with this number.
     #[serde(skip_serializing_if = "is_zero")]
     pub move_failures: u32,
     /// Resource of higher priority that preempted this one, until this one runs again.

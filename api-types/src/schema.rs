@@ -68,7 +68,7 @@ fn generate(kind: Kind) -> Value {
     let metadata = &mut schema["properties"]["metadata"]["properties"];
     metadata["generateName"] = json!({
         "type": "string",
-        "description": "The start of a name that the API completes; used when name is empty."
+        "description": "Prefix of a name that the API completes; used if `name` is empty."
     });
     metadata["namespace"] =
         json!({"type": "string", "description": "Must be empty: objects belong to the whole cluster."});

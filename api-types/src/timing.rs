@@ -40,7 +40,7 @@ pub enum Profile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TimingSpec {
-    /// Profile that provides the values which are not set.
+    /// Profile that provides the values that are not set.
     pub profile: Profile,
     /// Heartbeat interval (Ki), in seconds; also the deadline of one attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -296,7 +296,7 @@ pub struct WatchdogBounds {
     pub timeout_ms: Millis,
     /// Whether a renewal can set a shorter timeout, so that the device does not outlast the deadline D.
     pub sliding: bool,
-    /// Whether the service manager keeps the descriptor when its holder dies.
+    /// Whether the service manager keeps the descriptor when its holder ends.
     pub descriptor_retained: bool,
 }
 

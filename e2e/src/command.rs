@@ -37,7 +37,7 @@ pub fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> R
         .with_context(|| format!("`{}` could not be started", shown(program.as_ref(), arguments)))
 }
 
-/// Does the same as [`output`], with `input` on the program's standard input.
+/// Behaves like [`output`], with `input` on the program's standard input.
 ///
 /// # Errors
 /// Fails if the program cannot be started, or ends before it has read all input.

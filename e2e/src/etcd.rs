@@ -218,7 +218,7 @@ struct MemberStatus {
 #[derive(Deserialize)]
 struct Status {
     header: Header,
-    /// Member id of the leader. The field is missing, so 0, if the member knows no leader.
+    /// Member id of the leader. The field is missing, so 0, if the member has no leader.
     #[serde(default)]
     leader: u64,
     #[serde(rename = "raftTerm", default)]

@@ -27,7 +27,7 @@ impl Series {
     }
 
     fn add(&mut self, from_ns: u64, to_ns: u64) {
-        // Milliseconds of a run are far below the precision of the type.
+        // The milliseconds of a run are small enough for an exact f64.
         self.times_ms.push((to_ns as f64 - from_ns as f64) / 1e6);
     }
 

@@ -47,7 +47,7 @@ fn parse(text: &str) -> Result<Vec<Block>> {
         {
             mark = Some(said);
         } else if line.starts_with("    ") && !line.trim_start().starts_with(['-', '*', '|']) {
-            bail!("commands belong into a block that says where they are run: {line}");
+            bail!("commands must be in a block that states where they run: {line}");
         } else if line == "```sh" {
             let said = mark
                 .take()

@@ -1,7 +1,7 @@
 //! The registry of runs on this host. Each run has an identifier, a slot (which determines its addresses) and an owner.
 //!
-//! The record of a run outlives a killed owner, so the next start can find and remove its remains. Only dead runs are removed:
-//! the owner has ended and, unless the owner was a test, so have all processes of the machines.
+//! The record of a run outlives a killed owner, so the next start can find and remove its remains. Only runs without an
+//! owner are removed: the owner has ended and, unless the owner was a test, so have all processes of the machines.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -114,7 +114,7 @@ pub fn register(folder: &Path, lifetime: Lifetime, namespaces: bool) -> Result<R
     Ok(record)
 }
 
-/// Removes the remains of dead runs through `remove`, and returns the runs' identifiers.
+/// Removes the remains of runs without an owner through `remove`, and returns the runs' identifiers.
 ///
 /// # Errors
 /// Fails if the registry cannot be read, or if a run cannot be removed.

@@ -42,7 +42,7 @@ impl Scenario {
         Self::start_with(Plan::test(&scratch::folder(name)?))
     }
 
-    /// Does the same as [`Scenario::start`], with another plan.
+    /// Behaves like [`Scenario::start`], with another plan.
     ///
     /// # Errors
     /// Fails if the cluster or the witness does not start.

@@ -27,7 +27,7 @@ pub fn wait_for<T>(what: &str, ceiling: Duration, mut condition: impl FnMut() ->
     }
 }
 
-/// Does the same as [`wait_for`] for a condition without a value.
+/// Behaves like [`wait_for`] for a condition without a value.
 ///
 /// # Errors
 /// Fails after `ceiling`.
@@ -35,7 +35,7 @@ pub fn wait_until(what: &str, ceiling: Duration, mut condition: impl FnMut() -> 
     wait_for(what, ceiling, || condition().then_some(()))
 }
 
-/// Does the same as [`wait_for`] for an attempt that may fail.
+/// Behaves like [`wait_for`] for an attempt that may fail.
 ///
 /// # Errors
 /// Fails after `ceiling`, with the last failure as the cause.

@@ -62,13 +62,13 @@ pub(crate) enum Command {
     Get(get::Get),
     /// Show an object with its conditions and events
     Describe(describe::Describe),
-    /// Explain why each node is eligible or not for a resource
+    /// Explain why each node is or is not eligible for a resource
     Why(why::Why),
     /// Show measured resource usage of nodes or services
     Top(top::Top),
     /// List events with their reasons
     Events(events::Events),
-    /// Print the log of a service, as its driver keeps it
+    /// Print the log of a service from its driver
     Logs(logs::Logs),
     /// Trace an operation or action across controllers and agents
     Trace(trace::Trace),
@@ -76,7 +76,7 @@ pub(crate) enum Command {
     Apply(apply::Apply),
     /// Show what an apply would change, and which services it would affect
     Diff(diff::Diff),
-    /// Convert files to the current names of fields
+    /// Convert files to the current field names
     Convert(convert::Convert),
     /// Create an object from flags
     Create(create::Create),
@@ -165,7 +165,7 @@ pub(crate) enum Command {
     ApiResources(api_resources::ApiResources),
     /// Check permissions
     Auth(auth::Auth),
-    /// Print the completion script of a shell
+    /// Print the completion script for a shell
     Completion(completion::Completion),
     /// Write man pages and completion scripts to a directory, for packages
     #[command(hide = true)]

@@ -43,7 +43,7 @@ pub fn read<O: CommandFactory + FromArgMatches>(prefix: &str) -> Result<O, Confi
     read_from(prefix, std::env::args_os().collect())
 }
 
-/// Does the same as [`read`], with the given arguments; the first is the program's name.
+/// Behaves like [`read`], with the given arguments; the first is the program's name.
 pub fn read_from<O: CommandFactory + FromArgMatches>(
     prefix: &str,
     arguments: Vec<OsString>,

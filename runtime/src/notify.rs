@@ -30,8 +30,8 @@ pub fn alive() {
     tell(&[NotifyState::Watchdog]);
 }
 
-/// Returns the interval at which [`alive`] is due: half of the service manager's limit. `None`: it does not watch this
-/// process.
+/// Returns the interval at which [`alive`] is due: half of the service manager's limit. `None` if the service manager
+/// does not watch this process.
 pub fn watchdog_interval() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|limit| limit / 2)
 }

@@ -31,7 +31,7 @@ pub struct NodeFacts {
     pub watchdog_failed: bool,
     /// Drivers that the agent of the node supports; empty if unknown.
     pub drivers: BTreeSet<String>,
-    /// Storage pools that the node reaches.
+    /// Storage pools that the node can access.
     pub storage_pools: BTreeSet<String>,
     /// Capacity of the node; an unknown amount does not limit.
     pub capacity: Amounts,

@@ -67,7 +67,7 @@ impl EtcdStore {
         EtcdStore::following(config, Followed::default()).await
     }
 
-    /// Does the same as [`EtcdStore::connect`], for a process that follows one etcd cluster and its incarnation
+    /// Behaves like [`EtcdStore::connect`], for a process that follows one etcd cluster and its incarnation
     /// (FENCING, R1.29).
     pub async fn following(config: Config, followed: Followed) -> Result<EtcdStore, StoreError> {
         config.validate()?;

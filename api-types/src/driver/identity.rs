@@ -38,10 +38,10 @@ impl fmt::Display for Identity {
 }
 
 impl DriverSpec {
-    /// Returns the identity of the thing that this driver runs for a resource.
+    /// Returns the identity of the unit, container or machine that this driver runs for a resource.
     ///
-    /// `None` in two cases: not exactly one driver is set (such as for a driver that this version does not know), or a
-    /// definition that contains the name cannot be read. Such a definition is not the same as any other.
+    /// `None` in two cases: not exactly one driver is set (such as for a driver that this version does not support), or
+    /// a definition that contains the name cannot be read. Such a definition differs from every other definition.
     pub fn identity(&self, resource: &str) -> Option<Identity> {
         let kind = self.kind()?;
         let thing = match kind {

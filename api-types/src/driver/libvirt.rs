@@ -65,8 +65,8 @@ pub struct LibvirtMigration {
     )]
     #[schemars(rename = "bandwidthMebibytesPerSecond")]
     pub bandwidth_mebibytes_per_second: Option<u64>,
-    /// Maximum pause for the last part of the memory, in seconds. Default: that of libvirt. The cutover
-    /// between the nodes adds to it.
+    /// Maximum pause for the last part of the memory, in seconds. Default: that of libvirt. The duration of the cutover
+    /// is added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_downtime_seconds: Option<Seconds>,
     /// `max_downtime_seconds` under its name and in its unit in etcd ([`crate::renamed`]).

@@ -44,8 +44,8 @@ pub struct PodmanDriver {
     /// Limits of processes by name: `soft:hard`, such as `nofile: "1024:1024"`, or one number for both.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ulimits: BTreeMap<String, String>,
-    /// Health check of the container. The service counts as running once the check succeeds, and unhealthy counts as a crash.
-    /// Default without `image`: the check of the existing container.
+    /// Health check of the container. The service counts as running once the check succeeds, and an unhealthy container
+    /// counts as a crash. Default without `image`: the check of the existing container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
 }
@@ -103,7 +103,7 @@ pub enum Protocol {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HealthCheck {
-    /// Program and arguments. Not for an existing container, which has its own.
+    /// Program and arguments. Not allowed for an existing container, which has its own check.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Seconds between two checks.

@@ -28,7 +28,7 @@ metrics! { Leader:
     NODE_MAINTENANCE = Gauge "hactl_node_maintenance" ["node"]
         "1 if maintenance of a node is requested, 0 otherwise.";
     NODE_HEARTBEAT_AGE = Gauge "hactl_node_heartbeat_age_seconds" ["node"]
-        "Time since the leader last saw a heartbeat of a node.";
+        "Time since the leader last received a heartbeat of a node.";
     NODE_WATCHDOG_ARMED = Gauge "hactl_node_watchdog_armed" ["node"]
         "1 if the watchdog of a node is committed as armed, 0 otherwise; armed only while an active service requires it.";
     NODE_WATCHDOG_USABLE = Gauge "hactl_node_watchdog_usable" ["node"]

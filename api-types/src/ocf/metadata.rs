@@ -42,7 +42,7 @@ pub struct Parameter {
 pub enum ParameterType {
     /// An integer.
     Integer,
-    /// A truth value.
+    /// A boolean value.
     Boolean,
     /// One of these values.
     Select(Vec<String>),

@@ -11,7 +11,7 @@ reasons! {
             "wait a few seconds; if this persists, check that a controller is leader: hactl status",
         /// A node has not yet reported whether the service runs there.
         NotProbed => "Waiting for a node to report whether the service runs there",
-            "check the node that the message names: start its agent, or fence the node",
+            "check the node named in the message: start its agent, or fence the node",
         /// Another resource, or a service that a deleted resource left running, has the same identity on the nodes.
         IdentityTaken => "Another resource names the same unit, domain or container",
             "delete one of the resources, or give one of them another unit, domain or container",
@@ -19,7 +19,7 @@ reasons! {
         CopyRemains => "A node may still run a copy of the service",
             "wait until the node is reachable again, or power it off and run hactl node confirm-fenced NODE",
         /// A copy runs under a definition with another identity, or another `exclusive`, than the spec.
-        DefinitionDiffers => "The running copy differs from the service that the spec names",
+        DefinitionDiffers => "The running copy differs from the service in the spec",
             "stop the resource and start it again: hactl stop RESOURCE, then hactl start RESOURCE",
         /// The service is being started on its assigned node.
         Starting => "Service is starting", "",
@@ -55,7 +55,7 @@ reasons! {
             "add capacity, or raise the priority of the service",
         /// A dependency does not run yet.
         StartOrder => "Waiting for a dependency to start",
-            "check the dependency that the message names: hactl why RESOURCE",
+            "check the dependency named in the message: hactl why RESOURCE",
         /// Dependents stop first, or the service stops because a dependency stops.
         StopOrder => "Services stop in the reverse of their start order", "",
         /// No node is eligible.
@@ -100,7 +100,7 @@ reasons! {
         /// Deleted; the service itself is left unchanged.
         Deleted => "Resource was deleted, the service is no longer managed", "",
         /// Waits for another action.
-        Waiting => "Waiting for another action to finish", "wait for the action that the message names",
+        Waiting => "Waiting for another action to finish", "wait for the action named in the message",
     }
 
     Failure {
@@ -120,10 +120,10 @@ reasons! {
             "if this happens often, read the log of the service: journalctl HACTL_RESOURCE=NAME",
         /// All attempts that the policy allows have failed.
         PoliciesExhausted => "All attempts that the policy allows have failed",
-            "fix the cause that the message names, then run hactl clear-error RESOURCE",
+            "fix the cause named in the message, then run hactl clear-error RESOURCE",
         /// Two copies run.
         RunsTwice => "Service runs on two nodes",
-            "check both nodes that the message names; hactl clear-error RESOURCE stops both copies and starts one",
+            "check both nodes named in the message; hactl clear-error RESOURCE stops both copies and starts one",
         /// A command timed out.
         TimedOut => "Command timed out",
             "if the service needs longer, increase spec.timeouts",
@@ -157,7 +157,7 @@ reasons! {
             "none: the state has changed, and the controller retries",
         /// etcd was restored from a backup.
         StoreRestored => "etcd was restored from a backup",
-            "start the agents of the nodes that the message names; for a node that is powered off, run \
+            "start the agents of the nodes named in the message; for a node that is powered off, run \
                 hactl node confirm-fenced NODE",
     }
 
@@ -175,10 +175,10 @@ reasons! {
             "add the node to the group, or set restricted: false",
         /// Excluded by a strict node-affinity rule.
         NodeAffinity => "node is excluded by a strict node-affinity rule",
-            "change the rule that the message names, or set strict: false",
+            "change the rule named in the message, or set strict: false",
         /// A service with strict anti-affinity uses the node.
         NegativePartner => "a service with strict anti-affinity uses the node",
-            "move the other service away, or change the rule that the message names",
+            "move the other service away, or change the rule named in the message",
         /// A service with strict affinity is on another node.
         PositivePartner => "services with strict affinity are on another node",
             "run hactl why for the other services",
@@ -196,12 +196,12 @@ reasons! {
             "connect the node to the storage pool, or remove the requirement from the resource",
         /// The service failed to start on this node, which is tried last.
         FailedHere => "start failed on this node, which is tried last",
-            "none while other nodes are eligible; fix the cause that the failure message names",
+            "none while other nodes are eligible; fix the cause named in the failure message",
         /// The node cannot fence itself and has no fence device.
         WatchdogMissing => "Node has no watchdog that the cluster accepts", "hactl doctor NODE",
         /// The node was unreachable when resources were created, and has not yet reported on each of them.
         NodeUnverified => "Node has not reported on each resource that was created while the node was unreachable",
-            "check the resources that the message names; if a driver cannot check, run hactl node not-here NODE",
+            "check the resources named in the message; if a driver cannot check, run hactl node not-here NODE",
         /// The node has a lower priority tier than the selected node.
         LowerPriorityClass => "a node of a higher priority tier is eligible",
             "none: the node is used when no node of a higher tier is eligible",
@@ -227,7 +227,7 @@ reasons! {
         /// The agent is registering.
         Registering => "Node is registering", "wait until the previous registration expires",
         /// The agent left after an orderly shutdown.
-        LeftCleanly => "Node shut down cleanly", "start the machine or its agent when it is needed again",
+        LeftCleanly => "Node shut down cleanly", "start the machine or its agent when the node is needed again",
         /// An orderly shutdown of the machine is in progress.
         ShuttingDown => "Node is shutting down", "",
         /// The agent left for a restart and did not return in time.
@@ -253,7 +253,7 @@ reasons! {
             "none; if this happens often, check the latency of etcd",
         /// Unreachable under an etcd-outage hold, and the leader is none of the controllers that the node asks.
         JoinedLater => "Node may continue to run with the agreement of controllers that joined before this leader",
-            "start the controllers that the message names, or power the node off and run \
+            "start the controllers named in the message, or power the node off and run \
                 hactl node confirm-fenced NODE",
         /// Another machine uses this node name.
         DuplicateNode => "Another machine registers under this node name",
@@ -280,7 +280,7 @@ reasons! {
             "hactl node test-watchdog NODE, while the node is in maintenance",
         /// The timing settings of the node violate the inequality of the fencing protocol.
         TimingRefused => "Timing settings of the node do not ensure at most one instance of a service",
-            "correct Cluster.spec.timing; hactl timing NODE shows which setting is too tight",
+            "correct Cluster.spec.timing; hactl timing NODE shows which setting to change",
         /// A fence device confirmed that the node is powered off.
         FenceDeviceConfirmed => "Fence device confirmed that the node is off", "",
         /// A fence device failed.
@@ -309,19 +309,19 @@ reasons! {
         Maintenance => "Node is in maintenance", "hactl node maintenance disable NODE when the work is done",
         /// etcd runs a version with known defects.
         StoreTooOld => "etcd version has known defects",
-            "upgrade etcd to 3.5.30, 3.6.11 or newer, one member at a time",
+            "upgrade etcd to 3.5.30 or newer 3.5.x, or to 3.6.11 or newer, one member at a time",
     }
 
     Object {
         /// Valid and active.
         Accepted => "Object is valid and active", "",
         /// The object could not be read.
-        Invalid => "Object is not valid", "correct the fields that the message names",
+        Invalid => "Object is not valid", "correct the fields named in the message",
         /// The rule conflicts with others and is not applied.
         RuleConflict => "Rule conflicts with other rules and is not applied",
-            "change or delete one of the rules that the message names",
+            "change or delete one of the rules named in the message",
         /// The object refers to an object that does not exist.
-        NotFound => "Referenced object not found", "create the object that the message names, or correct the name",
+        NotFound => "Referenced object not found", "create the object named in the message, or correct the name",
         /// The cluster is disarmed.
         Disarmed => "Cluster is disarmed",
             "hactl arm when the work is done; no service is recovered until then",
@@ -360,7 +360,7 @@ reasons! {
         ReservationHolds => "Every service can be restarted after the failure of any one node", "",
         /// A notification was discarded.
         NotificationFailed => "Notification could not be delivered",
-            "check the server that the message names, or correct Cluster.spec.notifications",
+            "check the server named in the message, or correct Cluster.spec.notifications",
         /// The failover capacity (N+1) check is inconclusive.
         ReservationUndecided => "Failover capacity check is inconclusive for some node failures",
             "run hactl check n+1 --show-placement for the known results; more capacity makes the check conclusive",

@@ -40,7 +40,7 @@ pub struct Told {
 pub struct QueuedNotification {
     /// The notification.
     pub notification: Notification,
-    /// Keys of the targets that have received it, or for which it was discarded.
+    /// Keys of the targets that have received the notification, or for which the notification was discarded.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub done: BTreeSet<String>,
 }

@@ -115,8 +115,8 @@ pub struct ControllerOverview {
     pub version: String,
     /// State of the controller.
     pub state: ControllerState,
-    /// Time since the answering controller saw the controller's key refreshed, in seconds. Absent if not
-    /// since the start of the answering controller.
+    /// Time since the answering controller last observed a refresh of the controller's key, in seconds. Absent if none
+    /// was observed since the start of the answering controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_seconds: Option<Seconds>,
 }
@@ -149,8 +149,8 @@ pub struct NodeOverview {
     /// Watchdog of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<WatchdogStatus>,
-    /// Time since the answering controller saw a heartbeat of the node, in seconds. Absent if not since
-    /// the start of the answering controller.
+    /// Time since the answering controller last observed a heartbeat of the node, in seconds. Absent if none was
+    /// observed since the start of the answering controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_seconds: Option<Seconds>,
     /// Time of the last heartbeat, with a precision of about a minute.

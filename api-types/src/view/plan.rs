@@ -74,7 +74,7 @@ pub enum EffectKind {
     Relocate,
     /// Waiting, because no node is eligible.
     Wait,
-    /// No longer managed. The service is left as it is.
+    /// No longer managed. The service is left unchanged.
     Release,
 }
 

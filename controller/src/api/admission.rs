@@ -98,8 +98,8 @@ fn problems(kind: Kind, current: Option<&Stored>, proposed: &Value) -> Vec<Probl
     validation::problems(kind, &proposed)
 }
 
-/// Handles unknown and duplicate fields: refuses them, or drops them with or without a warning. Stored fields that
-/// this version does not know are kept.
+/// Handles unknown and duplicate fields: refuses them, or drops them with or without a warning. Stored unknown fields
+/// are kept.
 fn check_fields(
     context: &Context<'_>,
     current: Option<&Stored>,

@@ -46,7 +46,7 @@ impl Parameters {
                         lines.ok_or_else(|| wrong(&format!("a number from 1 to {LOG_LINES_MAX}")))?;
                 }
                 "sinceSeconds" => {
-                    // The limit keeps arithmetic with times far from its bounds: it is longer than any log.
+                    // The limit prevents an overflow in time arithmetic, and is longer than any log.
                     let limit = u64::from(u32::MAX);
                     let seconds = value.parse().ok().filter(|seconds| (1..=limit).contains(seconds));
                     parameters.since_seconds =
@@ -129,7 +129,7 @@ async fn ask<S: Store>(state: &ApiState<S>, node: &str, request: &LogRequest) ->
         Outcome::Applied(revision) => revision,
         Outcome::LeaseNotFound => {
             state.log_lease().forget(lease).await;
-            return Err(ApiError::unavailable("etcd does not know the lease of the request: try again"));
+            return Err(ApiError::unavailable("lease of the request no longer exists: try again"));
         }
         Outcome::Conflict(_) => return Err(ApiError::internal("the id of the request is not unique")),
         Outcome::Refused(why) | Outcome::Unknown(why) => {

@@ -198,7 +198,7 @@ pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason>
     watchdog_counts_but(world, report, None)
 }
 
-/// Does the same check, but ignores the problem `forgiven`.
+/// Behaves like [`watchdog_counts`], but ignores the problem `forgiven`.
 fn watchdog_counts_but(world: &World, report: &NodeReport, forgiven: Option<Reason>) -> Result<(), Reason> {
     let fencing =
         world.cluster.as_ref().map(|cluster| cluster.value.spec.fencing.clone()).unwrap_or_default();

@@ -17,9 +17,9 @@ impl Controller {
         HoldAnswer { granted: true, reason: String::new() }
     }
 
-    /// Returns why this controller may not, or need not, grant hold to a node. The controller grants only if all of
-    /// these hold: the request names it, it cannot commit either, it has read etcd since it started, and it knows of
-    /// no declaration, committed or unknown.
+    /// Returns why this controller may not, or need not, grant hold to a node. The controller grants hold only if the
+    /// request names this controller, the controller cannot commit either and has read etcd since its start, and no
+    /// declaration against the node is committed or possibly committed.
     fn refuses_to_hold(&self, node: &str, request: &HoldRequest, now: Mono) -> Option<String> {
         if request.candidate != self.config.id {
             return Some(format!(
@@ -45,7 +45,7 @@ impl Controller {
         }
         // The attempt of one Ki ago has had the full deadline of an attempt.
         if commits.is_current(now, 2 * self.world.timings().heartbeat_interval_ms) {
-            return Some("this controller reaches etcd, only the node does not".to_owned());
+            return Some("this controller can reach etcd, but the node cannot".to_owned());
         }
         let leader: Option<Leader> =
             self.world.leader.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());

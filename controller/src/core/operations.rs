@@ -151,7 +151,7 @@ fn queued(situation: &Situation<'_>, request: &Request<'_>, first: &str, plan: &
 fn unknown_resource(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     let named = request.operation.value.spec.resource.as_deref();
     let refused = match named {
-        None => verdict(OperationPhase::Refused, Reason::Invalid, "No resource named: set spec.resource"),
+        None => verdict(OperationPhase::Refused, Reason::Invalid, "No resource specified: set spec.resource"),
         Some(resource) => {
             let bare = names::bare(resource);
             let key = situation.world.keys.spec(Kind::Resource, bare);
@@ -212,7 +212,12 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
     let spec = &request.operation.value.spec;
     let refused = OperationPhase::Refused;
     let Some(name) = spec.node.as_deref() else {
-        write(situation, request, &verdict(refused, Reason::Invalid, "No node named: set spec.node"), plan);
+        write(
+            situation,
+            request,
+            &verdict(refused, Reason::Invalid, "No node specified: set spec.node"),
+            plan,
+        );
         return;
     };
     let (Some(fence), Some(node)) = (world.fences.get(name), nodes.get(name)) else {
@@ -309,7 +314,7 @@ fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Req
 /// data.
 fn follow_store(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     let Some(name) = request.operation.value.spec.node.as_deref() else {
-        let refused = verdict(OperationPhase::Refused, Reason::Invalid, "No node named: set spec.node");
+        let refused = verdict(OperationPhase::Refused, Reason::Invalid, "No node specified: set spec.node");
         return write(situation, request, &refused, plan);
     };
     let done = verdict(
@@ -331,7 +336,12 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
     let spec = &request.operation.value.spec;
     let refused = OperationPhase::Refused;
     let Some(name) = spec.node.as_deref() else {
-        write(situation, request, &verdict(refused, Reason::Invalid, "No node named: set spec.node"), plan);
+        write(
+            situation,
+            request,
+            &verdict(refused, Reason::Invalid, "No node specified: set spec.node"),
+            plan,
+        );
         return;
     };
     let (Some(fence), Some(node)) = (world.fences.get(name), nodes.get(name)) else {
@@ -363,7 +373,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
         }
         FenceState::Fencing => {
             match fencing::devices::failed_since(situation, name, request.operation.seen) {
-                None => verdict(OperationPhase::Running, Reason::InProgress, "Fence device is in operation"),
+                None => verdict(OperationPhase::Running, Reason::InProgress, "Fence device is running"),
                 Some(errors) => failed(format!(
                     "Fence devices failed: {errors}. Repair them, or power the machine off and run \"hactl node \
                      confirm-fenced {name}\""

@@ -110,7 +110,7 @@ pub fn settling_until(situation: &Situation<'_>) -> Option<Mono> {
     nodes.filter(|node| node.created == node.modified).map(|node| node.seen + SETTLING_MS).max()
 }
 
-/// Returns the rules whose status says that there are too few nodes. The status outlives a change of leader.
+/// Returns the rules whose status reports too few nodes. The status outlives a change of leader.
 fn short_of_nodes_before(world: &World) -> BTreeSet<String> {
     world
         .rule_statuses

@@ -50,14 +50,14 @@ pub struct Action {
     pub transaction: Transaction,
     /// Events to emit once the write is applied.
     pub events: Vec<Event>,
-    /// Fact that this process must remember about the write.
+    /// Fact that this process must keep about the write.
     pub note: Note,
 }
 
-/// Fact that this process must remember about a write while its outcome is open, or once it is applied.
+/// Fact that this process must keep about a write while the outcome is unknown, or once the write is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Note {
-    /// Nothing to remember.
+    /// No fact to keep.
     #[default]
     None,
     /// The write closes a node's epoch on silence: an unknown outcome counts against `maxFencing`.

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The lock; released on drop, and by the kernel when the process dies.
+/// The lock; released on drop, and by the kernel when the process ends.
 #[derive(Debug)]
 pub(super) struct StateLock {
     _directory: File,

@@ -17,7 +17,7 @@ def make():
         stat_panel("Registration", "Open: the agent may act. Fencing: revoked, fencing not confirmed yet. Fenced: fencing confirmed. Closed: clean shutdown.",
                    coded("hactl_node_fence_state", FENCE_STATES, "node", **ME), texts=states(FENCE_STATES),
                    alerts=["HactlNodeFenced", "HactlFenceStuck"]),
-        stat_panel("Heartbeat", "Time since the leader last saw a heartbeat. A few seconds are normal; hactl timing shows the limit.",
+        stat_panel("Heartbeat", "Time since the leader last received a heartbeat. A few seconds are normal; hactl timing shows the limit.",
                    f'max({of("hactl_node_heartbeat_age_seconds", **ME)})', unit="s", decimals=1, colors=(GREEN, (5, ORANGE), (15, RED)),
                    alerts=["HactlNodeUnknown"]),
         stat_panel("Watchdog armed", "Whether the watchdog is armed, which it is only while exclusive services are active on the node.",

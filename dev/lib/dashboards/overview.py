@@ -25,7 +25,7 @@ def make():
                    alerts=["HactlNodeUnknown", "HactlNodeFenced"]),
         stat_panel("Desired, not running", "Number of resources that are requested Started and do not run. The table below lists them. For the reason, run hactl why RESOURCE.",
                    f"count({MISSING}) or vector(0)", alerts=["HactlResourceNotRunning"]),
-        stat_panel("In error", "Number of resources in Error. Nothing more is tried until an operator clears the error (hactl clear-error RESOURCE).",
+        stat_panel("In error", "Number of resources in Error. No further attempt is made until an operator clears the error (hactl clear-error RESOURCE).",
                    f'sum(max by (resource) ({of("hactl_resource_state", state="Error")})) or vector(0)', alerts=["HactlResourceError"]),
         stat_panel("Tolerated failures", "Number of simultaneous node failures that the cluster can absorb. 0: after the next failure, some services cannot be scheduled.",
                    f'max({of("hactl_failure_tolerance_nodes")})', colors=(RED, (1, GREEN)), alerts=["HactlReservationFailed"]),

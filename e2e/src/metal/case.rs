@@ -118,7 +118,7 @@ pub enum Service {
     Fenced,
     /// Moves to another machine cleanly: it first stops on the old one, however long that takes.
     Moves,
-    /// Does the same as [`Service::Moves`], and returns once its machine accepts services again.
+    /// Behaves like [`Service::Moves`], and returns once its machine accepts services again.
     Visits,
     /// Keeps running as the same process.
     Undisturbed,

@@ -29,7 +29,7 @@ pub fn cut_and_unbind(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run(&unbinding())
 }
 
-/// Does the same as [`cut_and_unbind`] and stops the agent, so only the watchdog daemon can reset the machine.
+/// Behaves like [`cut_and_unbind`] and stops the agent, so only the watchdog daemon can reset the machine.
 pub fn leave_to_the_daemon(rig: &mut Rig, node: &str) -> Result<()> {
     rig.cluster.cut(node)?;
     let hang = format!("systemctl kill --kill-whom=main --signal=SIGSTOP {AGENT}");

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest wait for a connection, so that one dead controller does not use up the time of the others.
+/// Longest wait for a connection, so that one unreachable controller does not use up the time of the others.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Largest accepted answer, in bytes.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Longest line of a watch in bytes, which contains one object.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Interval at which a watch is renewed, so that a dead connection is noticed.
+/// Interval at which a watch is renewed, so that a broken connection is detected.
 const RENEW_AFTER: Duration = Duration::from_secs(240);
 
 /// A change of the collection.

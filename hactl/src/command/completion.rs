@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use std::path::{Path, PathBuf};
 
-/// Print the completion script of a shell
+/// Print the completion script for a shell
 #[derive(Args, Debug)]
 #[command(
     after_help = "bash: source <(hactl completion bash)\nfish: hactl completion fish | source\nzsh:  hactl completion zsh > \"${fpath[1]}/_hactl\""

@@ -10,7 +10,7 @@ use ha_api_types::renamed::{self, Renamed};
 use ha_api_types::yaml::{self, Document};
 use serde_json::{Value, json};
 
-/// Convert files to the current names of fields
+/// Convert files to the current field names
 #[derive(Args, Debug)]
 #[command(
     override_usage = "hactl convert [OPTIONS] -f <FILE|DIR|->...",

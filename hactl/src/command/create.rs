@@ -72,7 +72,7 @@ enum StorageFlag {
     hactl create resource unit:db --unit postgresql@15-main.service --state stopped"
 )]
 struct ResourceFlags {
-    /// NAME or TYPE:NAME; for vm, ct and unit also the name in the driver
+    /// NAME or TYPE:NAME; vm, ct and unit also set the name in the driver
     name: String,
     /// Requested state
     #[arg(long, ignore_case = true)]

@@ -17,7 +17,7 @@ use serde::Serialize;
         missing; 3 unreachable; 4 permission denied."
 )]
 pub(crate) struct Doctor {
-    /// Node; without it, the cluster and the failed checks of all nodes
+    /// Name of the node; default: the cluster and failed checks of all nodes
     #[arg(value_name = "NODE")]
     node: Option<String>,
 }

@@ -16,7 +16,7 @@ pub(crate) struct Import {
 /// Source of the configuration.
 #[derive(Subcommand, Debug)]
 enum From {
-    /// Convert the configuration of the ha-manager of Proxmox VE to objects
+    /// Convert the configuration of Proxmox VE's ha-manager to objects
     Pve(pve::Pve),
 }
 

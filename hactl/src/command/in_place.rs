@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Longest wait for the leader.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Whether the copy that runs follows an edit.
+/// Application of an edit to the running copy.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct InPlaceFlags {
     /// WARNING: services may fail to stop. Apply the edit to running copies without a stop; asks for confirmation

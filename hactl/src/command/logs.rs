@@ -16,7 +16,7 @@ const POLL: Duration = Duration::from_secs(1);
 /// Time by which the period of a request overlaps the one before, so that clocks and delays lose no line.
 const OVERLAP: Duration = Duration::from_secs(5);
 
-/// Print the log of a service, as its driver keeps it
+/// Print the log of a service from its driver
 ///
 /// systemd: journal of the unit. podman: output of the container. libvirt: log file of the console, or of QEMU. exec, ocf
 /// and external: output of the programs. The agent of the node reads the log. An answer has at most 64 KiB; older lines are
@@ -32,7 +32,7 @@ pub(crate) struct Logs {
     /// Print new lines until interrupted
     ///
     /// The log is read every second. Lines are left out if more than 64 KiB or 10000 lines are written in that time, and
-    /// equal lines that follow each other can be printed fewer times.
+    /// identical consecutive lines can be printed fewer times.
     #[arg(long, short = 'f')]
     follow: bool,
     /// Number of last lines; -1 prints all lines within the limits

@@ -41,7 +41,7 @@ pub(crate) struct Restore {
     /// Directory of etcd, etcdctl and etcdutl; default: search PATH
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     programs: Option<PathBuf>,
-    /// WARNING: data loss if wrong. Confirm that all old controllers and nodes are stopped or reach the new etcd
+    /// WARNING: data loss if wrong. Confirm that all old controllers and nodes are stopped or can reach the new etcd
     #[arg(long, short = 'y')]
     yes: bool,
     /// Accept a backup without a checksum: a copy of the file `member/snap/db`

@@ -34,10 +34,10 @@ pub(crate) struct Timing {
     /// Show the times of a profile for each kind of watchdog, without a cluster
     #[arg(long, value_name = "PROFILE")]
     profile: Option<ProfileName>,
-    /// Assumed time of an etcd commit until all clients have seen it
+    /// Assumed time until all clients have received an etcd commit
     #[arg(long, value_name = "DURATION", default_value = COMMIT, value_parser = crate::duration::parse)]
     commit: Duration,
-    /// Assumed delay of etcd in ending an expired lease
+    /// Assumed delay before etcd ends an expired lease
     #[arg(long, value_name = "DURATION", default_value = EXPIRY, value_parser = crate::duration::parse)]
     expiry: Duration,
     /// Assumed number of lost etcd requests, with all retries

@@ -12,7 +12,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::view::{Explanation, Verdict};
 use serde_json::Value;
 
-/// Explain why each node is eligible or not for a resource
+/// Explain why each node is or is not eligible for a resource
 #[derive(Args, Debug)]
 pub(crate) struct Why {
     /// Name of the resource

@@ -187,7 +187,7 @@ fn a_partner_that_does_not_come_along_ends_it() {
     let output = child.wait_with_output().expect("it ends");
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("b was not moved along to node") && stderr.contains("hactl why b"), "{stderr}");
+    assert!(stderr.contains("b was not moved to node") && stderr.contains("hactl why b"), "{stderr}");
 }
 
 /// Asserts that no operation follows the first job set.

@@ -58,7 +58,7 @@ pub(super) struct Watchdog {
     warned: bool,
     /// `true` if this process opened the device only to identify it.
     looked: bool,
-    /// A deadline that reached the daemon too late. It is not sent again; only the next one is.
+    /// A deadline that reached the daemon too late. The agent does not send it again, and sends the next deadline.
     too_late: Option<Moment>,
 }
 

@@ -36,7 +36,7 @@ pub enum Command {
         /// The receiving node.
         target: String,
     },
-    /// Source of a live migration: end everything that is in progress. The service is left as it is.
+    /// Source of a live migration: end everything that is in progress. The service is left unchanged.
     EndMigration,
     /// Target of a live migration without a copy here: confirm that nothing that still arrives can run.
     CloseReception,
@@ -84,8 +84,8 @@ pub enum CommandResult {
 }
 
 impl CommandResult {
-    /// Returns the result of a command for a service whose driver this version does not know, such as after a rollback.
-    /// This version can neither probe nor end that service (FENCING R3.9).
+    /// Returns the result of a command for a service whose driver this version does not support, such as after a
+    /// rollback. This version can neither probe nor end that service (FENCING R3.9).
     pub fn without_driver(command: &Command, kind: Option<DriverKind>) -> CommandResult {
         let name = kind.map_or("of its definition", DriverKind::name);
         let failed = |class: FailureClass, reason: Reason| {

@@ -72,7 +72,7 @@ impl AgentCore {
         let node = &self.config.node;
         let stands = self.view.doctor_reports.value(node);
         let known = stands.filter(|stands| stands.boot_id == found.boot_id);
-        // An agent that was restarted does not know how the previous boot ended; its earlier report remains valid.
+        // A restarted agent cannot determine how the previous boot ended; its earlier report remains valid.
         let earlier = known.and_then(|known| known.last_end.clone());
         found.last_end = self.examining.last_end.clone().or(earlier);
         if stands.is_some_and(|stands| DoctorReport { at: found.at.clone(), ..stands.clone() } == found) {

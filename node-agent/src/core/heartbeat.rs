@@ -73,8 +73,8 @@ impl AgentCore {
         NodeReport { mode, armed, ..self.base_report() }
     }
 
-    /// Returns the desired mode and whether the report says armed. A change of either cannot wait for the next
-    /// heartbeat. The same holds for whether the watchdog refuses pets, and for the sleep protection.
+    /// Returns the desired mode and whether the report is armed. A change of either cannot wait for the next heartbeat.
+    /// Nor can a change of the sleep protection, or of whether the watchdog refuses pets.
     fn wanted_mode(&self) -> (Mode, bool) {
         let (mode, may_arm) = match self.shutdown {
             Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),
@@ -121,7 +121,7 @@ impl AgentCore {
         self.deadline.filter(|deadline| Moment::from(now).left_ns(*deadline).is_some())
     }
 
-    /// Returns `true` if the node's report says armed, or if a write with an unknown outcome may have made it say so.
+    /// Returns `true` if the node's report is armed, or if a write with an unknown outcome may have made it armed.
     pub(super) fn may_be_committed_armed(&self) -> bool {
         self.node_report().is_some_and(|report| report.armed)
             || self.unseen_armed

@@ -83,7 +83,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if the node has something to keep, and its committed report certainly says Hold.
+    /// Returns `true` if the node has something to keep, and its committed report certainly has Hold.
     fn may_be_held(&self, now: &Now) -> bool {
         let committed = self.node_report().is_some_and(|report| {
             report.on_etcd_loss == OnEtcdLoss::Hold

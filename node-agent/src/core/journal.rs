@@ -1,4 +1,4 @@
-//! The state that an agent must remember across its own restart: its registration, and the actions that it has begun.
+//! The state that an agent must keep across its own restart: its registration, and the actions that it has begun.
 
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::record::WatchdogTest;

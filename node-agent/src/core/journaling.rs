@@ -29,7 +29,7 @@ impl AgentCore {
     }
 
     /// Records the incarnation of the followed data. If an operator ordered it (`begins`), the node has not registered
-    /// with that data, so the registration is forgotten.
+    /// with that data, so the registration is discarded.
     pub(super) fn follow(&mut self, incarnation: String, begins: bool) {
         if begins {
             self.journal.request = None;

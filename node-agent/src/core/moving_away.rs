@@ -37,7 +37,7 @@ impl AgentCore {
         (length_ms > 0).then(|| at + length_ms)
     }
 
-    /// Ends the wait for good once the operator, the time limit or the last move has ended it.
+    /// Ends the wait permanently once an operator, the time limit or the last move has ended it.
     pub(super) fn moves_step(&mut self) {
         if self.shutting_since.is_none() {
             self.shutting_since = self.view.node_reports.get(&self.config.node).and_then(|stored| {

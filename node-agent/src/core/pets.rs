@@ -10,8 +10,8 @@ use ha_api_types::time::{Millis, Mono, Now};
 pub(super) const REFUSES_PETS: &str = "the watchdog rejects renewals because its driver was unbound or its device has failed: check the kernel log";
 /// Delay before the daemon is asked again whether the device takes pets.
 pub(super) const LOOK_AGAIN_MS: Millis = 500;
-/// The device's history of pets (FENCING R4.17 to R4.24). This process remembers it, because a daemon of an earlier
-/// release does not report it.
+/// The device's history of pets (FENCING R4.17 to R4.24). This process keeps the history, because a daemon of an
+/// earlier release does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pets {
     #[default]

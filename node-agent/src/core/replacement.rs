@@ -212,7 +212,7 @@ impl AgentCore {
             return Some("canceled by the leader");
         }
         if self.is_ending() {
-            return Some("the agent of the assigned node stops");
+            return Some("the agent of the assigned node is stopping");
         }
         if !self.before_margin(now) {
             return Some("the assigned node could not commit heartbeats");

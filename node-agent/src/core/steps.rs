@@ -318,7 +318,7 @@ impl AgentCore {
         true
     }
 
-    /// Keeps a service running whose report says Running.
+    /// Keeps a service running whose report is Running.
     pub(super) fn keep_running(&mut self, now: &Now, service: &mut Service, uid: &str) {
         if self.is_spent(service, uid) {
             // An earlier process killed the service before the deadline and could not report that.
@@ -344,7 +344,7 @@ impl AgentCore {
         }
     }
 
-    /// Keeps a service stopped whose report says that it has ended here (SEMANTICS 2: Stopped is always enforced).
+    /// Keeps a service stopped whose report states that it has ended here (SEMANTICS 2: Stopped is always enforced).
     fn keep_stopped(&mut self, now: &Now, service: &mut Service, uid: &str) {
         match service.presence {
             Presence::Stopped => {}
@@ -479,7 +479,7 @@ impl AgentCore {
         let wanted = self.view.resources.value(service.name()).map(ServiceDefinition::of);
         let report = self.report(now, service, None, phase, Reason::NotProbed, message);
         let uid = wanted.as_ref().map_or(report.uid.clone(), |wanted| wanted.uid.clone());
-        // R6.11: the leader learns what runs here, to have it stopped as it was started.
+        // R6.11: reports the running copy to the leader, which then orders a stop under the definition of its start.
         let another = phase == Phase::ProbedRunning
             && wanted.is_some_and(|wanted| !wanted.is_same_thing(&service.definition));
         let report = ServiceReport {

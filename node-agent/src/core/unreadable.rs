@@ -9,7 +9,7 @@ use ha_api_types::record::NodeReport;
 use ha_store::{Guard, Transaction};
 
 /// Reads this node's report as far as possible. An unreadable *armed* counts as armed: the device is not released
-/// before a report that says otherwise is committed.
+/// before a report that is not armed is committed.
 pub(super) fn own_report(text: &[u8]) -> NodeReport {
     lenient::read(text).unwrap_or_else(|partial: Partial<NodeReport>| {
         let armed = partial.value.armed || partial.has_lost("armed");

@@ -1,4 +1,4 @@
-//! `hactl node test-watchdog`: lets the watchdog reset this machine, and remembers that it did.
+//! `hactl node test-watchdog`: lets the watchdog reset this machine, and records the reset.
 //!
 //! The test is in the journal, durably on disk, before the device is armed. If a later boot finds it there, the machine
 //! was reset, and its driver counts as tested on this machine from then on. If a process still runs long after the last

@@ -7,7 +7,7 @@
 //! # After the loss of the daemon
 //! No request is acknowledged, so nothing may be started. An armed device continues by its last deadline. After
 //! reconnecting, the agent arms with the deadline proven last (or, on an empty node, without one, and releases). That
-//! is necessary because the new daemon may know nothing of the device that the old one left running.
+//! is necessary because the new daemon may have no record of the device that the old one left running.
 
 use super::moment::Moment;
 use super::protocol::{

@@ -91,7 +91,7 @@ pub struct LargestTimeouts {
     pub sliding_retained_seconds: u32,
     /// For a fixed timeout with a retained descriptor.
     pub fixed_retained_seconds: u32,
-    /// For a descriptor that is not retained when the daemon dies.
+    /// For a descriptor that is not retained when the daemon ends.
     pub not_retained_seconds: u32,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! # Guarantees
 //! - The timer is independent of the daemon that started it. A lost connection neither stops nor restarts the timer (so
-//!   the descriptor counts as retained), and the timer also fires when the daemon is dead.
+//!   the descriptor counts as retained), and the timer also fires when the daemon has ended.
 //! - Each process to kill is held by a pidfd: a later process with the same pid is never killed.
 //!
 //! # Caveats

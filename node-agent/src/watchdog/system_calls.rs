@@ -75,7 +75,7 @@ pub(super) fn get_timeout(device: &impl AsFd) -> Result<u32, Errno> {
     u32::try_from(timeout).map_err(|_| Errno::ERANGE)
 }
 
-/// Returns the seconds until the reset, if the driver knows them (`WDIOC_GETTIMELEFT`).
+/// Returns the seconds until the reset, if the driver reports them (`WDIOC_GETTIMELEFT`).
 pub(super) fn get_time_left(device: &impl AsFd) -> Result<u32, Errno> {
     let mut left = 0;
     // SAFETY: the descriptor is open for the length of the call; the kernel writes one int.

@@ -52,7 +52,7 @@ impl Script<'_> {
         self.links.push(link);
     }
 
-    /// Delays a driver's orders while its agent dies or its node is lost.
+    /// Delays a driver's orders while its agent ends or its node is lost.
     fn slow_driver(&mut self, at: Millis, later: Millis) {
         let (node, resource) = (self.worker(), self.resource());
         let slow = self.ms(200, 2 * self.cluster.timings.heartbeat_valid_ms);

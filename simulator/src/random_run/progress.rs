@@ -107,9 +107,9 @@ fn explanation(status: &ResourceStatus) -> Option<&str> {
     Some(ready.message.as_str()).filter(|message| !message.is_empty())
 }
 
-/// Returns `true` if a service does not run because no node is eligible, and says so. A preempted service waits for a
-/// node like any other. A service whose desired state is Stopped stays in Recovery until a node is eligible, because
-/// only Disabled leads out of Recovery.
+/// Returns `true` if a service does not run because no node is eligible, and its status reports this. A preempted
+/// service waits for a node like any other. A service whose desired state is Stopped stays in Recovery until a node is
+/// eligible, because only Disabled leads out of Recovery.
 fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> bool {
     let says_so = status.conditions.iter().any(|condition| {
         matches!(

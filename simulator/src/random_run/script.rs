@@ -244,7 +244,7 @@ impl Script<'_> {
             self.at(since, text);
             self.broken.push(node);
         }
-        // One controller dies and is not started again, while another one keeps running.
+        // One controller ends and is not started again, while another one keeps running.
         if self.random.chance(0.4) {
             let controllers: Vec<String> = nodes.iter().take(3).cloned().collect();
             let node = pick(self.random, &controllers);

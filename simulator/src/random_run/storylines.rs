@@ -215,7 +215,7 @@ impl Script<'_> {
         end
     }
 
-    /// Disarms and arms the cluster while a node cannot learn of one of the two.
+    /// Disarms and arms the cluster while a node cannot receive one of the two.
     fn armed_without_a_node(&mut self, at: Millis) -> Millis {
         let node = self.worker();
         let how = if self.random.chance(0.7) { "freeze" } else { "ignore" };

@@ -44,7 +44,8 @@ pub enum Action {
     Pets { node: String, pets: Pets },
     /// `sleep N never|masked|inhibitor|unprotected`: sets the machine's sleep protection from now on.
     Sleep { node: String, protection: SleepProtection },
-    /// `drivers N unknown|known`: sets whether the agent knows the services' drivers; after a rollback, it may not know them.
+    /// `drivers N unknown|known`: sets whether the agent supports the services' drivers; after a rollback, the agent
+    /// may not.
     Drivers { node: String, known: bool },
     /// `journal N full|ok|lost|old`: sets the state of the disk with the agent's journal.
     Journal { node: String, what: JournalFault },

@@ -68,7 +68,7 @@ impl World {
         Ok(())
     }
 
-    /// Delays the agent's discovery of a change by hand, so that the agent first learns of the user's earlier commands.
+    /// Delays the agent's discovery of a change by hand, so that the agent first receives the user's earlier commands.
     fn notice_later(&mut self, node: &str, event: DriverEvent) {
         let Some(generation) = self.agents.get(node).map(|process| process.generation) else { return };
         let delay_ms = self.random.between_ms(500, 1_500);

@@ -1,4 +1,5 @@
-//! The simulated driver: commands take time, fail if the scenario says so, and leave the same traces as real drivers.
+//! The simulated driver: commands take time, fail if the scenario requires it, and leave the same traces as real
+//! drivers.
 
 use super::World;
 use super::event::Event;
@@ -289,7 +290,7 @@ impl World {
         CommandResult::Done
     }
 
-    /// Returns the observation of a service by a driver that learns of every change immediately.
+    /// Returns the observation of a service by a driver that detects every change immediately.
     pub(super) fn observed(&self, node: &str, name: &str) -> Observed {
         match self.present(node, name) {
             // Arrived counts as running, like a paused guest: only the resume is missing.

@@ -35,7 +35,7 @@ pub(crate) struct Machine {
     pub clone_of: Option<String>,
     /// Sleep protection that the agent reports.
     pub sleep: Option<SleepProtection>,
-    /// Whether the agent knows the drivers of services.
+    /// Whether the agent supports the drivers of services.
     pub knows_drivers: bool,
     /// Drivers that the agent provides, sorted.
     pub drivers: Vec<String>,
@@ -81,7 +81,7 @@ pub(crate) struct Machine {
     pub journal_at_boot: Journal,
     /// Delay with which a slow driver executes orders, by service.
     pub slow: BTreeMap<String, Millis>,
-    /// Orders that a driver's server executes, even if the agent dies.
+    /// Orders that a driver's server executes, even if the agent ends.
     pub orders: BTreeMap<u64, Order>,
     /// Services that start when the machine boots.
     pub autostart: BTreeMap<String, ServiceDefinition>,
@@ -144,7 +144,7 @@ pub(crate) struct Running {
 pub(crate) struct Watchdog {
     /// The daemon; after its death and until its next start, a daemon without any connection or device.
     pub daemon: WatchdogCore,
-    /// Whether the daemon is dead and is not restarted automatically.
+    /// Whether the daemon has ended and is not restarted automatically.
     pub dead: bool,
     /// Record that the daemon stores for its next process.
     pub saved: Option<Saved>,
@@ -194,7 +194,7 @@ pub(crate) fn controller_url(node: &str) -> String {
     format!("https://{node}:7443")
 }
 
-/// Returns the product id of a machine, of which `copy` tells apart those with a copy of one disk.
+/// Returns the product id of a machine. `copy` distinguishes machines with a copy of one disk.
 pub(crate) fn product_id(node: &str, number: u64, copy: u64) -> String {
     format!("product-{node}-{number}-{copy}")
 }

@@ -64,7 +64,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
             "store".to_owned(),
             Reason::StoreTooOld,
             message,
-            "upgrade etcd to 3.5.30, 3.6.11 or newer, one member at a time",
+            "upgrade etcd to 3.5.30 or newer 3.5.x, or to 3.6.11 or newer, one member at a time",
         ));
     }
     for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
@@ -143,8 +143,8 @@ fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
                 let message = format!("{} is {:?}: {}", node.name, node.state, node.message);
                 let help = if node.reason == Reason::DuplicateNode {
                     format!(
-                        "stop one of the two agents; if the previous machine is powered off for good, run \"hactl node \
-                         confirm-fenced {}\"",
+                        "stop one of the two agents; if the previous machine is permanently powered off, run \"hactl \
+                         node confirm-fenced {}\"",
                         node.name
                     )
                 } else if awaits_confirmation(world, &node.name) {

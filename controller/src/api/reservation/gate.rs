@@ -175,7 +175,8 @@ impl Proposal {
         Ok(Some(Proposal { kind, name: name.to_owned(), after, moved: None }))
     }
 
-    /// Returns the nodes whose failure would certainly no longer be survived.
+    /// Returns the nodes whose failure would certainly leave services without an eligible node, but only after the
+    /// change.
     fn newly_broken(&self, before: &World) -> Vec<(String, Failing)> {
         newly_broken(before, &self.after, self.settled(before))
     }

@@ -17,7 +17,7 @@ const AGAIN_MS: Millis = 60_000;
 /// Probe state of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceProbe {
-    /// The device as it was probed. An outcome says nothing about another address or password.
+    /// Definition of the device that was probed. The outcome does not apply to another address or password.
     pub device: FenceDevice,
     /// The probe in progress.
     pub running: Option<RunId>,
@@ -28,7 +28,7 @@ pub struct DeviceProbe {
 }
 
 impl DeviceProbe {
-    /// Notes that a probe of a device began. An outcome for another definition of the device is forgotten.
+    /// Notes that a probe of a device began. An outcome for another definition of the device is discarded.
     pub fn begin(&mut self, device: &FenceDevice, run: RunId) {
         if self.device != *device {
             *self = DeviceProbe { device: device.clone(), ..DeviceProbe::default() };

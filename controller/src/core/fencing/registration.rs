@@ -53,7 +53,7 @@ pub(super) fn plan_close(
         situation.world.alive.get(name).is_none_or(|alive| alive.value.instance == report.value.instance);
     let same_boot = report.value.boot_id == fence.value.boot_id;
     if same_boot && same_process {
-        // This close guards the registration, and no permit can commit with a report that says Registering. So all
+        // This close guards the registration, and no permit can commit with a report of Registering. So all
         // services except those in notStopped are proven stopped.
         close(situation, subject, fence, Some(&Proof::Reregistered), Note::None, plan);
         return;
@@ -152,7 +152,7 @@ fn refuse(
 ) {
     let message = format!(
         "Machine {} registers under the node name of machine {}. Start its agent with another --node, or, if the old \
-         machine is powered off for good, run hactl node confirm-fenced {name}",
+         machine is permanently powered off, run hactl node confirm-fenced {name}",
         shown(report.value.machine()),
         shown(fence.value.machine())
     );
@@ -242,7 +242,7 @@ fn replacements_pending(situation: &Situation<'_>, node: &str, plan: &mut Plan) 
     if pending.is_empty() {
         return false;
     }
-    let message = format!("Waiting until the secondary in use is determined for {}", pending.join(", "));
+    let message = format!("Waiting for the current secondary to be determined for {}", pending.join(", "));
     plan.wait(Kind::Node, node, Reason::ReplacingSecondary, message);
     true
 }

@@ -2,7 +2,7 @@
 
 /// Returns the action for a resource in Error.
 pub(super) fn of_error(name: &str, may_run: bool) -> String {
-    let first = if may_run { "WARNING: the service may still run, make sure that it does not. " } else { "" };
+    let first = if may_run { "WARNING: the service may still run. Confirm that it is stopped. " } else { "" };
     format!(
         "{first}Run \"hactl why {name}\", fix the cause, then run \"hactl clear-error {name}\" \
          (docs/runbooks.md#hactlresourceerror)"
@@ -12,7 +12,7 @@ pub(super) fn of_error(name: &str, may_run: bool) -> String {
 /// Returns the action for a fenced node.
 pub(super) fn of_fence(node: &str) -> String {
     format!(
-        "Run \"hactl status\" to find its services and \"hactl describe node {node}\" for the history; \
+        "Run \"hactl status\" to find the services of the node and \"hactl describe node {node}\" for the history; \
          check the logs of the node for the cause (docs/runbooks.md#hactlnodefenced)"
     )
 }
@@ -20,7 +20,7 @@ pub(super) fn of_fence(node: &str) -> String {
 /// Returns the action for a node whose fencing cannot be confirmed.
 pub(super) fn of_unconfirmed(node: &str) -> String {
     format!(
-        "Services of the node wait for its fencing. Make sure that it is powered off, then run \"hactl \
+        "Services of the node wait for its fencing. Check that the node is powered off, then run \"hactl \
          node confirm-fenced {node}\" (docs/runbooks.md#hactlfencestuck)"
     )
 }

@@ -1,4 +1,4 @@
-//! Test of a node's watchdog: a real reset of a node without active services. The agent remembers the result.
+//! Test of a node's watchdog: a real reset of a node without active services. The agent records the result.
 
 use super::{Request, Verdict, verdict, write};
 use crate::core::health::{Health, NodeHealth, NodeTable, watchdog_counts};

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Assigns an action on a node, if the service may be assigned there now; otherwise reports what it waits for.
 ///
 /// Guarantees: the node's fence is guarded, open, and its epoch and boot id are copied. A service leaves its node
-/// only under a guard that proves it stopped there: the report that says Stopped or Failed for the current action, or
+/// only under a guard that proves it stopped there: the report of Stopped or Failed for the current action, or
 /// a fence with a newer epoch that is not Fencing.
 /// Errors: returns `false`, and the draft names the condition to wait for.
 pub(super) fn assign(

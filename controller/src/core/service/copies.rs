@@ -62,7 +62,7 @@ pub(super) fn let_go(copies: &mut [ServiceCopy]) {
 /// Returns the guards that prove that no copy runs on another node, for a start that guarantee 1 covers. The error
 /// names the first node that may still run a copy: until that copy has ended, no exclusive service is started.
 ///
-/// The places of the present assignment have already been left with a proof. That proof says nothing about a copy
+/// The places of the present assignment have already been left with a proof. That proof does not cover a copy
 /// that its node did not guard (R5.24), so such a copy needs a proof of its own. It may come from an `exclusive:
 /// false` definition from before a restore or an upgrade.
 pub(super) fn elsewhere(
@@ -193,7 +193,7 @@ fn end_of(
     let gone = if copy.is_guarded() {
         Service::standing(situation, &copy.node, copy.epoch) == Standing::Released
     } else {
-        // Proofs (a), (f) and (g) say nothing about services that the node did not guard (R5.24).
+        // Proofs (a), (f) and (g) do not cover services that the node did not guard (R5.24).
         fence.value.epoch > copy.epoch && proves_the_machine_empty(&fence.value)
     };
     gone.then(|| {

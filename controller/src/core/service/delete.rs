@@ -1,4 +1,4 @@
-//! Deletion of resources: management ends, the service stays as it is, and a tombstone names the nodes where it may
+//! Deletion of resources: management ends, the service is left unchanged, and a tombstone names the nodes where it may
 //! still run.
 
 use super::ignore::is_handing_over;

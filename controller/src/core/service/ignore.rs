@@ -1,4 +1,4 @@
-//! Ignored services: not managed, and left as they are.
+//! Ignored services: not managed, and left unchanged.
 
 use super::{Assign, Draft, Service, Standing};
 use crate::core::situation::Situation;
@@ -6,7 +6,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
 
-/// Stops managing the service and leaves it as it is. A cutover in progress ends first.
+/// Stops managing the service and leaves it unchanged. A cutover in progress ends first.
 pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     if is_handing_over(situation, service) {
         draft.wait(Reason::Waiting, "Waiting for the cutover of the live migration to end");

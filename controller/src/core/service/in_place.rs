@@ -100,7 +100,7 @@ fn verdict<'a>(situation: &Situation<'_>, service: &Service<'a>, draft: &Draft) 
     let wanted = ServiceDefinition::of(&service.resource.value);
     if assignment.definition.uid != wanted.uid || !assignment.definition.may_replace(&wanted) {
         let message =
-            format!("Node {node} runs a service other than the spec names: run \"hactl stop {name}\" first");
+            format!("Service on node {node} is not the one in the spec: run \"hactl stop {name}\" first");
         return Verdict::Refuse(Reason::DefinitionDiffers, message);
     }
     if wanted.driver.makes_what_runs() && assignment.definition.driver != wanted.driver {

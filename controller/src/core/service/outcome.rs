@@ -51,7 +51,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             | ServiceState::Disabled
             | ServiceState::Ignored
             | ServiceState::Deleting => {
-                end(failed, Reason::Refused, "Service is no longer requested to run");
+                end(failed, Reason::Refused, "Service start is no longer requested");
             }
             ServiceState::Queued
             | ServiceState::RequestStart
@@ -74,7 +74,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
                 end(OperationPhase::Succeeded, Reason::Completed, "Stopped");
             }
             (ServiceState::Error, _) if stop_confirmed => {
-                end(OperationPhase::Succeeded, Reason::Completed, "Stopped, still in Error");
+                end(OperationPhase::Succeeded, Reason::Completed, "Stopped, state is still Error");
             }
             (ServiceState::Error, _) => end(failed, Reason::StopFailed, &message),
             (ServiceState::Ignored, _) => {

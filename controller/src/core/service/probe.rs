@@ -86,7 +86,7 @@ fn answer(
                     .report_lives(service.name, node, report)
                     .then(|| Answer::Unknown(report.value.message.clone())),
                 Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
-                    // The question must be later than the deletion: earlier answers say nothing about a copy that
+                    // The question must be later than the deletion: earlier answers do not cover a copy that
                     // was left running since.
                     let is_late = left.is_none_or(|deleted| report.modified > deleted);
                     is_late.then(|| of_report(world, service, &report.value, status))
@@ -160,7 +160,7 @@ pub(super) fn may_run_anywhere(world: &World, status: Option<&ResourceStatus>) -
 }
 
 /// Returns a report as an answer. After Ignored, or after a possible move by hand while the cluster was disarmed,
-/// only a newer probe counts: earlier reports say nothing about later changes. Reports about another identity, or
+/// only a newer probe counts: earlier reports do not cover later changes. Reports about another identity, or
 /// from before the present identity was stored, do not count either (FENCING, R7.2). The exception is a running copy
 /// of another identity, which its node reports with its definition: it is the one to adopt (R6.11).
 fn of_report(

@@ -1,4 +1,4 @@
-//! Queued services: the leader does not know yet where they run.
+//! Queued services: the leader has not determined yet where they run.
 
 use super::assign::{start_on, stop_on};
 use super::probe::{Answer, answers};

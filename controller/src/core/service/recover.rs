@@ -264,7 +264,7 @@ pub(super) fn settle(
             draft.go(
                 ServiceState::Error,
                 Reason::StopFailed,
-                "Service left as it is after an error".to_owned(),
+                "Service left unchanged after an error".to_owned(),
             );
             draft.status.stop_confirmed = confirmed;
         }

@@ -203,7 +203,7 @@ pub(super) fn refusal(
     let refused = |message: String| Some((Reason::Refused, message));
     let Some(target) = service.operation.and_then(|request| request.operation.value.spec.node.as_deref())
     else {
-        return Some((Reason::Invalid, "No node named: set spec.node".to_owned()));
+        return Some((Reason::Invalid, "No node specified: set spec.node".to_owned()));
     };
     if !spec.storage.as_ref().is_some_and(|storage| storage.mode == StorageMode::Replicated) {
         return refused(format!("{name} has no secondary: spec.storage.mode is not Replicated"));

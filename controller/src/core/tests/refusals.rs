@@ -52,7 +52,7 @@ fn what_does_not_exist() {
             ..operation(action, Some(&node))
         };
         check(&mut lab, spec(Some("vm:other")), Reason::NotFound, "Resource other not found");
-        check(&mut lab, spec(None), Reason::Invalid, "No resource named: set spec.resource");
+        check(&mut lab, spec(None), Reason::Invalid, "No resource specified: set spec.resource");
     }
     check_moves(&mut lab, "node9", Reason::NotFound, "Node node9 not found");
     for action in MOVES {

@@ -35,7 +35,7 @@ pub(super) async fn arrival(session: &Session, service: &str, node: &str) -> Res
         };
         let failed = || {
             let is = where_it_is(Kind::Resource, &object);
-            Failure::refused(format!("{service} was not moved along to {node}: {is}"))
+            Failure::refused(format!("{service} was not moved to {node}: {is}"))
                 .help(format!("run \"hactl why {service}\""))
         };
         match way(&object, node) {

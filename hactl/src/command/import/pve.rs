@@ -21,7 +21,7 @@ use serde_json::json;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Convert the configuration of the ha-manager of Proxmox VE to objects
+/// Convert the configuration of Proxmox VE's ha-manager to objects
 #[derive(Args, Debug)]
 #[command(
     after_help = "DIR is /etc/pve or a copy of it, or a directory with only these files: resources.cfg, groups.cfg, rules.cfg (also in ha/), \

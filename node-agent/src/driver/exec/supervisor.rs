@@ -193,7 +193,7 @@ impl Supervised {
             };
             if pid == Pid::from_raw(self.record.main.pid) && !self.ended {
                 self.ended = true;
-                // If the disk is full, the agent learns that the process ended, but not how.
+                // If the disk is full, the agent detects the end of the process, but not its exit status.
                 let _ = self.folder.write_ending(&Ending { main: self.record.main, message });
             }
         }

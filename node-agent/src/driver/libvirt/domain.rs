@@ -43,8 +43,8 @@ pub(super) struct Domain {
 /// State of a domain as seen by one query.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// Uuid of the domain, used in commands because virsh may take a name for a number. Empty if libvirt does not know
-    /// the domain.
+    /// Uuid of the domain, used in commands because virsh may take a name for a number. Empty if the domain does not
+    /// exist in libvirt.
     pub(super) uuid: String,
     pub(super) standing: Standing,
 }
@@ -86,7 +86,7 @@ impl Domain {
         Ok(Seen { uuid, standing })
     }
 
-    /// Returns the domain's uuid, or `None` if libvirt does not know the domain.
+    /// Returns the domain's uuid, or `None` if the domain does not exist in libvirt.
     pub(super) async fn uuid(&self) -> Result<Option<String>, VirshError> {
         let printed = self.virsh.ask(QUICK, &["list", "--all", "--uuid", "--name"]).await?;
         Ok(answers::domains(&printed).into_iter().find(|listed| listed.name == self.name).map(|it| it.uuid))
@@ -385,7 +385,7 @@ fn said(observed: &Observed) -> String {
     }
 }
 
-/// Flag, set on drop, from which a detached task learns that its caller was canceled.
+/// Flag, set on drop, that shows a detached task that its caller was canceled.
 #[derive(Default)]
 struct CallOff(Arc<AtomicBool>);
 

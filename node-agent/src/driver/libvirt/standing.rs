@@ -6,7 +6,7 @@ use ha_api_types::record::Observed;
 /// State of a domain on this node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Standing {
-    /// Libvirt does not know the domain.
+    /// The domain does not exist in libvirt.
     Absent,
     /// The domain is defined, but does not run.
     Off,

@@ -20,7 +20,7 @@ pub(in crate::driver) struct LaunchOrder {
     pub(in crate::driver) user: Option<String>,
     /// Directory of the service's control group, which the launcher joins.
     pub(in crate::driver) cgroup: Option<PathBuf>,
-    /// Pid of the parent process with which the program must die. If set, the program gets its own session.
+    /// Pid of the parent process whose end must also end the program. If set, the program gets its own session.
     pub(in crate::driver) supervisor: Option<i32>,
     /// Content of the program's standard input; `None` means /dev/null.
     #[serde(default, skip_serializing_if = "Option::is_none")]

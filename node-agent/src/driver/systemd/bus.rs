@@ -88,7 +88,7 @@ pub(super) struct Bus {
     session: Mutex<Option<Session>>,
 }
 
-/// A connection that was open when it was handed out.
+/// A connection that was open when [`Bus`] returned it.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) connection: Connection,

@@ -140,7 +140,7 @@ async fn of_a_command(
     }
     context.clear_group(unit, &state.group).await?;
     let mut properties = transient::properties(service, spec, &context.settings.node, own);
-    // Keeps the reason of its end readable until the unit is released.
+    // Keeps the cause of the unit's end readable until the unit is released.
     properties.push(("AddRef", true.into()));
     let until = Instant::now() + FORGETTING;
     loop {

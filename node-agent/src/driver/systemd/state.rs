@@ -26,7 +26,7 @@ pub(super) enum ActiveState {
     Failed,
     Activating,
     Deactivating,
-    /// A state that this version of the agent does not know.
+    /// A state that this version of the agent does not support.
     Unknown,
 }
 

@@ -141,7 +141,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves a new peer if no other is served, and the previous one is dead or the same process.
+    /// Serves a new peer if no other is served, and the previous one has ended or is the same process.
     fn accept(&mut self) {
         loop {
             let connection = match self.listener.accept() {
@@ -175,7 +175,7 @@ impl EventLoop {
     fn admit(&self, connection: &UnixStream) -> Result<Peer, Refusal> {
         let peer = Peer::of(connection, self.allowed_uid)?;
         match &self.peer {
-            // The previous peer is dead, although a child may have inherited its end of the connection.
+            // The previous peer has ended, although a child may have inherited its end of the connection.
             Some(before) if before.has_ended() => Ok(peer),
             Some(before) if self.connection.is_some() => Err(Refusal::AnotherPeer { pid: before.pid }),
             Some(before) if before.pid == peer.pid => Ok(peer),

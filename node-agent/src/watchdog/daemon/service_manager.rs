@@ -1,4 +1,4 @@
-//! The service manager's descriptor store, which keeps descriptors across the daemon's death.
+//! The service manager's descriptor store, which keeps descriptors across restarts of the daemon.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

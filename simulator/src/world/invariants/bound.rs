@@ -16,7 +16,8 @@ use ha_node_agent::watchdog::protocol::State;
 pub(crate) struct Bound {
     /// Whether the boot's epoch is closed and its services are proven stopped.
     pub released: bool,
-    /// Milliseconds from the sending of a heartbeat to the latest reset after D; `None`: the node's report does not say armed.
+    /// Milliseconds from the sending of a heartbeat to the latest reset after D; `None`: the node's report is not
+    /// armed.
     pub lasts_ms: Option<Millis>,
     /// Virtual time at which the newest applied heartbeat was sent.
     pub proven_at: Millis,
@@ -57,7 +58,8 @@ impl World {
         }
     }
 
-    /// Checks the start of an exclusive service: the node's report must say armed, and its watchdog must follow a deadline.
+    /// Checks the start of an exclusive service: the node's report must be armed, and its watchdog must follow a
+    /// deadline.
     pub(in crate::world) fn check_guarded_start(&mut self, node: &str, name: &str) {
         let Some(machine) = self.machines.get(node) else { return };
         let missing = match machine.watchdog.daemon.status().state {

@@ -9,7 +9,7 @@ use ha_api_types::kind::Kind;
 use serde_json::Value;
 
 impl World {
-    /// Returns the term in which a process believes itself leader when it sends a request.
+    /// Returns the term in which a process acts as leader when it sends a request.
     pub(in crate::world) fn believed_term(&self, who: &Who) -> Option<Term> {
         match who {
             Who::Agent(_) => None,
