@@ -103,9 +103,14 @@ impl Renamed {
 
     /// Returns the warning about the earlier name in a request or file.
     pub fn warning(&self) -> String {
+        format!("{}; \"hactl convert --write -f FILE\" rewrites the file", self.notice())
+    }
+
+    /// Returns the current name of the field, as a sentence.
+    pub fn notice(&self) -> String {
         let (earlier, current) = (self.path(self.earlier), self.path(self.current));
         let unit = if self.is_in_thousandths { " (in seconds)" } else { "" };
-        format!("{earlier} is now {current}{unit}; \"hactl convert --write -f FILE\" rewrites the file")
+        format!("{earlier} is now {current}{unit}")
     }
 
     /// Returns the path of the field in the spec, with its current name.

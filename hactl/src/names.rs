@@ -87,8 +87,10 @@ pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
         return Ok(kind);
     }
     if is_events(text) {
-        return Err(Failure::usage("events cannot be changed, or combined with other kinds")
-            .help("run \"hactl get events\" or \"hactl events\""));
+        return Err(Failure::usage(
+            "this command does not support events, and get does not combine them with other kinds",
+        )
+        .help("run \"hactl get events\" or \"hactl events\""));
     }
     // Short names are not suggested: `no` is similar to every word that begins with it.
     let known = Kind::ALL.iter().flat_map(|kind| [kind.singular(), kind.plural()]);
@@ -98,7 +100,7 @@ pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
         Some(nearest) => format!("{text:?} is not a valid kind; did you mean {nearest}?"),
         None => format!("{text:?} is not a valid kind"),
     })
-    .help(format!("valid kinds: {}", plurals.join(", "))))
+    .help(format!("valid kinds: {}, events", plurals.join(", "))))
 }
 
 /// A kind with a name.
@@ -224,7 +226,7 @@ mod tests {
         check(&["resources"], None);
         check(&[], None);
         let failure = kind("events").expect_err("not a kind");
-        assert!(failure.message.contains("combined"), "{failure:?}");
+        assert!(failure.message.contains("does not support events"), "{failure:?}");
     }
 
     #[test]

@@ -260,6 +260,7 @@ impl World {
                         wake_at: None,
                         stops_for_ms: None,
                         stopped: None,
+                        opened_to_start_at: None,
                     },
                     services: BTreeMap::new(),
                     commands: BTreeMap::new(),

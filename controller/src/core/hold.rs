@@ -1,7 +1,6 @@
 //! Hold: an agent that cannot commit asks every controller not to declare its node dead (FENCING, section 9).
 
 use super::Controller;
-use ha_api_types::id::Revision;
 use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Leader};
 use ha_api_types::time::Mono;
 
@@ -30,7 +29,7 @@ impl Controller {
         if self.standing.is_ending {
             return Some("this controller is shutting down".to_owned());
         }
-        if self.world.revision == Revision(0) {
+        if self.world.revision.is_zero() {
             return Some("this controller has not read etcd since it started".to_owned());
         }
         if self.standing.membership.is_none() {

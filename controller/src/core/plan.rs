@@ -113,6 +113,18 @@ impl Plan {
         self.waiting.push(Waiting { who, reason, message: message.into() });
     }
 
+    /// Returns the waits for objects of a kind, by name; the first one of each.
+    pub fn waits_of(&self, kind: Kind) -> BTreeMap<String, Waiting> {
+        let prefix = format!("{} ", kind.singular());
+        let mut waits = BTreeMap::new();
+        for waiting in &self.waiting {
+            if let Some(name) = waiting.who.strip_prefix(&prefix) {
+                waits.entry(name.to_owned()).or_insert_with(|| waiting.clone());
+            }
+        }
+        waits
+    }
+
     /// Sets a wake-up at a time, unless that time has passed.
     pub fn wake(&mut self, situation: &Situation<'_>, at: Mono, why: &'static str) {
         if at > situation.now.raw && self.wake.is_none_or(|(known, _)| at < known) {

@@ -34,7 +34,7 @@ pub(super) use disarm::holds_up as holds_up_disarm;
 use super::health::NodeTable;
 use super::order::Order;
 use super::placement::replicas;
-use super::plan::{Note, Plan, Subject};
+use super::plan::{Note, Plan, Subject, Waiting};
 use super::situation::Situation;
 use super::unverified::Unverified;
 use super::world::{Versioned, guard_of};
@@ -64,6 +64,8 @@ pub struct Planner<'a> {
     rebalances: BTreeMap<String, rebalance::Rebalance>,
     /// The plan so far.
     pub plan: Plan,
+    /// Conditions that the leader waits for before nodes can be fenced or used, by node.
+    node_waits: BTreeMap<String, Waiting>,
     /// Source and target nodes of the replacements of secondaries that this plan begins.
     replacements: Vec<[String; 2]>,
     /// Services that a service of higher priority preempts, by name.
@@ -97,6 +99,7 @@ impl<'a> Planner<'a> {
             moved_by_operator: BTreeSet::new(),
             rebalances: BTreeMap::new(),
             plan,
+            node_waits: BTreeMap::new(),
             replacements: Vec::new(),
             displaced: BTreeMap::new(),
             order: Order::of(situation.world.resources.iter().map(|(name, read)| (name, &read.value))),
@@ -298,6 +301,7 @@ impl<'a> Service<'a> {
 /// Plans all services: dependencies before their dependents, otherwise higher priority first.
 pub fn plan(planner: &mut Planner<'_>) {
     let world = planner.situation.world;
+    planner.node_waits = planner.plan.waits_of(Kind::Node);
     let services = world.resources.iter().map(|(name, read)| (name.as_str(), read.value.spec.priority));
     let sequence = planner.order.sequence(services);
     let operations = operation::requests(&planner.situation);

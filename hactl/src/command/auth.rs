@@ -1,7 +1,7 @@
 //! `hactl auth`: shows what the API allows the user to do.
 
 use super::api_resources::{ApiResource, discovered};
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Outcome};
 use crate::names::nearest;
 use crate::session::Session;
 use clap::{Args, Subcommand};
@@ -53,7 +53,10 @@ impl CanI {
             "*" => ("*".to_owned(), "*".to_owned()),
             kind => {
                 let served = discovered(client).await?;
-                let found = find(&served, kind)?;
+                let Some(found) = find(session, &served, kind) else {
+                    session.terminal().say("no");
+                    return Ok(Exit::Refused);
+                };
                 (found.group().to_owned(), found.name.clone())
             }
         };
@@ -68,15 +71,17 @@ impl CanI {
     }
 }
 
-fn find<'a>(served: &'a [ApiResource], text: &str) -> Result<&'a ApiResource, Failure> {
+/// Returns the kind with this name. Warns if the API serves none, as kubectl does.
+fn find<'a>(session: &Session, served: &'a [ApiResource], text: &str) -> Option<&'a ApiResource> {
     let text = text.to_ascii_lowercase();
-    served.iter().find(|resource| resource.names().contains(&text)).ok_or_else(|| {
+    let found = served.iter().find(|resource| resource.names().contains(&text));
+    if found.is_none() {
         let known: Vec<String> = served.iter().flat_map(ApiResource::names).collect();
         let hint = nearest(&text, known.iter().map(String::as_str));
         let hint = hint.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
-        Failure::usage(format!("the API does not serve a kind {text:?}{hint}"))
-            .help("run \"hactl api-resources\"")
-    })
+        session.terminal().warn(&format!("the API does not serve a kind {text:?}{hint}"));
+    }
+    found
 }
 
 /// Returns `true` if the review allows the action, and the answer as kubectl prints it.

@@ -116,10 +116,11 @@ struct ResourceFlags {
     /// Scheduler tags
     #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]
     tags: Vec<String>,
-    #[command(flatten)]
-    driver: driver::DriverFlags,
+    // Before the driver, whose heading applies to all flags that follow.
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    driver: driver::DriverFlags,
 }
 
 #[derive(Args, Debug)]

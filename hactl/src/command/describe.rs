@@ -78,7 +78,7 @@ fn text(session: &Session, kind: Kind, object: &Value, happened: &List) -> Resul
     }
     text.push('\n');
     for field in ["labels", "annotations"] {
-        if metadata[field].is_object() {
+        if metadata[field].as_object().is_some_and(|map| !map.is_empty()) {
             text += &section(session, &capitalized(field), &metadata[field])?;
         }
     }

@@ -3,6 +3,7 @@
 use super::diff::show_effects;
 use super::dry_run::{DryRun, DryRunFlag};
 use super::node::maintenance::{enable, until_drained};
+use crate::client::Commitment;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::name_of;
 use crate::session::Session;
@@ -70,37 +71,59 @@ impl Drain {
         let nodes = self.nodes.read(session).await?;
         match self.nodes.dry_run.mode {
             DryRun::None => {
-                enable_all(session, &nodes, DryRun::None).await?;
+                let is_blocked = nodes.len() > 1;
+                if is_blocked {
+                    // Each enabled maintenance makes the leader move services, which must not move to the next node.
+                    block(session, &nodes).await?;
+                }
+                enable_all(session, &nodes, DryRun::None, is_blocked).await?;
                 let names: Vec<&str> = nodes.iter().map(name_of).collect();
                 until_drained(session, &names, self.timeout).await?;
             }
             DryRun::Server => {
-                // The effects of all nodes together may repeat the warnings of the dry runs of single nodes.
+                // The dry run of a single node does not know that the others are drained, too: the effects of all nodes
+                // together are shown instead.
                 session.terminal().hold_warnings();
                 let shown = show(session, &nodes).await;
-                session.terminal().release_warnings(|_| true);
+                session.terminal().release_warnings(|_| nodes.len() == 1);
                 shown?;
             }
             DryRun::Client => {
-                enable_all(session, &nodes, DryRun::Client).await?;
+                enable_all(session, &nodes, DryRun::Client, false).await?;
             }
         }
         Ok(Exit::Done)
     }
 }
 
+/// Makes nodes unschedulable that are about to be drained. [`enable_all`] restores the nodes' own setting.
+async fn block(session: &Session, nodes: &[Value]) -> Result<(), Failure> {
+    let client = session.client()?;
+    let patch = json!({"spec": {"schedulable": false}});
+    for node in nodes.iter().filter(|node| node["spec"]["maintenance"] != true && !is_cordoned(&node["spec"]))
+    {
+        client.patch(Kind::Node, name_of(node), &patch, Commitment::Real).await?;
+    }
+    Ok(())
+}
+
 /// Enables the maintenance of all nodes. Returns the nodes as they are stored, or would be after a dry run.
-async fn enable_all(session: &Session, nodes: &[Value], dry_run: DryRun) -> Result<Vec<Value>, Failure> {
+async fn enable_all(
+    session: &Session,
+    nodes: &[Value],
+    dry_run: DryRun,
+    is_blocked: bool,
+) -> Result<Vec<Value>, Failure> {
     let mut changed = Vec::new();
     for node in nodes {
-        changed.push(enable(session, node, dry_run).await?);
+        changed.push(enable(session, node, dry_run, is_blocked).await?);
     }
     Ok(changed)
 }
 
 /// Shows where the services of nodes would move.
 async fn show(session: &Session, nodes: &[Value]) -> Result<(), Failure> {
-    show_effects(session, enable_all(session, nodes, DryRun::Server).await?).await
+    show_effects(session, enable_all(session, nodes, DryRun::Server, false).await?).await
 }
 
 impl Nodes {

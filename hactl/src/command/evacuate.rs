@@ -43,7 +43,7 @@ impl Evacuate {
         let read = self.input.read(session).await?;
         for name in &self.nodes {
             if !read.cluster.nodes.iter().any(|node| node.name == *name) {
-                return Err(Failure::usage(format!("node {name:?} not found")));
+                return Err(Failure::refused(format!("node {name:?} not found")));
             }
         }
         let names: BTreeSet<String> = self.nodes.iter().cloned().collect();

@@ -18,8 +18,7 @@ use std::cmp::Ordering;
 #[command(
     override_usage = "hactl get [OPTIONS] KIND[,KIND…] [NAME…]\n       hactl get [OPTIONS] KIND/NAME…",
     after_help = "Kinds: resources (har), groups (hag), affinityrules (rule), nodes (no), nodegroups (ng), clusters, \
-        operations (op), events (ev). Separate several kinds with commas; all selects all kinds except clusters, operations \
-        and events.\n\n\
+        operations (op), events (ev). Separate several kinds with commas; all selects resources and groups.\n\n\
         -o wide shows more columns; -o yaml, json and name print the objects or their names.\n\
         -o jsonpath=TEMPLATE and -o custom-columns=HEADER:PATH,… take the paths of kubectl:\n\
         hactl get resources -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}'\n\
@@ -79,6 +78,17 @@ impl What {
         })
     }
 
+    /// Fails if the arguments name objects: selectors select among all objects of a kind.
+    fn has_no_names(&self) -> Result<(), Failure> {
+        match self {
+            What::Collections(_) => Ok(()),
+            What::Objects(_) | What::Events(_) => {
+                Err(Failure::usage("names cannot be combined with a selector")
+                    .help("omit the names, or -l and --field-selector"))
+            }
+        }
+    }
+
     fn is_single(&self) -> bool {
         match self {
             What::Collections(_) => false,
@@ -92,6 +102,9 @@ impl Get {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Wide, Format::Yaml, Format::Json, Format::Name])?;
         let what = What::parse(&self.what)?;
+        if self.selector.is_some() || self.field_selector.is_some() {
+            what.has_no_names()?;
+        }
         if self.watch {
             return self.watch(session, &what, format).await;
         }
@@ -166,7 +179,7 @@ impl Get {
             let query = self.query(Some(format!("metadata.name={name}")));
             let list = session.client()?.list_as(Collection::Events, &query, form).await?;
             if list.items.is_empty() {
-                let failure = Failure::refused(format!("event/{name} not found"));
+                let failure = Failure::refused(format!("event/{name} not found")).of_server("NotFound");
                 fail(session, &mut failed, failure.help("run \"hactl get events\""));
             }
             add(&mut found, Collection::Events, list);

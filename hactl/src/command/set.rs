@@ -40,6 +40,9 @@ impl Set {
         let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
         let target = Target::parse(&self.what)?;
         let patch = patch(target.kind, &self.fields)?;
+        for renamed in self.fields.iter().filter_map(|field| earlier_name(target.kind, field)) {
+            session.terminal().warn(&renamed.notice());
+        }
         let client = session.client()?;
         let live = client.target(&target).await?;
         let mut merged = live.clone();
@@ -91,6 +94,12 @@ impl Set {
     }
 }
 
+/// Returns the renamed field if `FIELD=VALUE` uses its earlier name.
+fn earlier_name(kind: Kind, field: &str) -> Option<&'static Renamed> {
+    let path = field.split_once('=').map_or(field, |(path, _)| path);
+    renamed::of_path(kind, path.strip_prefix("spec.").unwrap_or(path))
+}
+
 /// Returns the merge patch for `FIELD=VALUE…`.
 fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
     let mut patch = json!({"spec": {}});
@@ -100,7 +109,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
                 .help("write FIELD=VALUE, such as state=stopped")
         })?;
         let path = path.strip_prefix("spec.").unwrap_or(path);
-        let renamed = renamed::of_path(kind, path);
+        let renamed = earlier_name(kind, text);
         let path = renamed.map_or_else(|| path.to_owned(), Renamed::current_path);
         let mut schema = &schema::of(kind)["properties"]["spec"];
         let mut place = &mut patch["spec"];

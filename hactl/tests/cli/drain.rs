@@ -76,8 +76,10 @@ fn a_drain_blocks_every_node_before_it_waits() {
     });
     assert_eq!(
         server.writes(),
-        ["PATCH /apis/hactl.io/v1/nodes/node1", "PATCH /apis/hactl.io/v1/nodes/node2"]
+        ["node1", "node2", "node1", "node2"].map(|node| format!("PATCH /apis/hactl.io/v1/nodes/{node}")),
+        "both are unschedulable before the first one is emptied"
     );
+    assert_eq!(spec(&server, "node1"), json!({"maintenance": true}), "the node's own setting is restored");
     hactl(&server, &["uncordon", "node2"]).prints(0, "node/node2 uncordoned\n");
     assert_eq!(spec(&server, "node2")["maintenance"], false);
 }

@@ -183,7 +183,7 @@ fn evacuate_stays_inside_if_it_can() {
     run(&mut command(&["evacuate", "a", "-t", &files.ill, "--no-inter-group-moves"]))
         .shows(1, &["i: no eligible node: g1: too few working nodes", "Moves between groups are disabled"]);
     run(&mut command(&["evacuate", "e", "-t", &files.ill])).prints(0, "Nothing to move.\n");
-    run(&mut command(&["evacuate", "a", "x", "-t", &files.ill])).fails(2, "node \"x\" not found");
+    run(&mut command(&["evacuate", "a", "x", "-t", &files.ill])).fails(1, "node \"x\" not found");
     run(&mut command(&["evacuate", "-t", &files.ill])).fails(2, "<NODE>");
     let one = WELL.replace("g3|u3|preferred||\n", "").replace("|u3|", "|u2|");
     let one = file(files.folder.path(), "one", &one);

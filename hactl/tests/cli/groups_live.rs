@@ -25,7 +25,7 @@ fn a_node_is_evacuated_inside_its_group() {
     assert_eq!(value["applied"].as_array().map(Vec::len), Some(2), "{value:#}");
     assert_eq!((facts.place("a"), facts.place("b")), ("node2".to_owned(), "node2".to_owned()));
     hactl(&server, &["evacuate", "node1"]).prints(0, "Nothing to move.\n");
-    hactl(&server, &["evacuate", "node9"]).fails(2, "node \"node9\" not found");
+    hactl(&server, &["evacuate", "node9"]).fails(1, "node \"node9\" not found");
     hactl(&server, &["evacuate", "node1", "-X", "-t", "x"]).fails(2, "cannot be used with");
 }
 

@@ -129,10 +129,14 @@ fn events_are_a_kind_to_get() {
     hactl(&server, &["get", "events", "-o", "wide"]).shows(0, &["SOURCE", "ha-controller", "controller.1"]);
     hactl(&server, &["get", "ev", "-o", "name"]).prints(0, "event/agent.2\nevent/controller.1\n");
     hactl(&server, &["get", "event/agent.2", "-o", "jsonpath={.reason}"]).prints(0, "Running");
-    hactl(&server, &["get", "event", "gone"]).fails(1, "event/gone not found");
+    hactl(&server, &["get", "event", "gone"]).fails(1, "Error from server (NotFound): event/gone not found");
+    hactl(&server, &["get", "event", "gone", "-l", "a=b"])
+        .fails(2, "names cannot be combined with a selector");
+    hactl(&server, &["get", "nodes", "node1", "--field-selector", "a=b"])
+        .fails(2, "names cannot be combined with a selector");
     hactl(&server, &["get", "events", "--field-selector", "involvedObject.name=web", "--no-headers"])
         .prints(0, "<unknown>  Normal  Running  resource/web  Service running\n");
-    hactl(&server, &["get", "events,nodes"]).fails(2, "events cannot be changed, or combined");
+    hactl(&server, &["get", "events,nodes"]).fails(2, "get does not combine them with other kinds");
     hactl(&server, &["delete", "event/agent.2"]).fails(2, "events cannot be changed");
     hactl(&server, &["events"])
         .shows(0, &["LAST SEEN  TYPE    REASON   OBJECT        SOURCE         MESSAGE\n"]);

@@ -8,7 +8,7 @@ use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, WatchdogKind};
+use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, SleepProtection, WatchdogKind};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 
 impl World {
@@ -46,6 +46,14 @@ impl World {
         if !report.armed || !counts || (report.is_virtual && !spec.fencing.trust_watchdog_on_virtual_machine)
         {
             return Some(&[Reason::NoProofPossible, Reason::WatchdogMissing, Reason::Fencing]);
+        }
+        if report.watchdog_failed {
+            return Some(&[Reason::WatchdogFailed]);
+        }
+        if report.sleep_protection == Some(SleepProtection::None)
+            && !spec.fencing.trust_watchdog_on_virtual_machine
+        {
+            return Some(&[Reason::SleepUnprotected]);
         }
         if !self.has_old_enough_controller(&report) {
             return Some(&[Reason::JoinedLater]);

@@ -16,12 +16,14 @@ impl World {
         }
         let rules = self.rules_in_force();
         let mut running = self.running();
-        // A service without a confirmed stop counts as running (SEMANTICS, section 2).
+        // A service without a confirmed stop counts as running (SEMANTICS, section 2). So does a service on its last known
+        // node until every node has answered whether it runs there.
         for other in self.names_of(Kind::Resource) {
             let status = self.status_of::<ResourceStatus>(Kind::Resource, &other).unwrap_or_default();
-            if status.state == ServiceState::Error && status.stop_confirmed == Some(false) {
-                running.entry(other).or_default().extend(status.node);
-            }
+            let may_run = status.state == ServiceState::Queued
+                || (status.state == ServiceState::Error && status.stop_confirmed == Some(false));
+            let nodes = running.entry(other).or_default();
+            nodes.extend(status.node.filter(|node| may_run && !nodes.contains(node)));
         }
         self.machines.keys().find(|node| self.may_take(node, name, resource, &rules, &running)).cloned()
     }
@@ -32,7 +34,9 @@ impl World {
             let wanted = self.typed::<Resource>(Kind::Resource, first).map(|first| first.spec.state);
             let status = self.status_of::<ResourceStatus>(Kind::Resource, first).unwrap_or_default();
             wanted != Some(RequestedState::Ignored)
-                && (wanted != Some(RequestedState::Started) || status.state != ServiceState::Started)
+                && (wanted != Some(RequestedState::Started)
+                    || status.state != ServiceState::Started
+                    || !status.running)
         })
     }
 

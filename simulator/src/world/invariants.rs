@@ -9,7 +9,7 @@ mod writes;
 pub(crate) use bound::Bound;
 
 use super::World;
-use super::machine::Doing;
+use super::machine::{Doing, Machine};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
@@ -66,7 +66,7 @@ impl World {
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
         {
             let runs = machine.services.iter().filter(|(_, present)| present.doing == Doing::Runs);
-            for (name, _) in runs.filter(|(name, _)| !machine.by_boot.contains(*name)) {
+            for (name, _) in runs.filter(|(name, _)| !self.is_by_boot_only(node, machine, name)) {
                 places.entry(name).or_default().push(node);
             }
         }
@@ -80,6 +80,14 @@ impl World {
                 self.violate("never two", format!("{name} runs on {}", nodes.join(" and ")));
             }
         }
+    }
+
+    /// Returns `true` if the machine's boot started a service that the agent has neither stopped nor been permitted to run.
+    fn is_by_boot_only(&self, node: &str, machine: &Machine, name: &str) -> bool {
+        machine.by_boot.contains(name)
+            && !self
+                .record::<ServiceReport>(&self.keys.service_report(node, name))
+                .is_some_and(|report| report.boot_id == machine.boot_id(node) && report.phase.is_permitted())
     }
 
     /// Returns `true` if a committed report states that an exclusive service may run under a machine's present boot.
@@ -98,6 +106,13 @@ impl World {
     pub(super) fn has_just_become_idle(&self, node: &str) -> bool {
         let at = |times: &BTreeMap<String, Millis>| times.get(node).copied().unwrap_or_default();
         at(&self.last_heartbeat) < at(&self.last_report) + RELEASED_WITHIN_MS
+    }
+
+    /// Returns `true` if the agent armed the watchdog for an ordered start, and has written no service report since. It
+    /// hangs, or cannot reach etcd: it could neither start the service nor disarm, even if the order has been withdrawn.
+    pub(super) fn has_armed_without_an_answer(&self, node: &str) -> bool {
+        let opened_at = self.machines.get(node).and_then(|machine| machine.watchdog.opened_to_start_at);
+        opened_at.is_some_and(|at| self.last_report.get(node).is_none_or(|reported| *reported < at))
     }
 
     /// Returns `true` if an assignment orders the machine to start or receive a service, for which it arms its watchdog first.

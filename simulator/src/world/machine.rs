@@ -156,6 +156,9 @@ pub(crate) struct Watchdog {
     pub timeout_seconds: u32,
     /// Virtual time at which the device resets the machine; `None`: no countdown.
     pub fires_at: Option<Millis>,
+    /// Virtual time at which the device was opened for a start that the leader had ordered; `None` if it was opened without
+    /// such an order.
+    pub opened_to_start_at: Option<Millis>,
     /// Number of the connection's last message.
     pub number: u64,
     /// Requests whose reply the agent awaits, by message number.

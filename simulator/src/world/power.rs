@@ -93,8 +93,11 @@ impl World {
         });
         // A service counts as active until the agent has committed its stop, and the watchdog stays armed that long.
         // The watchdog is armed before a start, and released only by a commit after the last end.
-        let guards_something =
-            active || self.says_active(node) || self.is_to_start(node) || self.has_just_become_idle(node);
+        let guards_something = active
+            || self.says_active(node)
+            || self.is_to_start(node)
+            || self.has_armed_without_an_answer(node)
+            || self.has_just_become_idle(node);
         // The restore removed the agent's reports, so its active services are unknown until it reports again.
         let is_forgotten = !self.store.get(&self.keys.restored()).entries.is_empty();
         let asked_for = self.machines.get(node).is_some_and(|machine| machine.journal.trial.is_some());

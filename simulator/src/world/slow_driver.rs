@@ -9,9 +9,10 @@ use super::event::Event;
 use super::machine::{Doing, Order, Present};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::Observed;
-use ha_api_types::resource::{Resource, ServiceDefinition};
+use ha_api_types::resource::{RequestedState, Resource, ServiceDefinition};
 use ha_api_types::time::Millis;
 use ha_node_agent::core::Command;
+use std::collections::BTreeSet;
 
 impl World {
     /// Gives an order to the server of a slow driver. Returns whether it did, and the time that the command then takes,
@@ -120,11 +121,20 @@ impl World {
         }
     }
 
-    /// Handles the opening of the epoch of a machine's boot: the agent has stopped every service that the boot started.
+    /// Handles the opening of the epoch of a machine's boot: the agent has stopped every service that the boot started,
+    /// except the Ignored ones, which no agent touches (SEMANTICS 2).
     pub(super) fn boot_is_admitted(&mut self, node: &str, boot_id: &str) {
-        if let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot_id(node) == boot_id)
-        {
-            machine.by_boot.clear();
+        let is_ignored = |name: &String| {
+            self.typed::<Resource>(Kind::Resource, name)
+                .is_some_and(|resource| resource.spec.state == RequestedState::Ignored)
+        };
+        let Some(machine) = self.machines.get(node).filter(|machine| machine.boot_id(node) == boot_id) else {
+            return;
+        };
+        let kept: BTreeSet<String> =
+            machine.by_boot.iter().filter(|name| is_ignored(name)).cloned().collect();
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.by_boot = kept;
         }
         self.check_never_two();
     }

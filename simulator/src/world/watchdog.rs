@@ -236,7 +236,9 @@ impl World {
             match effect {
                 Effect::Open { timeout_seconds } => {
                     let opened = self.open_device(node, timeout_seconds);
+                    let to_start = self.is_to_start(node).then_some(self.now);
                     if let Some(machine) = self.machines.get_mut(node) {
+                        machine.watchdog.opened_to_start_at = to_start;
                         machine.watchdog.daemon.handle((&now).into(), DaemonInput::Opened(opened));
                     }
                 }

@@ -229,7 +229,13 @@ fn proof_missing(
     };
     match fence.value.state {
         FenceState::Open => {
-            let reasons = [Reason::NoProofPossible, Reason::MaxFencingReached, Reason::JoinedLater];
+            let reasons = [
+                Reason::NoProofPossible,
+                Reason::WatchdogFailed,
+                Reason::SleepUnprotected,
+                Reason::MaxFencingReached,
+                Reason::JoinedLater,
+            ];
             let waiting = waits(&reasons)?;
             Some((node.late_at + UNCONFIRMED_MS, waiting.reason, waiting.message.clone()))
         }

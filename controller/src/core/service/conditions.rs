@@ -6,13 +6,13 @@ use ha_api_types::event::EventType;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Phase;
-use ha_api_types::resource::{ServiceDefinition, ServiceState};
+use ha_api_types::resource::{ResourceStatus, ServiceDefinition, ServiceState};
 
 /// Derives the conditions from the rest of the draft.
 pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let generation = service.resource.value.metadata.generation;
     draft.status.observed_generation = generation;
-    draft.status.running = runs(situation, service, draft);
+    draft.status.running = runs(situation, service.name, service.uid(), &draft.status);
     let (reason, message) = match draft.reason {
         Some(reason) if draft.message.is_empty() => (reason, reason.sentence().to_owned()),
         Some(reason) => (reason, draft.message.clone()),
@@ -142,14 +142,14 @@ fn is_ready(draft: &Draft, reason: Reason) -> bool {
 }
 
 /// Returns `true` if the service runs, according to reports under current epochs.
-fn runs(situation: &Situation<'_>, service: &Service<'_>, draft: &Draft) -> bool {
-    if draft.status.state == ServiceState::Ignored {
+pub(super) fn runs(situation: &Situation<'_>, name: &str, uid: &str, status: &ResourceStatus) -> bool {
+    if status.state == ServiceState::Ignored {
         return false;
     }
-    draft.status.node.iter().chain(&draft.status.target).any(|node| {
-        situation.world.service_report(service.name, node).is_some_and(|report| {
-            report.value.uid == service.uid()
-                && situation.world.report_lives(service.name, node, report)
+    status.node.iter().chain(&status.target).any(|node| {
+        situation.world.service_report(name, node).is_some_and(|report| {
+            report.value.uid == uid
+                && situation.world.report_lives(name, node, report)
                 && matches!(report.value.phase, Phase::Running | Phase::HandingOver | Phase::MoveFailed)
         })
     })

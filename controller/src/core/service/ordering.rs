@@ -4,7 +4,7 @@
 //! A failure stops only the failed service. Its dependents keep running while the service is restarted or recovered.
 //! Only an intended stop, by an operator or for a move, goes through the order from the end to the beginning.
 
-use super::{Draft, Planner, Service, Standing};
+use super::{Draft, Planner, Service, Standing, conditions};
 use crate::core::plan::Subject;
 use crate::core::situation::Situation;
 use ha_api_types::reason::Reason;
@@ -14,6 +14,27 @@ use ha_api_types::resource::{RequestedState, ServiceState};
 /// Returns why the service cannot start now: a dependency does not run, or is about to stop.
 pub(super) fn holds_start(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
     holds_start_of(planner, service.name)
+}
+
+/// Returns why a service that its node stopped for lack of a lease cannot start again now: see [`holds_start`]. The node
+/// stopped all exclusive services, and reports them one at a time, so an older report about a dependency no longer holds.
+pub(super) fn holds_restart(planner: &Planner<'_>, service: &Service<'_>, node: &str) -> Option<String> {
+    let world = planner.situation.world;
+    let stop =
+        world.service_report(service.name, node).filter(|report| report.value.reason == Reason::LeaseLost);
+    let stopped_with_it = |first: &&str| {
+        world.service_report(first, node).zip(stop).is_some_and(|(report, stop)| {
+            report.value.exclusive && report.value.phase.may_run() && report.modified < stop.modified
+        })
+    };
+    planner
+        .order
+        .before(service.name)
+        .find(stopped_with_it)
+        .map(|first| {
+            format!("Waiting for node {node} to report dependency {first}, which it has stopped, too")
+        })
+        .or_else(|| holds_start(planner, service))
 }
 
 /// Returns the services that do not run and cannot start now because of the start order.
@@ -62,7 +83,9 @@ fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
     let state = status.map_or(ServiceState::Queued, |status| status.state);
     let runs = match state {
         ServiceState::Started | ServiceState::Migrate | ServiceState::Freeze => {
-            status.is_some_and(|status| status.running)
+            // The stored `running` may be older than the reports, for example after the node stopped all services.
+            let uid = &resource.value.metadata.uid;
+            status.is_some_and(|status| conditions::runs(&planner.situation, first, uid, status))
         }
         ServiceState::Queued
         | ServiceState::RequestStart
@@ -78,7 +101,11 @@ fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
         | ServiceState::Ignored
         | ServiceState::Deleting => false,
     };
-    (!runs).then(|| format!("Waiting for dependency {first} to start (state {state:?})"))
+    (!runs).then(|| {
+        // The leader assigned the dependency, and its node has not started it: it may wait for a dependency, too.
+        let but = if state == ServiceState::Started { ", not running" } else { "" };
+        format!("Waiting for dependency {first} to start (state {state:?}{but})")
+    })
 }
 
 /// Returns why the service must stop although Started is requested: a dependency must stop.

@@ -224,7 +224,12 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         draft.status.maintenance_node = None;
     }
     if !planner.nodes.get(&node).is_some_and(crate::core::health::NodeHealth::is_heard) {
-        draft.wait(Reason::HeartbeatLate, format!("Heartbeat of node {node} is late"));
+        // If the node cannot be fenced, the message names the cause and the command for the operator.
+        let (reason, message) = match planner.node_waits.get(&node) {
+            Some(waiting) => (waiting.reason, format!("{node}: {}", waiting.message)),
+            None => (Reason::HeartbeatLate, format!("Heartbeat of node {node} is late")),
+        };
+        draft.wait(reason, message);
         return;
     }
     if let Some(other) = service.runs_elsewhere(&situation, Some(&node)) {
@@ -301,7 +306,7 @@ fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         draft.go(ServiceState::RequestStart, Reason::WatchdogMissing, message);
         return;
     }
-    if let Some(message) = ordering::holds_start(planner, service) {
+    if let Some(message) = ordering::holds_restart(planner, service, node) {
         draft.wait(Reason::StartOrder, message);
         return;
     }

@@ -35,7 +35,7 @@ pub(super) fn refused(lab: &mut Lab, node: &str, request: &HoldRequest, why: &st
 fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let asked = request(&lab, &node);
-    refused(&mut lab, &node, &asked, "reaches etcd");
+    refused(&mut lab, &node, &asked, "can reach etcd");
     lab.away = true;
     lab.run(NOTICED);
     let answer = ask(&mut lab, 0, &node, &asked);
@@ -52,7 +52,7 @@ fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
     refused(&mut lab, &node, &meant, "each controller needs its own URL");
     lab.away = false;
     lab.run(3_000);
-    refused(&mut lab, &node, &asked, "reaches etcd");
+    refused(&mut lab, &node, &asked, "can reach etcd");
 }
 
 #[test]

@@ -34,6 +34,10 @@ impl NPlusOne {
         }
         let proof = self.show_placement || format.is_some();
         let report = session.client()?.reservation(self.failures, &self.by, proof).await?;
+        if report.checked == 0 && !["node", "nodegroup", "group"].contains(&self.by.as_str()) {
+            return Err(Failure::refused(format!("no registered node has the label {}", self.by))
+                .help("run \"hactl get nodes --show-labels\""));
+        }
         let value = serde_json::to_value(&report).unwrap_or(Value::Null);
         if !session.print_value(format, &value)? {
             session.terminal().out(&text(session, &report));
@@ -49,7 +53,7 @@ impl NPlusOne {
 fn text(session: &Session, report: &ReservationReport) -> String {
     let terminal = session.terminal();
     if report.checked == 0 {
-        return "Nothing to check: no registered node, or no node with the label.\n".to_owned();
+        return "Nothing to check: no node has registered.\n".to_owned();
     }
     let mut table = Table::new(&["FAILURE", "VERDICT", "REASON"]);
     for item in &report.items {

@@ -66,7 +66,7 @@ impl Command {
         let node = session.client()?.target(&crate::command::node(node)?).await?;
         match self {
             Command::Enable(_) => {
-                enable(session, &node, DryRun::None).await?;
+                enable(session, &node, DryRun::None, false).await?;
                 if wait.wait {
                     until_drained(session, &[name_of(&node)], wait.timeout).await?;
                 }
@@ -77,13 +77,15 @@ impl Command {
     }
 }
 
-/// Enables the maintenance of a node. Returns the node as it is stored, or would be after a dry run.
+/// Enables the maintenance of a node. Returns the node as it is stored, or would be after a dry run. The caller has made
+/// the node unschedulable after reading it if `is_blocked`; its own setting is then restored.
 pub(in crate::command) async fn enable(
     session: &Session,
     node: &Value,
     dry_run: DryRun,
+    is_blocked: bool,
 ) -> Result<Value, Failure> {
-    let changed = change(session, node, true, dry_run).await?;
+    let changed = change(session, node, true, dry_run, is_blocked).await?;
     let what_is = if changed.is_some() { "maintenance enabled" } else { "already in maintenance" };
     session.terminal().say(&format!("node/{} {what_is}{}", name_of(node), dry_run.suffix()));
     Ok(changed.unwrap_or_else(|| node.clone()))
@@ -95,11 +97,15 @@ async fn change(
     node: &Value,
     wanted: bool,
     dry_run: DryRun,
+    is_blocked: bool,
 ) -> Result<Option<Value>, Failure> {
     if (node["spec"]["maintenance"] == true) == wanted {
         return Ok(None);
     }
-    let patch = json!({"spec": {"maintenance": wanted}});
+    let mut patch = json!({"spec": {"maintenance": wanted}});
+    if is_blocked {
+        patch["spec"]["schedulable"] = node["spec"]["schedulable"].clone();
+    }
     Ok(Some(match dry_run.commitment() {
         Some(commitment) => session.client()?.patch(Kind::Node, name_of(node), &patch, commitment).await?,
         None => merge::patched(node, &patch),
@@ -211,7 +217,7 @@ fn occupies(resource: &Value, node: &str) -> bool {
 
 async fn disable(session: &Session, node: &Value, wait: &WaitFlags) -> Result<(), Failure> {
     let name = name_of(node);
-    let changed = change(session, node, false, DryRun::None).await?;
+    let changed = change(session, node, false, DryRun::None, false).await?;
     let what_is = if changed.is_some() { "maintenance disabled" } else { "not in maintenance" };
     session.terminal().say(&format!("node/{name} {what_is}"));
     if !wait.wait {
