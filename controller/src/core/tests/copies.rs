@@ -5,8 +5,25 @@ use super::lab::Lab;
 use ha_api_types::id::Epoch;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Action, FenceState, Phase, ServiceReport, Tombstone};
-use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ServiceDefinition, ServiceState};
-use ha_store::{Guard, Transaction};
+use ha_api_types::resource::{
+    RequestedState, Resource, ResourceSpec, ResourceStatus, ServiceDefinition, ServiceState,
+};
+use ha_store::{Guard, Transaction, Write};
+
+#[test]
+fn the_transaction_that_assigns_records_the_copy() {
+    let mut lab = Lab::new(1, &["node1", "node2"]);
+    lab.settle();
+    lab.start("web");
+    let (assigned, status) = (lab.keys.assignment("web"), lab.keys.status(Kind::Resource, "web"));
+    let (_, transaction, _) =
+        lab.members[0].commits.iter().find(|commit| commit.1.writes_key(&assigned)).unwrap();
+    let Some(Write::Put { value, .. }) = transaction.writes().get(&status) else { panic!("{transaction:?}") };
+    let written: ResourceStatus = serde_json::from_slice(value).unwrap();
+    let assignment = lab.assignment("web").unwrap();
+    let copies: Vec<(&String, Epoch)> = written.copies.iter().map(|copy| (&copy.node, copy.epoch)).collect();
+    assert_eq!(copies, [(&assignment.node, assignment.epoch)]);
+}
 
 #[test]
 fn a_permitted_place_is_a_copy_until_its_node_says_that_it_stopped() {
