@@ -164,7 +164,11 @@ const NODE: &[Column] = &[
     REASON,
     AGE,
     wide("Mode", "Mode of the agent.", |object, _| text(object, "/status/mode")),
-    wide("Arming", "Armed, Disarming, Disarmed or Arming.", |object, _| text(object, "/status/arming")),
+    // Empty in the usual state: beside the watchdog, which has an armed state of its own, the word would mislead.
+    wide("Arming", "Disarming, Disarmed or Arming; empty if armed.", |object, _| {
+        let arming = text(object, "/status/arming");
+        if arming == "Armed" { json!("") } else { arming }
+    }),
     wide("Maintenance", "Whether maintenance is requested.", |object, _| {
         truth(object, "/spec/maintenance", false)
     }),
@@ -203,7 +207,7 @@ const CLUSTER: &[Column] = &[
     column("Profile", "Timing profile.", |object, _| or(text(object, "/spec/timing/profile"), "Default")),
     column("Arming", "Armed, Disarming, Disarmed or Arming.", |object, _| text(object, "/status/arming")),
     column("Leader", "Id of the leader.", |object, _| text(object, "/status/leader")),
-    column("Term", "Number of the leader's term.", |object, _| number(object, "/status/term")),
+    wide("Term", "Number of the leader's term.", |object, _| number(object, "/status/term")),
     AGE,
     wide("Shutdown Policy", "Treatment of services when their node shuts down.", |object, _| {
         or(text(object, "/spec/shutdownPolicy"), "Conditional")
