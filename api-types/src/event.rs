@@ -1,5 +1,6 @@
 //! Events: records of changes of an object and their reasons. They have a lease in etcd, so that old ones disappear.
 
+use crate::id::ActionUid;
 use crate::id::Epoch;
 use crate::kind::Kind;
 use crate::reason::Reason;
@@ -42,7 +43,7 @@ pub struct Event {
     pub node: Option<String>,
     /// Uid of the action concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action_uid: Option<String>,
+    pub action_uid: Option<ActionUid>,
     /// Name of the Operation that requested the action, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,

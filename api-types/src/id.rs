@@ -23,6 +23,15 @@
 //!
 //! assert!(Term(1) == Revision(1));
 //! ```
+//!
+//! A boot id, or any other text, is not the uid of an action:
+//!
+//! ```compile_fail,E0308
+//! use ha_api_types::record::{Assignment, NodeReport};
+//!
+//! let boot_id = NodeReport::default().boot_id;
+//! let assignment = Assignment { action_uid: boot_id, ..Assignment::default() };
+//! ```
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,13 +96,62 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// Number of a node's registration. It grows with each registration and each revocation, so a message of an earlier
-    /// registration is recognized.
+    /// Number of a node's registration. It grows with each revocation, so a message of an earlier registration is
+    /// recognized.
     Epoch(u64);
     /// A revision of etcd, which every commit increases by one.
     Revision(i64);
     /// Number of a leadership: the revision at which the leader's key was created.
     Term(i64);
+}
+
+/// Defines an identity that is a text.
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(transparent)]
+        #[schemars(inline)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Returns `true` if there is no identity.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
+
+            /// Returns the identity as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> $name {
+                $name(text)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> $name {
+                $name(text.to_owned())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+    )*};
+}
+
+texts! {
+    /// Unique id of one request to an agent, as in an assignment. The agent begins each at most once, and its answer
+    /// contains it.
+    ActionUid;
 }
 
 impl Term {

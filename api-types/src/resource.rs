@@ -2,6 +2,7 @@
 
 use crate::availability::Availability;
 use crate::driver::{DriverSpec, Identity};
+use crate::id::ActionUid;
 use crate::id::Epoch;
 use crate::kind::Kind;
 use crate::meta::Condition;
@@ -260,7 +261,7 @@ pub struct ResourceStatus {
     pub epoch: Option<Epoch>,
     /// Uid of the action in progress, or of the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub action_uid: Option<String>,
+    pub action_uid: Option<ActionUid>,
     /// Whether the service runs, as reported by the agent.
     pub running: bool,
     /// Nodes on which a start failed. They are tried last.

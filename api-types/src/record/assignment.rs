@@ -1,6 +1,7 @@
 //! The assignment of a service to a node by the leader.
 
 use super::Replacement;
+use crate::id::ActionUid;
 use crate::id::{Epoch, Revision};
 use crate::resource::ServiceDefinition;
 use crate::time::Millis;
@@ -17,7 +18,7 @@ pub struct Assignment {
     /// Boot of the node for which the assignment is valid.
     pub boot_id: String,
     /// Unique id of this request; the agent's answer contains it.
-    pub action_uid: String,
+    pub action_uid: ActionUid,
     /// Requested action.
     pub action: Action,
     /// Definition of the service, with name and uid of the resource.

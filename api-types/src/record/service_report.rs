@@ -2,6 +2,7 @@
 
 use super::ReplacementReport;
 use crate::driver::Identity;
+use crate::id::ActionUid;
 use crate::id::{Epoch, Revision};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
@@ -19,7 +20,7 @@ pub struct ServiceReport {
     pub uid: String,
     /// The action that this report answers; `None` for a probe.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub action_uid: Option<String>,
+    pub action_uid: Option<ActionUid>,
     /// Epoch of the agent at the time of the report.
     pub epoch: Epoch,
     /// Boot id of the node.

@@ -151,7 +151,7 @@ fn shown<S>(state: &ApiState<S>, entry: &Entry) -> Option<(String, Value)> {
     };
     let epoch = event.epoch.map(|epoch| epoch.to_string());
     let annotations: Map<String, Value> = [
-        (ACTION_UID_ANNOTATION, event.action_uid),
+        (ACTION_UID_ANNOTATION, event.action_uid.map(|uid| uid.to_string())),
         (EPOCH_ANNOTATION, epoch),
         (NODE_ANNOTATION, event.node.clone()),
     ]

@@ -39,6 +39,7 @@ use super::situation::Situation;
 use super::unverified::Unverified;
 use super::world::{Versioned, guard_of};
 use draft::{Assign, Draft};
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
@@ -127,10 +128,10 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns a new action uid. The term makes it unique over leaders, the number within this leader.
-    fn action_uid(&mut self) -> String {
+    fn action_uid(&mut self) -> ActionUid {
         let number = self.situation.next_uid + self.plan.uids;
         self.plan.uids += 1;
-        format!("{}-{number}", self.situation.term)
+        format!("{}-{number}", self.situation.term).into()
     }
 }
 
@@ -216,12 +217,12 @@ impl<'a> Service<'a> {
         situation: &Situation<'a>,
         node: &str,
         epoch: Epoch,
-        action_uid: &str,
+        action_uid: &ActionUid,
     ) -> Option<&'a Versioned<ServiceReport>> {
         let world = situation.world;
         world.service_report(self.name, node).filter(|report| {
             let is_answer =
-                report.value.action_uid.as_deref() == Some(action_uid) && report.value.epoch == epoch;
+                report.value.action_uid.as_ref() == Some(action_uid) && report.value.epoch == epoch;
             // An unreadable report may be any answer.
             is_answer
                 || world.is_report_unreadable(self.name, node) && world.report_lives(self.name, node, report)

@@ -7,6 +7,7 @@ use super::session::ReadFor;
 use super::steps::PROBE_RETRY_MS;
 use super::view::{Stored, peer};
 use super::{AgentCore, Now};
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::Revision;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Phase, ServiceReport};
@@ -23,23 +24,23 @@ impl AgentCore {
 
     /// Reads the target again, linearizably, before the driver begins. HandingOver is committed and in the journal
     /// (R8.10).
-    pub(super) fn check_target(&mut self, now: &Now, service: &mut Service, uid: &str, target: String) {
+    pub(super) fn check_target(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, target: String) {
         let keys = &self.config.keys;
         let wanted = vec![keys.service_report(&target, service.name()), keys.fence(&target)];
-        let purpose = ReadFor::Target { name: service.name().to_owned(), uid: uid.to_owned() };
+        let purpose = ReadFor::Target { name: service.name().to_owned(), uid: uid.clone() };
         self.read(purpose, wanted);
-        service.go(Step::CheckTarget { uid: uid.to_owned(), target, sent: now.raw });
+        service.go(Step::CheckTarget { uid: uid.clone(), target, sent: now.raw });
         service.peek_at = Some(now.raw + self.pace().stop_margin_ms);
         self.changed = true;
     }
 
     /// Begins the driver only if the target's report and fence are as guarded, and in time (R8.11). `found` has their
     /// revisions.
-    pub(super) fn target_read(&mut self, now: &Now, name: &str, uid: &str, found: Option<&[Revision]>) {
+    pub(super) fn target_read(&mut self, now: &Now, name: &str, uid: &ActionUid, found: Option<&[Revision]>) {
         let limit_ms = self.pace().stop_margin_ms;
         self.with_service(name, |core, service| {
             let Step::CheckTarget { uid: checked, target, sent } = service.step.clone() else { return };
-            if checked != uid {
+            if checked != *uid {
                 return;
             }
             let guarded = service.guarded.map(|guarded| [guarded.report, guarded.fence]);
@@ -55,7 +56,7 @@ impl AgentCore {
     }
 
     /// Gives up a hand-over whose reading was not answered in time, so the driver never begins (R8.12).
-    pub(super) fn give_up_in_time(&mut self, now: &Now, service: &mut Service, uid: &str, sent: Mono) {
+    pub(super) fn give_up_in_time(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, sent: Mono) {
         if now.raw >= sent + self.pace().stop_margin_ms {
             self.never_began(
                 now,
@@ -67,7 +68,7 @@ impl AgentCore {
     }
 
     /// Reports that the driver of a committed hand-over has not begun and never will (R8.12).
-    pub(super) fn never_began(&mut self, now: &Now, service: &mut Service, uid: &str, why: &str) {
+    pub(super) fn never_began(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, why: &str) {
         service.begun = None;
         service.guarded = None;
         service.peek_at = None;
@@ -83,7 +84,7 @@ impl AgentCore {
         &mut self,
         now: &Now,
         service: &mut Service,
-        uid: String,
+        uid: ActionUid,
         failure: Option<DriverFailure>,
         result: CommandResult,
     ) {

@@ -1,5 +1,6 @@
 //! The state that an agent must keep across its own restart: its registration, and the actions that it has begun.
 
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::record::WatchdogTest;
 use ha_api_types::resource::ServiceDefinition;
@@ -55,7 +56,7 @@ pub struct Journal {
 #[serde(rename_all = "camelCase", default)]
 pub struct Reception {
     /// The action under which the reception was permitted.
-    pub action_uid: String,
+    pub action_uid: ActionUid,
     /// `true` if the service is exclusive.
     pub exclusive: bool,
 }
@@ -111,7 +112,7 @@ pub struct JournalEntry {
     /// The definition with which the service was started; it is stopped under the same one.
     pub definition: ServiceDefinition,
     /// The action that was begun last; empty if the service was found running.
-    pub begun: String,
+    pub begun: ActionUid,
     /// `true` if the service was killed before the deadline. No process continues its action.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub spent: bool,

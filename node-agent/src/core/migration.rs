@@ -7,6 +7,7 @@ use super::session::ReadFor;
 use super::steps::PROBE_RETRY_MS;
 use super::view::peer;
 use super::{AgentCore, Now};
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Observed, Phase, ServiceReport};
@@ -20,7 +21,7 @@ impl AgentCore {
     pub(super) fn rest_source(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
         let uid = &assignment.action_uid;
         let Action::Migrate { target, .. } = &assignment.action else { return };
-        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
+        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(&uid));
         if let Some(report) = current {
             match report.phase {
                 Phase::HandingOver => {
@@ -119,7 +120,7 @@ impl AgentCore {
         self.read(purpose, keys);
     }
 
-    pub(super) fn migrated(&mut self, service: &mut Service, uid: &str, result: CommandResult) {
+    pub(super) fn migrated(&mut self, service: &mut Service, uid: &ActionUid, result: CommandResult) {
         let failure = match result {
             CommandResult::Done | CommandResult::Observed(_) => None,
             CommandResult::Failed(failure) => Some(failure),
@@ -128,7 +129,7 @@ impl AgentCore {
         service.presence = Presence::Unclear;
         service.guarded = None;
         service.peek_at = None;
-        let uid = uid.to_owned();
+        let uid = uid.clone();
         service.go(match failure {
             None => Step::MigrateProbe { uid, failure },
             Some(_) => Step::EndMigration { uid, failure },
@@ -142,7 +143,7 @@ impl AgentCore {
         &mut self,
         now: &Now,
         service: &mut Service,
-        uid: &str,
+        uid: &ActionUid,
         failure: Option<DriverFailure>,
         observed: Observed,
     ) {
@@ -189,7 +190,7 @@ impl AgentCore {
     /// Advances the target: commits a permit, prepares, and waits for the source's report.
     pub(super) fn rest_target(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
         let uid = &assignment.action_uid;
-        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
+        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(&uid));
         let Some(report) = current else {
             if self.journal_begun(service, uid) {
                 let failure = interrupted("agent restarted while it received the service");
@@ -219,7 +220,7 @@ impl AgentCore {
             Phase::Starting if report.reason == Reason::Migrating => {
                 let source = &assignment.node;
                 let said = self.view.peer_reports.value(&peer(source, service.name()));
-                let known = said.is_some_and(|report| report.action_uid.as_ref() == Some(uid));
+                let known = said.is_some_and(|report| report.action_uid.as_ref() == Some(&uid));
                 if known || self.is_proven_gone(source, assignment.epoch) {
                     self.permitted(now, service, uid, Phase::Starting);
                 } else {
@@ -254,7 +255,7 @@ impl AgentCore {
             .view
             .peer_reports
             .value(&peer(source, service.name()))
-            .filter(|report| report.action_uid.as_ref() == Some(uid))
+            .filter(|report| report.action_uid.as_ref() == Some(&uid))
             .map(|report| report.phase);
         match said {
             Some(Phase::HandedOver) => self.ask_to_resume(service, uid),
@@ -301,8 +302,8 @@ impl AgentCore {
     }
 
     /// Requests a permit to resume: a service that has arrived runs only under a permit of its own (R8.5).
-    fn ask_to_resume(&mut self, service: &mut Service, uid: &str) {
-        service.go(Step::Permit { uid: uid.to_owned(), phase: Phase::Starting });
+    fn ask_to_resume(&mut self, service: &mut Service, uid: &ActionUid) {
+        service.go(Step::Permit { uid: uid.clone(), phase: Phase::Starting });
         self.changed = true;
     }
 
@@ -312,7 +313,7 @@ impl AgentCore {
         let source = assignment.node.clone();
         let said = self.view.peer_reports.value(&peer(&source, name));
         let handed_over = said.is_some_and(|report| {
-            report.phase == Phase::HandedOver && report.action_uid.as_deref() == Some(uid.as_str())
+            report.phase == Phase::HandedOver && report.action_uid.as_ref() == Some(&uid)
         });
         if handed_over && assignment.definition.driver.takes_over() {
             Step::Arrive { uid, source }
@@ -333,7 +334,13 @@ impl AgentCore {
         })
     }
 
-    pub(super) fn prepared(&mut self, now: &Now, service: &mut Service, uid: &str, result: CommandResult) {
+    pub(super) fn prepared(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &ActionUid,
+        result: CommandResult,
+    ) {
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {
                 let report = self.report(
@@ -347,15 +354,15 @@ impl AgentCore {
                 self.set_desired(service, report);
                 service.go(Step::Rest);
             }
-            CommandResult::Failed(failure) => service.go(Step::Unwind { uid: uid.to_owned(), failure }),
+            CommandResult::Failed(failure) => service.go(Step::Unwind { uid: uid.clone(), failure }),
             CommandResult::Cancelled => service.go(Step::Rest),
         }
         self.changed = true;
     }
 
     /// Handles the end of a takeover. A probe verifies success or failure before it is reported.
-    pub(super) fn arrived(&mut self, service: &mut Service, uid: &str, result: CommandResult) {
-        let uid = uid.to_owned();
+    pub(super) fn arrived(&mut self, service: &mut Service, uid: &ActionUid, result: CommandResult) {
+        let uid = uid.clone();
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {
                 service.go(Step::Probe { purpose: ProbeFor::Received { uid } });
@@ -383,7 +390,7 @@ impl AgentCore {
 
 /// Returns the phase and the action to report after a kill, the strongest statement that is true; `None` if the present
 /// report remains correct.
-pub(super) fn after_kill(report: &ServiceReport) -> Option<(Phase, Option<String>)> {
+pub(super) fn after_kill(report: &ServiceReport) -> Option<(Phase, Option<ActionUid>)> {
     match report.phase {
         Phase::Stopped | Phase::Failed | Phase::HandedOver | Phase::ProbedStopped => None,
         Phase::ProbedRunning | Phase::ProbedUnknown => Some((Phase::ProbedStopped, None)),

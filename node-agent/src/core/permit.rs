@@ -6,6 +6,7 @@ use super::role::Role;
 use super::service::{Service, Step};
 use super::view::{Stored, peer};
 use super::{AgentCore, Now, pets};
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Phase, ServiceReport};
@@ -17,7 +18,7 @@ use ha_store::{Guard, Transaction};
 /// phase that permits. The commit of that report guarded everything that FENCING, section 6, names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permit {
-    uid: String,
+    uid: ActionUid,
     epoch: Epoch,
     /// `true` if the permit allows only reception: a service that arrives must not run (R8.5).
     receives: bool,
@@ -49,8 +50,8 @@ impl Permit {
     }
 
     /// Returns `true` if the permit covers this action under this epoch.
-    pub(super) fn permits(&self, uid: &str, epoch: Epoch) -> bool {
-        self.uid == uid && self.epoch == epoch
+    pub(super) fn permits(&self, uid: &ActionUid, epoch: Epoch) -> bool {
+        self.uid == *uid && self.epoch == epoch
     }
 
     /// Returns `true` if the permit allows the service to run, not only to be received.
@@ -129,15 +130,15 @@ impl AgentCore {
     }
 
     /// Returns `true` if this service may be started now: permit, journal, and for an exclusive service the time.
-    pub(super) fn may_start(&self, now: &Now, service: &Service, uid: &str) -> bool {
+    pub(super) fn may_start(&self, now: &Now, service: &Service, uid: &ActionUid) -> bool {
         service.permit.as_ref().is_some_and(Permit::permits_to_run) && self.may_receive(now, service, uid)
     }
 
     /// Returns `true` if this service may be received now, which a permit to receive also allows.
-    pub(super) fn may_receive(&self, now: &Now, service: &Service, uid: &str) -> bool {
+    pub(super) fn may_receive(&self, now: &Now, service: &Service, uid: &ActionUid) -> bool {
         let Some(registered) = self.registered() else { return false };
         let permitted = service.permit.as_ref().is_some_and(|permit| permit.permits(uid, registered.epoch));
-        let begun = service.begun.as_deref() == Some(uid);
+        let begun = service.begun.as_ref() == Some(uid);
         let exclusive = self.is_exclusive(service);
         let in_time = self.before_margin(now) || (!exclusive && service.restarts > 0);
         // The permit may be older than a stay or a disarmed period. A service that starts while the daemon pets without
@@ -150,7 +151,7 @@ impl AgentCore {
     }
 
     /// Commits the permit of `Step::Permit` as soon as nothing prevents it.
-    pub(super) fn permit_step(&mut self, now: &Now, service: &mut Service, uid: &str, phase: Phase) {
+    pub(super) fn permit_step(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, phase: Phase) {
         if service.write.is_some()
             || service.reread
             || service.write_not_before.is_some_and(|at| now.raw < at)
@@ -162,7 +163,7 @@ impl AgentCore {
         let role = self.role(&name);
         let committed = self.view.reports.value(&name);
         let granted = committed.is_some_and(|report| {
-            report.action_uid.as_deref() == Some(uid)
+            report.action_uid.as_ref() == Some(uid)
                 && report.phase == phase
                 && report.epoch == epoch
                 && report.boot_id == self.config.boot_id
@@ -177,7 +178,7 @@ impl AgentCore {
         let (assignment, definition) = match &role {
             Role::Act { assignment } | Role::Target { assignment } => {
                 let Some(value) = &assignment.value else { return };
-                if value.action_uid != uid {
+                if value.action_uid != *uid {
                     service.go(Step::Rest);
                     self.changed = true;
                     return;

@@ -6,6 +6,7 @@ use super::role::Role;
 use super::service::{Service, Step};
 use super::{AgentCore, Now};
 use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
@@ -19,14 +20,14 @@ impl AgentCore {
         &self,
         now: &Now,
         service: &Service,
-        uid: Option<&str>,
+        uid: Option<&ActionUid>,
         phase: Phase,
         reason: Reason,
         message: &str,
     ) -> ServiceReport {
         ServiceReport {
             uid: service.definition.uid.clone(),
-            action_uid: uid.map(ToOwned::to_owned),
+            action_uid: uid.cloned(),
             epoch: self.registered().map_or(Epoch(0), |registered| registered.epoch),
             boot_id: self.config.boot_id.clone(),
             probed_generation: 0,
@@ -138,7 +139,7 @@ impl AgentCore {
         reason: Reason,
         message: &str,
     ) {
-        let action_uid = service.step.uid().map(ToOwned::to_owned);
+        let action_uid = service.step.uid().cloned();
         let event = Event {
             kind: Kind::Resource,
             name: service.name().to_owned(),

@@ -4,6 +4,7 @@ use super::command::{CommandId, DriverFailure};
 use super::effect::{CommitId, JournalWriteId};
 use super::permit::Permit;
 use super::replacement::Replacing;
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::Revision;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Assignment, Phase, ReplacementReport, ServiceReport};
@@ -32,34 +33,34 @@ pub(super) enum Step {
     /// Probes whether the service runs here.
     Probe { purpose: ProbeFor },
     /// Commits a permit (Starting, Receiving) or the source's HandingOver.
-    Permit { uid: String, phase: Phase },
+    Permit { uid: ActionUid, phase: Phase },
     /// Writes the journal before the action is begun.
-    Journal { uid: String, write: Option<JournalWriteId> },
+    Journal { uid: ActionUid, write: Option<JournalWriteId> },
     /// Stops the running copy before it is started again. Restart needs that, and so does a copy whose driver fields
     /// differ from the assignment's, such as one that is found running after a restore (FENCING, R6.9).
-    StopFirst { uid: String },
+    StopFirst { uid: ActionUid },
     /// Removes the remains of an earlier attempt.
-    Clean { uid: String },
+    Clean { uid: ActionUid },
     /// Starts or adopts the service.
-    Start { uid: String },
+    Start { uid: ActionUid },
     /// Stops the remains of a failed attempt, before Failed may be reported.
-    Unwind { uid: String, failure: DriverFailure },
+    Unwind { uid: ActionUid, failure: DriverFailure },
     /// Probes whether anything is left, before Failed may be reported.
-    Verify { uid: String, failure: DriverFailure },
+    Verify { uid: ActionUid, failure: DriverFailure },
     /// Stops the service.
-    Stop { uid: Option<String>, graceful_ms: Millis },
+    Stop { uid: Option<ActionUid>, graceful_ms: Millis },
     /// Target of a migration: prepares.
-    Prepare { uid: String },
+    Prepare { uid: ActionUid },
     /// Target of a migration: takes over the service that the source has handed over.
-    Arrive { uid: String, source: String },
+    Arrive { uid: ActionUid, source: String },
     /// Source of a migration: reads again whether the target is as HandingOver has guarded it.
-    CheckTarget { uid: String, target: String, sent: Mono },
+    CheckTarget { uid: ActionUid, target: String, sent: Mono },
     /// Source of a migration: migrates the service, unless the driver cannot begin in time.
-    Migrate { uid: String, target: String, until: Mono },
+    Migrate { uid: ActionUid, target: String, until: Mono },
     /// Source of a migration: ends everything of it that is in progress.
-    EndMigration { uid: String, failure: Option<DriverFailure> },
+    EndMigration { uid: ActionUid, failure: Option<DriverFailure> },
     /// Source of a migration: probes the remains here.
-    MigrateProbe { uid: String, failure: Option<DriverFailure> },
+    MigrateProbe { uid: ActionUid, failure: Option<DriverFailure> },
     /// Kills the service immediately.
     Kill { why: KillReason, tries: u32 },
     /// Probes whether the service is dead.
@@ -75,11 +76,11 @@ pub(super) enum ProbeFor {
     /// Answer for a resource that is not assigned here.
     Unassigned { asked: Asked },
     /// Adopt a copy that ran before this process started.
-    Adopt { uid: String },
+    Adopt { uid: ActionUid },
     /// Resolve an action that was begun and whose end was not seen.
-    Interrupted { uid: String },
+    Interrupted { uid: ActionUid },
     /// Target of a migration: check whether the service has arrived.
-    Received { uid: String },
+    Received { uid: ActionUid },
     /// A migration target whose source is gone is now ordered to start the service: check whether the service has
     /// arrived.
     TakeOver { assignment: Box<Assignment> },
@@ -165,7 +166,7 @@ pub(super) struct Service {
     /// The right to start, which only a committed report grants.
     pub(super) permit: Option<Permit>,
     /// The action that this process has begun; it is in the journal on disk.
-    pub(super) begun: Option<String>,
+    pub(super) begun: Option<ActionUid>,
     /// `true` while a worker is reserved for the hand-over, from before its commit until the driver has begun.
     pub(super) has_worker: bool,
     /// The target's revisions that HandingOver has guarded.
@@ -176,7 +177,7 @@ pub(super) struct Service {
     /// Definitions under which the service was verified stopped since clearing began.
     pub(super) cleared: Vec<ServiceDefinition>,
     /// The action for which the old copy was stopped first.
-    pub(super) stopped_for: Option<String>,
+    pub(super) stopped_for: Option<ActionUid>,
     /// Number of consecutive failed starts.
     pub(super) failures: u32,
     pub(super) restarts: u32,
@@ -302,7 +303,7 @@ impl Service {
 
 impl Step {
     /// Returns the action to which the step belongs.
-    pub(super) fn uid(&self) -> Option<&str> {
+    pub(super) fn uid(&self) -> Option<&ActionUid> {
         match self {
             Step::Permit { uid, .. }
             | Step::Journal { uid, .. }
@@ -317,7 +318,7 @@ impl Step {
             | Step::Migrate { uid, .. }
             | Step::EndMigration { uid, .. }
             | Step::MigrateProbe { uid, .. } => Some(uid),
-            Step::Stop { uid, .. } => uid.as_deref(),
+            Step::Stop { uid, .. } => uid.as_ref(),
             Step::Probe { purpose } => match purpose {
                 ProbeFor::Adopt { uid } | ProbeFor::Interrupted { uid } | ProbeFor::Received { uid } => {
                     Some(uid)

@@ -5,6 +5,7 @@ use super::service::{KillReason, Presence};
 use super::view::View;
 use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::record::{Fence, FenceState, NodeReport};
 use ha_api_types::time::{Millis, Mono, Now};
@@ -61,7 +62,7 @@ pub(super) enum ReadFor {
     /// The keys of the other side of a service's migration.
     Peer(String),
     /// The target of a committed hand-over, before the driver begins.
-    Target { name: String, uid: String },
+    Target { name: String, uid: ActionUid },
 }
 
 #[derive(Clone, Debug)]

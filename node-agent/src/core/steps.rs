@@ -6,6 +6,7 @@ use super::role::Role;
 use super::service::{Asked, KillReason, Presence, ProbeFor, Service, Step};
 use super::{AgentCore, Now};
 use ha_api_types::cluster::Disarmed;
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::Revision;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, Phase, ServiceReport};
@@ -78,7 +79,7 @@ impl AgentCore {
             (Some(uid), Role::Act { assignment } | Role::Target { assignment }) => assignment
                 .value
                 .as_ref()
-                .is_some_and(|value| value.action_uid != uid && value.action != Action::Leave),
+                .is_some_and(|value| value.action_uid != *uid && value.action != Action::Leave),
             (Some(_), Role::Outdated | Role::Elsewhere { .. }) => self.is_elsewhere(service, &role),
             (None, _) | (Some(_), Role::Illegible | Role::Unassigned) => false,
         };
@@ -304,7 +305,7 @@ impl AgentCore {
     pub(super) fn refuse_without_watchdog(
         &mut self,
         service: &mut Service,
-        uid: &str,
+        uid: &ActionUid,
         exclusive: bool,
     ) -> bool {
         let Some(problem) = self.cannot_arm().filter(|_| exclusive) else { return false };
@@ -313,17 +314,17 @@ impl AgentCore {
             reason: self.watchdog.problem_reason.unwrap_or(Reason::WatchdogFailed),
             message: format!("cannot arm the watchdog: {problem}"),
         };
-        service.go(Step::Unwind { uid: uid.to_owned(), failure });
+        service.go(Step::Unwind { uid: uid.clone(), failure });
         self.changed = true;
         true
     }
 
     /// Keeps a service running whose report is Running.
-    pub(super) fn keep_running(&mut self, now: &Now, service: &mut Service, uid: &str) {
+    pub(super) fn keep_running(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
         if self.is_spent(service, uid) {
             // An earlier process killed the service before the deadline and could not report that.
             let graceful_ms = service.definition.timeouts.stop_ms();
-            service.go(Step::Stop { uid: Some(uid.to_owned()), graceful_ms });
+            service.go(Step::Stop { uid: Some(uid.clone()), graceful_ms });
             self.changed = true;
             return;
         }
@@ -339,13 +340,13 @@ impl AgentCore {
             }
             Presence::Stopped => self.crashed(now, service, uid),
             Presence::Unprobed | Presence::Unclear => {
-                service.go(Step::Probe { purpose: ProbeFor::Adopt { uid: uid.to_owned() } });
+                service.go(Step::Probe { purpose: ProbeFor::Adopt { uid: uid.clone() } });
             }
         }
     }
 
     /// Keeps a service stopped whose report states that it has ended here (SEMANTICS 2: Stopped is always enforced).
-    fn keep_stopped(&mut self, now: &Now, service: &mut Service, uid: &str) {
+    fn keep_stopped(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
         match service.presence {
             Presence::Stopped => {}
             Presence::Unprobed => service.go(Step::Probe { purpose: ProbeFor::Presence }),
@@ -362,14 +363,14 @@ impl AgentCore {
                     self.report(now, service, Some(uid), Phase::Stopping, Reason::StartedOutside, ""),
                 );
                 let graceful_ms = service.definition.timeouts.stop_ms();
-                service.go(Step::Stop { uid: Some(uid.to_owned()), graceful_ms });
+                service.go(Step::Stop { uid: Some(uid.clone()), graceful_ms });
                 self.changed = true;
             }
         }
     }
 
-    fn rest_stop(&mut self, now: &Now, service: &mut Service, uid: &str, graceful_ms: Millis) {
-        let current = self.current(service).filter(|report| report.action_uid.as_deref() == Some(uid));
+    fn rest_stop(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, graceful_ms: Millis) {
+        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
         match current.map(|report| report.phase) {
             Some(Phase::Stopped) => return self.keep_stopped(now, service, uid),
             Some(
@@ -400,12 +401,18 @@ impl AgentCore {
             service,
             self.report(now, service, Some(uid), Phase::Stopping, Reason::Stopping, ""),
         );
-        service.go(Step::Stop { uid: Some(uid.to_owned()), graceful_ms });
+        service.go(Step::Stop { uid: Some(uid.clone()), graceful_ms });
         self.changed = true;
     }
 
     /// Reports a failed stop. The stop is tried again after a delay for as long as it is required.
-    pub(super) fn stop_failed(&mut self, now: &Now, service: &mut Service, uid: Option<&str>, message: &str) {
+    pub(super) fn stop_failed(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: Option<&ActionUid>,
+        message: &str,
+    ) {
         service.presence = Presence::Unclear;
         service.permit = None;
         self.event(now, service, true, Reason::StopFailed, message);

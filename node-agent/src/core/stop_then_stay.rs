@@ -353,7 +353,7 @@ impl AgentCore {
         self.event(now, service, why != KillReason::NotReceived, reason, message);
         let Some(current) = self.current(service) else { return };
         if let Some((phase, uid)) = after_kill(&current) {
-            let report = self.report(now, service, uid.as_deref(), phase, reason, message);
+            let report = self.report(now, service, uid.as_ref(), phase, reason, message);
             let probed_generation = current.probed_generation;
             let (probed_arming, probed_fence) = (current.probed_arming, current.probed_fence);
             let report = ServiceReport { probed_generation, probed_arming, probed_fence, ..report };

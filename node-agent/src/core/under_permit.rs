@@ -5,6 +5,7 @@ use super::effect::JournalWriteId;
 use super::role::Role;
 use super::service::{Presence, Service, Step};
 use super::{AgentCore, JournalEntry, Now, Reception};
+use ha_api_types::id::ActionUid;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FailureClass, Phase};
 use ha_api_types::time::Millis;
@@ -16,22 +17,22 @@ const LONGEST_BACK_OFF_MS: Millis = 30_000;
 
 impl AgentCore {
     /// Returns `true` if the journal on disk names this action as begun, by this process or an earlier one.
-    pub(super) fn journal_begun(&self, service: &Service, uid: &str) -> bool {
-        self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == uid)
+    pub(super) fn journal_begun(&self, service: &Service, uid: &ActionUid) -> bool {
+        self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == *uid)
     }
 
     /// Returns `true` if the service of this action was killed before a deadline, so the action is spent (FENCING 4).
-    pub(super) fn is_spent(&self, service: &Service, uid: &str) -> bool {
-        self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == uid && entry.spent)
+    pub(super) fn is_spent(&self, service: &Service, uid: &ActionUid) -> bool {
+        self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == *uid && entry.spent)
     }
 
     /// Returns `true` if the action was begun, by this process or an earlier one.
-    pub(super) fn was_begun(&self, service: &Service, uid: &str) -> bool {
-        service.begun.as_deref() == Some(uid) || self.journal_begun(service, uid)
+    pub(super) fn was_begun(&self, service: &Service, uid: &ActionUid) -> bool {
+        service.begun.as_ref() == Some(uid) || self.journal_begun(service, uid)
     }
 
     /// Continues under a committed permit with the step that precedes or begins the action.
-    pub(super) fn permitted(&mut self, now: &Now, service: &mut Service, uid: &str, phase: Phase) {
+    pub(super) fn permitted(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, phase: Phase) {
         let name = service.name().to_owned();
         let role = self.role(&name);
         let is_target = matches!(role, Role::Target { .. });
@@ -40,15 +41,14 @@ impl AgentCore {
             return;
         };
         let Some(assignment) = assignment.value else { return };
-        let uid = uid.to_owned();
+        let uid = uid.clone();
         self.changed = true;
         // A service that arrived and failed here is started again in place.
-        let resumes =
-            phase == Phase::Starting && is_target && service.stopped_for.as_deref() != Some(uid.as_str());
+        let resumes = phase == Phase::Starting && is_target && service.stopped_for.as_ref() != Some(&uid);
         if resumes && self.journal_begun(service, &uid) {
             service.begun = Some(uid.clone());
         }
-        if service.begun.as_deref() == Some(uid.as_str()) {
+        if service.begun.as_ref() == Some(&uid) {
             service.go(match phase {
                 Phase::Receiving => Step::Prepare { uid },
                 Phase::HandingOver => match AgentCore::migration_target(&assignment) {
@@ -96,14 +96,14 @@ impl AgentCore {
         &mut self,
         now: &Now,
         service: &mut Service,
-        uid: &str,
+        uid: &ActionUid,
         write: Option<JournalWriteId>,
     ) {
         if let Some(write) = write {
             match self.journal_result(write) {
                 None => {}
                 Some(Ok(())) => {
-                    service.begun = Some(uid.to_owned());
+                    service.begun = Some(uid.clone());
                     let phase = self.current(service).map(|report| report.phase);
                     self.permitted(now, service, uid, phase.unwrap_or(Phase::Starting));
                 }
@@ -119,7 +119,7 @@ impl AgentCore {
                             "cannot write the journal, so no service is started on this node: {message}"
                         ),
                     };
-                    service.go(Step::Unwind { uid: uid.to_owned(), failure });
+                    service.go(Step::Unwind { uid: uid.clone(), failure });
                     self.changed = true;
                 }
             }
@@ -127,19 +127,24 @@ impl AgentCore {
         }
         let phase = self.current(service).map(|report| report.phase);
         if phase == Some(Phase::Receiving) {
-            let reception = Reception { action_uid: uid.to_owned(), exclusive: service.definition.exclusive };
+            let reception = Reception { action_uid: uid.clone(), exclusive: service.definition.exclusive };
             self.journal.receptions.insert(service.name().to_owned(), reception);
         }
-        let entry =
-            JournalEntry { definition: service.definition.clone(), begun: uid.to_owned(), spent: false };
+        let entry = JournalEntry { definition: service.definition.clone(), begun: uid.clone(), spent: false };
         self.journal.services.insert(service.name().to_owned(), entry);
         self.journal_changed();
         let write = self.journal_next_write();
-        service.step = Step::Journal { uid: uid.to_owned(), write: Some(write) };
+        service.step = Step::Journal { uid: uid.clone(), write: Some(write) };
         self.changed = true;
     }
 
-    pub(super) fn started(&mut self, now: &Now, service: &mut Service, uid: &str, result: CommandResult) {
+    pub(super) fn started(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &ActionUid,
+        result: CommandResult,
+    ) {
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {
                 service.presence = Presence::Running;
@@ -153,7 +158,7 @@ impl AgentCore {
                 };
                 // Each start emits one event; finding a copy that ran all along emits none.
                 let known = self.current(service).is_some_and(|report| {
-                    report.phase == Phase::Running && report.action_uid.as_deref() == Some(uid)
+                    report.phase == Phase::Running && report.action_uid.as_ref() == Some(uid)
                 });
                 if !known {
                     self.event(now, service, false, reason, "Service running");
@@ -179,7 +184,7 @@ impl AgentCore {
         &mut self,
         now: &Now,
         service: &mut Service,
-        uid: &str,
+        uid: &ActionUid,
         failure: DriverFailure,
     ) {
         service.presence = Presence::Unclear;
@@ -195,15 +200,15 @@ impl AgentCore {
                 self.report(now, service, Some(uid), Phase::Starting, Reason::StartFailed, &failure.message);
             self.set_desired(service, report);
             service.not_before = Some(now.raw + back_off_ms(service.failures));
-            service.go(Step::Clean { uid: uid.to_owned() });
+            service.go(Step::Clean { uid: uid.clone() });
         } else {
-            service.go(Step::Unwind { uid: uid.to_owned(), failure });
+            service.go(Step::Unwind { uid: uid.clone(), failure });
         }
         self.changed = true;
     }
 
     /// Restarts a service that ended without a command, in place and under its permit.
-    pub(super) fn crashed(&mut self, now: &Now, service: &mut Service, uid: &str) {
+    pub(super) fn crashed(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
         let exit = service.exit.take();
         let by_hand = exit.as_ref().is_some_and(|exit| exit.by_hand);
         let message = exit.map_or_else(|| "service was found not running".to_owned(), |exit| exit.message);
@@ -231,7 +236,7 @@ impl AgentCore {
         self.event(now, service, true, reason, &text);
         if service.failures > service.definition.max_restart {
             let failure = DriverFailure { class: FailureClass::RetryHere, reason, message };
-            service.go(Step::Unwind { uid: uid.to_owned(), failure });
+            service.go(Step::Unwind { uid: uid.clone(), failure });
             self.changed = true;
             return;
         }
@@ -239,19 +244,25 @@ impl AgentCore {
             service.not_before = Some(now.raw + back_off_ms(service.failures));
         }
         if self.journal_begun(service, uid) {
-            service.begun = Some(uid.to_owned());
+            service.begun = Some(uid.clone());
         }
         self.set_desired(service, self.report(now, service, Some(uid), Phase::Starting, reason, &message));
-        service.go(Step::Clean { uid: uid.to_owned() });
+        service.go(Step::Clean { uid: uid.clone() });
         self.changed = true;
     }
 
     /// Continues under the permit once the remains of an earlier attempt are gone.
-    pub(super) fn cleaned(&mut self, now: &Now, service: &mut Service, uid: &str, result: CommandResult) {
+    pub(super) fn cleaned(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &ActionUid,
+        result: CommandResult,
+    ) {
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {
                 service.presence = Presence::Stopped;
-                service.stopped_for = Some(uid.to_owned());
+                service.stopped_for = Some(uid.clone());
                 self.permitted(now, service, uid, Phase::Starting);
             }
             CommandResult::Failed(failure) => {
@@ -271,13 +282,13 @@ impl AgentCore {
         &mut self,
         now: &Now,
         service: &mut Service,
-        uid: &str,
+        uid: &ActionUid,
         failure: DriverFailure,
         result: CommandResult,
     ) {
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {
-                service.go(Step::Verify { uid: uid.to_owned(), failure });
+                service.go(Step::Verify { uid: uid.clone(), failure });
             }
             CommandResult::Failed(stop) => {
                 let message = format!(
@@ -293,7 +304,13 @@ impl AgentCore {
         self.changed = true;
     }
 
-    pub(super) fn failed(&mut self, now: &Now, service: &mut Service, uid: &str, failure: &DriverFailure) {
+    pub(super) fn failed(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &ActionUid,
+        failure: &DriverFailure,
+    ) {
         service.permit = None;
         service.begun = None;
         self.event(now, service, true, failure.reason, &failure.message);

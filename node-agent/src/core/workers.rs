@@ -6,6 +6,7 @@ use super::migration::interrupted;
 use super::service::{ExitSeen, KillReason, Presence, ProbeFor, Service, Step};
 use super::steps::PROBE_RETRY_MS;
 use super::{AgentCore, JournalEntry, Now};
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::Revision;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Observed, Phase};
@@ -243,7 +244,7 @@ impl AgentCore {
                     self.stop_failed(now, service, Some(&uid), &message);
                 }
             },
-            Step::Stop { uid, .. } => self.stopped(now, service, uid.as_deref(), result),
+            Step::Stop { uid, .. } => self.stopped(now, service, uid.as_ref(), result),
             Step::Prepare { uid } => self.prepared(now, service, &uid, result),
             Step::Arrive { uid, .. } => self.arrived(service, &uid, result),
             Step::Migrate { uid, .. } => self.migrated(service, &uid, result),
@@ -286,7 +287,7 @@ impl AgentCore {
         &mut self,
         now: &Now,
         service: &mut Service,
-        uid: Option<&str>,
+        uid: Option<&ActionUid>,
         result: CommandResult,
     ) {
         match result {
@@ -412,7 +413,7 @@ impl AgentCore {
     }
 
     /// Takes charge of a running copy under its permit: the driver's start command adopts it.
-    fn adopt(&mut self, service: &mut Service, uid: String) {
+    fn adopt(&mut self, service: &mut Service, uid: ActionUid) {
         if self.was_begun(service, &uid) {
             service.begun = Some(uid.clone());
             service.go(Step::Start { uid });

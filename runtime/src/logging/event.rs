@@ -1,6 +1,7 @@
 //! Logging of events: the same in every daemon, with the event's objects as fields.
 
 use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::ActionUid;
 use ha_api_types::kind::Kind;
 
 /// Logs an event, with its resource and node as fields of these names. The field `action` is the uid that `hactl
@@ -16,7 +17,7 @@ pub fn event(event: &Event) {
                 object = other.then_some(event.name.as_str()),
                 resource = of(Kind::Resource),
                 node = event.node.as_deref().or(of(Kind::Node)),
-                action = event.action_uid,
+                action = event.action_uid.as_ref().map(ActionUid::as_str),
                 operation = event.operation,
                 epoch = event.epoch.map(|epoch| epoch.0),
                 reason = %event.reason,
@@ -55,7 +56,7 @@ mod tests {
             message: "it runs".to_owned(),
             source: String::new(),
             node: node.map(str::to_owned),
-            action_uid: Some("a-1".to_owned()),
+            action_uid: Some("a-1".into()),
             operation: None,
             epoch: Some(Epoch(3)),
             at: ha_api_types::time::Timestamp::from_unix_ms(0),

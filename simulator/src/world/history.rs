@@ -50,7 +50,7 @@ impl World {
             let resource: Resource = serde_json::from_value(spec).map_err(|error| error.to_string())?;
             let report = ServiceReport {
                 uid: resource.metadata.uid.clone(),
-                action_uid: Some(ACTION.to_owned()),
+                action_uid: Some(ACTION.into()),
                 epoch: Epoch(EPOCH),
                 boot_id: boot_id.clone(),
                 exclusive: resource.spec.exclusive,
@@ -62,7 +62,7 @@ impl World {
                 node: node.to_owned(),
                 epoch: Epoch(EPOCH),
                 boot_id: boot_id.clone(),
-                action_uid: ACTION.to_owned(),
+                action_uid: ACTION.into(),
                 action: Action::Start,
                 definition: ServiceDefinition::of(&resource),
                 replacement: None,

@@ -2,6 +2,7 @@
 
 use crate::bounds::{Bounds, Device};
 use crate::write::{Change, Key, Proof, Write};
+use ha_api_types::id::ActionUid;
 use ha_api_types::keys::{Key as Stored, Keys};
 use ha_api_types::record::{
     Action as Ordered, Assignment, Fence, FenceState, Mode, NodeReport, Phase, Proof as Proven, ServiceReport,
@@ -173,7 +174,7 @@ impl Meant {
 struct Reader {
     keys: Keys,
     values: BTreeMap<String, Vec<u8>>,
-    permitted: BTreeSet<(String, String)>,
+    permitted: BTreeSet<(ActionUid, String)>,
 }
 
 fn parsed<T: DeserializeOwned>(value: &[u8]) -> Option<T> {

@@ -2,6 +2,7 @@
 
 use crate::store::{NODES, NodeId, Work};
 use crate::write::{Change, Proof, Write};
+use ha_api_types::id::ActionUid;
 use ha_api_types::keys::{Key as Stored, Keys};
 use ha_api_types::record::{
     Action as Ordered, Assignment, Fence, FenceState, Leader, Mode, NodeReport, Phase, Proof as Proven,
@@ -123,7 +124,7 @@ struct Translator {
     nodes: Vec<String>,
     leader: String,
     values: BTreeMap<String, Vec<u8>>,
-    phases: BTreeSet<(String, String, String)>,
+    phases: BTreeSet<(String, ActionUid, String)>,
     off: BTreeSet<String>,
     begun: bool,
     wait_ms: Millis,

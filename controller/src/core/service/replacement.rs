@@ -283,7 +283,7 @@ pub(super) fn begin(
     let (key, guard) = report_guard(&situation, &node, service.name);
     draft.guards.insert(key, guard);
     let replacement = Replacement {
-        uid: planner.action_uid(),
+        uid: planner.action_uid().to_string(),
         present: draft.status.secondary().map(str::to_owned),
         node: target.to_owned(),
         definition: ServiceDefinition::of(&service.resource.value),

@@ -3,6 +3,7 @@
 
 use super::replacements::Replaces;
 use ha_api_types::cluster::OnEtcdLoss;
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::keys::Keys;
 use ha_api_types::protocol::Protocol;
@@ -68,7 +69,7 @@ pub(super) struct Agent {
     /// Uid of the resource under which each service was started.
     uids: BTreeMap<String, String>,
     pub(super) mode: Option<Mode>,
-    begun: BTreeSet<String>,
+    begun: BTreeSet<ActionUid>,
     lease: Option<LeaseId>,
     request: Option<Revision>,
     sequence: u64,
@@ -389,7 +390,7 @@ impl Agent {
         };
         let answered = |state: &MemoryState, node: &str| {
             read::<ServiceReport>(state, &keys.service_report(node, &name))
-                .filter(|known| known.value.action_uid.as_deref() == Some(&assignment.action_uid))
+                .filter(|known| known.value.action_uid.as_ref() == Some(&assignment.action_uid))
                 .map(|known| known.value.phase)
         };
         if let Action::Migrate { target, target_epoch, .. } = &assignment.action

@@ -297,7 +297,7 @@ fn arrived_after_the_request_to_register(action: Action) -> (super::lab::Lab, St
         node: target.clone(),
         epoch: fence.epoch,
         boot_id: fence.boot_id,
-        action_uid: "asked-after-the-source-ended".to_owned(),
+        action_uid: "asked-after-the-source-ended".into(),
         action,
         arrivals_until: Some(lab.state.revision()),
         ..assignment

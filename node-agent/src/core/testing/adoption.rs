@@ -1,6 +1,7 @@
 //! Tests of FENCING 6 and 7: taking over after a restart, adopting, probing.
 
 use super::*;
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::Epoch;
 use ha_api_types::record::Mode;
 use ha_api_types::resource::RequestedState;
@@ -113,7 +114,7 @@ fn an_agent_restarted_between_permit_and_begin_goes_on() {
 }
 
 impl World {
-    fn assign_but_crash_before_the_journal(&mut self) -> String {
+    fn assign_but_crash_before_the_journal(&mut self) -> ActionUid {
         let journal = self.journal.clone();
         self.hold.insert("start");
         let uid = self.assign("web", Action::Start);

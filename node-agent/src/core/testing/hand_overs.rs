@@ -4,12 +4,13 @@
 use super::migrations::to_peer;
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec};
+use ha_api_types::id::ActionUid;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 
 impl World {
     /// Creates a source that has committed HandingOver and whose reading of the target is not answered yet.
-    fn handing_over() -> (World, String) {
+    fn handing_over() -> (World, ActionUid) {
         let mut world = World::running();
         world.peer_open();
         let uid = world.assign("web", to_peer());

@@ -40,7 +40,7 @@ fn a_confirmed_definition_is_taken_over_without_a_stop() {
     rewrite(&mut world, Some("fix"), stop_seconds);
     let key = world.keys.assignment("web");
     let mut stop: Assignment = world.value(&key).expect("assigned");
-    stop.action_uid = "7-stop".to_owned();
+    stop.action_uid = "7-stop".into();
     stop.action = Action::Stop { timeout_ms: None };
     world.write(&key, &stop);
     world.deliver();

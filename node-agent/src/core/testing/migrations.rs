@@ -2,6 +2,7 @@
 
 use super::*;
 use ha_api_types::driver::{DriverSpec, OcfDriver};
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, ResourceSpec};
@@ -113,15 +114,15 @@ fn a_source_killed_before_the_deadline_says_that_its_copy_is_gone() {
 }
 
 impl World {
-    pub(super) fn migrate_here(&mut self) -> String {
+    pub(super) fn migrate_here(&mut self) -> ActionUid {
         self.migrate_here_with(1)
     }
 
-    fn migrate_here_with(&mut self, max_restart: u32) -> String {
+    fn migrate_here_with(&mut self, max_restart: u32) -> ActionUid {
         self.migrate_here_as(|spec| spec.max_restart = max_restart)
     }
 
-    pub(super) fn migrate_here_as(&mut self, change: impl FnOnce(&mut ResourceSpec)) -> String {
+    pub(super) fn migrate_here_as(&mut self, change: impl FnOnce(&mut ResourceSpec)) -> ActionUid {
         self.resource_with("web", change);
         self.peer_open();
         let fence = self.fence();

@@ -1,6 +1,7 @@
 //! Writes of the leader and of users to etcd, and readings of the stored values.
 
 use super::*;
+use ha_api_types::id::ActionUid;
 use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
 
@@ -102,14 +103,14 @@ impl World {
     }
 
     /// Assigns the service as the leader does. Returns the action's uid.
-    pub(super) fn assign(&mut self, name: &str, action: Action) -> String {
+    pub(super) fn assign(&mut self, name: &str, action: Action) -> ActionUid {
         self.assign_to(name, NODE, action)
     }
 
-    pub(super) fn assign_to(&mut self, name: &str, node: &str, action: Action) -> String {
+    pub(super) fn assign_to(&mut self, name: &str, node: &str, action: Action) -> ActionUid {
         self.actions += 1;
         let fence = self.fence();
-        let action_uid = format!("7-{}", self.actions);
+        let action_uid = ActionUid::from(format!("7-{}", self.actions));
         let (epoch, boot_id) =
             if node == NODE { (fence.epoch, fence.boot_id) } else { (Epoch(1), "peer-boot".to_owned()) };
         let assignment = Assignment {
@@ -165,10 +166,10 @@ impl World {
     }
 
     /// Writes a service report of the agent of `n2`.
-    pub(super) fn peer_says(&mut self, name: &str, uid: &str, phase: Phase, reason: Reason) {
+    pub(super) fn peer_says(&mut self, name: &str, uid: &ActionUid, phase: Phase, reason: Reason) {
         let report = ServiceReport {
             uid: format!("uid-{name}"),
-            action_uid: Some(uid.into()),
+            action_uid: Some(uid.clone()),
             epoch: Epoch(1),
             boot_id: "peer-boot".into(),
             exclusive: true,

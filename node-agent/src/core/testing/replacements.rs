@@ -1,6 +1,7 @@
 //! Tests of the replacement of a running service's secondary: in parallel to the service, begun once, always answered.
 
 use super::*;
+use ha_api_types::id::ActionUid;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::ReplacementReport;
 
@@ -44,7 +45,7 @@ impl World {
         assert_eq!(self.copies["web"].starts, 1);
         assert_eq!((self.count("web", "stop"), self.count("web", "kill")), (0, 0));
         let report = self.service("web");
-        assert_eq!((report.phase, report.action_uid.as_deref()), (Phase::Running, Some("7-1")));
+        assert_eq!((report.phase, report.action_uid), (Phase::Running, Some("7-1".into())));
     }
 }
 
@@ -133,7 +134,7 @@ fn what_is_called_off_before_a_stop_ends_first_and_is_answered_for_with_it() {
     world.hold.insert("end-replacement");
     let called_off = Replacement { called_off: true, ..world.replacement() };
     let stop = Action::Stop { timeout_ms: None };
-    let uid = "7-91".to_owned();
+    let uid = ActionUid::from("7-91");
     let assignment = Assignment {
         action: stop,
         action_uid: uid.clone(),
@@ -187,7 +188,7 @@ fn a_crash_ends_it_and_the_service_is_restarted_under_its_permit() {
     }));
     world.advance(5_000);
     let report = world.service("web");
-    assert_eq!((report.phase, report.action_uid.as_deref()), (Phase::Running, Some("7-1")));
+    assert_eq!((report.phase, report.action_uid), (Phase::Running, Some("7-1".into())));
     assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
 }
 
