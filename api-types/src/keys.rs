@@ -6,6 +6,18 @@
 use crate::kind::Kind;
 
 /// The keys of one cluster, to be built and parsed.
+///
+/// ```
+/// use ha_api_types::keys::{Key, Keys};
+/// use ha_api_types::kind::Kind;
+///
+/// let keys = Keys::new("lab");
+/// let key = keys.spec(Kind::Resource, "web");
+/// assert_eq!(key, "/hactl/lab/v1/spec/resource/web");
+/// assert!(key.starts_with(&keys.specs()));
+/// assert_eq!(keys.parse(&key), Some(Key::Spec(Kind::Resource, "web")));
+/// assert_eq!(Keys::new("other").parse(&key), None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     root: String,

@@ -103,6 +103,15 @@ impl Kind {
     }
 
     /// Returns the kind for any of its names, in upper or lower case.
+    ///
+    /// ```
+    /// use ha_api_types::kind::Kind;
+    ///
+    /// for text in ["Node", "nodes", "no", "nodes.hactl.io"] {
+    ///     assert_eq!(Kind::parse(text), Some(Kind::Node), "{text}");
+    /// }
+    /// assert_eq!(Kind::parse("pod"), None);
+    /// ```
     pub fn parse(text: &str) -> Option<Kind> {
         let text = text.to_ascii_lowercase();
         let text = text.strip_suffix(".hactl.io").unwrap_or(&text);

@@ -7,6 +7,16 @@ use std::fmt;
 use std::str::FromStr;
 
 /// An amount in thousandths (of a core, or of a byte), so that `900m` of a core is exact.
+///
+/// ```
+/// use ha_api_types::quantity::Quantity;
+///
+/// let memory: Quantity = "4096Mi".parse().unwrap();
+/// assert_eq!(memory, Quantity::from_units(4 << 30));
+/// assert_eq!(memory.to_string(), "4Gi");
+/// assert_eq!("900m".parse::<Quantity>().unwrap().milli(), 900);
+/// assert!("4 GB".parse::<Quantity>().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity {
     milli: i128,

@@ -22,6 +22,17 @@ macro_rules! reasons {
 
             /// Returns the cause as a sentence without names and without a full stop. It starts with an upper-case
             /// letter, except for most reasons of [`Subject::Place`], which follow the name of a node.
+            ///
+            /// ```
+            /// use ha_api_types::reason::{Reason, Subject};
+            ///
+            /// let reason: Reason = serde_json::from_str("\"NodeInMaintenance\"").unwrap();
+            /// assert_eq!((reason, reason.subject()), (Reason::NodeInMaintenance, Subject::Place));
+            /// assert_eq!(format!("node1: {}", reason.sentence()), "node1: node is in maintenance");
+            /// assert_eq!(reason.help(), "hactl node maintenance disable NODE");
+            /// // A word of a newer version.
+            /// assert_eq!(serde_json::from_str::<Reason>("\"NodeOnFire\"").unwrap(), Reason::Unknown);
+            /// ```
             pub fn sentence(self) -> &'static str {
                 match self { $( $( Reason::$name => $sentence, )+ )+ Reason::Unknown => "Reason is unknown to this \
                  version" }

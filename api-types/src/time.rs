@@ -50,6 +50,17 @@ impl JsonSchema for Seconds {
 }
 
 /// A point in time on a machine's own monotonic clock, in milliseconds since an arbitrary start.
+///
+/// ```
+/// use ha_api_types::time::Mono;
+///
+/// let heartbeat = Mono(10_000);
+/// let deadline = heartbeat + 6_000;
+/// assert_eq!(deadline.since(heartbeat), 6_000);
+/// // No result is negative.
+/// assert_eq!(heartbeat.since(deadline), 0);
+/// assert_eq!(heartbeat - 60_000, Mono(0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Mono(pub Millis);

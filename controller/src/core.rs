@@ -83,6 +83,20 @@ enum Run {
 /// Guarantees: every write that decides anything carries `Created(leader)` of this process's own term; at most one
 /// write per key is outstanding; all state that must outlive this process is stored in etcd.
 /// Assumptions: inputs arrive in the order in which they happened; `now` never goes back.
+///
+/// ```
+/// use ha_api_types::id::Revision;
+/// use ha_api_types::time::Now;
+/// use ha_controller::core::{Config, Controller, Effect, Input};
+///
+/// let config = Config { cluster: "lab".to_owned(), id: "c1".to_owned(), ..Config::default() };
+/// let mut controller = Controller::new(config);
+/// let Some(Effect::Refresh { id }) = controller.poll_effect() else { panic!("no read of all keys") };
+/// // The shell reads etcd, which is empty here, and passes the answer.
+/// let synced = Input::Synced { entries: Vec::new(), revision: Revision(1), answers: id };
+/// controller.handle(&Now::default(), synced);
+/// assert_eq!((controller.term(), controller.plans()), (None, 0), "a follower only observes");
+/// ```
 #[derive(Debug)]
 pub struct Controller {
     config: Config,

@@ -1,4 +1,15 @@
 //! The controller: a pure core that decides, a shell that performs the I/O, and the HTTP API.
+//!
+//! The program `ha-controller` is [`shell::main`]. The simulator runs the core without the feature `shell`.
+//!
+//! - [`Controller`](crate::core::Controller) observes the cluster and, as leader, plans. Read it first.
+//! - [`Candidacy`](crate::core::candidacy::Candidacy) is the election, a core of its own, so that no plan delays it.
+//! - [`Replica`](crate::core::replica::Replica) connects both cores, for the simulator and for tests.
+//! - [`api::router`] is the HTTP API in the shape of Kubernetes.
+//! - [`fencer::Fencer`] runs fence agents, and [`notifier::deliver`] sends notifications.
+//!
+//! Rule: the cores are pure. They never await, read a clock or draw a random number: inputs enter through `handle`, and
+//! effects leave through `poll_effect`. The shell makes no decisions. Every write of a leader is guarded by its term.
 
 #[cfg(feature = "shell")]
 pub mod api;

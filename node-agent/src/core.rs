@@ -107,6 +107,35 @@ pub fn prefixes(keys: &Keys, node: &str) -> Vec<String> {
 ///
 /// Assumptions: the shell holds the state directory's file lock and passes clock readings in order. The shell answers
 /// every effect that has an answer at most once.
+///
+/// ```
+/// use ha_api_types::{id::Revision, keys::Keys, time::Now};
+/// use ha_node_agent::core::{AgentCore, Config, Effect, Input, Journal, prefixes};
+///
+/// let keys = Keys::new("lab");
+/// # let config = Config {
+/// #     keys: keys.clone(),
+/// #     node: "node1".to_owned(),
+/// #     instance: "instance-1".to_owned(),
+/// #     machine_id: "machine-1".to_owned(),
+/// #     product_id: None,
+/// #     boot_id: "boot-1".to_owned(),
+/// #     is_virtual: false,
+/// #     sleep_protection: None,
+/// #     drivers: vec!["systemd".to_owned()],
+/// #     capacity: ha_api_types::quantity::Amounts::default(),
+/// #     version: "1".to_owned(),
+/// # };
+/// let mut agent = AgentCore::new(config, Journal::default());
+/// for prefix in prefixes(&keys, "node1") {
+///     let synced = Input::Synced { prefix, entries: Vec::new(), revision: Revision(1) };
+///     agent.handle(&Now::default(), synced);
+/// }
+/// // With a complete view, the agent reads the keys of its node again before it registers.
+/// let fence = keys.fence("node1");
+/// let mut effects = std::iter::from_fn(|| agent.poll_effect());
+/// assert!(effects.any(|effect| matches!(effect, Effect::Read { keys, .. } if keys.contains(&fence))));
+/// ```
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
 pub struct AgentCore {

@@ -1,5 +1,17 @@
 //! Shared parts of all hactl processes: clock, reconcile loop, shutdown, logging, journal, metrics, HTTP, TLS,
 //! notification and options.
+//!
+//! The shells of the controller and of the agent depend on this crate. The cores and the simulator do not link it.
+//!
+//! - [`program::main`] runs a daemon: options, logging, the asynchronous runtime, and the exit status.
+//! - [`reconcile::drive`] passes inputs and deadlines to a pure core ([`reconcile::Core`]), and runs its effects.
+//! - [`clock::SystemClock`] reads the clocks of the machine.
+//! - [`shutdown::Shutdown`] is the state that SIGTERM and SIGINT change.
+//! - [`http::bind`] opens a server, without TLS only on loopback. [`http::admin`] serves health checks and metrics.
+//! - [`metrics::Metrics`] is the registry of a process.
+//!
+//! Rule: this crate decides nothing about services and nodes, and only [`clock`] provides the time on which cores
+//! decide.
 
 pub mod certificate;
 pub mod clock;

@@ -14,6 +14,16 @@ enum Stage {
 }
 
 /// Receiver of the process's shutdown requests. Clones are cheap and share the same state.
+///
+/// ```
+/// use ha_runtime::shutdown::Shutdown;
+///
+/// let (trigger, shutdown) = Shutdown::manual();
+/// let of_a_task = shutdown.clone();
+/// assert!(!of_a_task.is_requested());
+/// trigger.request();
+/// assert!(of_a_task.is_requested());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     stage: watch::Receiver<Stage>,

@@ -46,6 +46,20 @@ pub struct Placement {
 /// that they do not delay the others.
 ///
 /// Guarantees: deterministic; never returns a node that a hard limit or a strict rule excludes.
+///
+/// ```
+/// use ha_api_types::reason::Reason;
+/// use ha_scheduler::{NodeFacts, ServiceFacts, Verdict, View, place};
+///
+/// let mut view = View::default();
+/// view.nodes.insert("node1".to_owned(), NodeFacts { maintenance: true, ..NodeFacts::default() });
+/// view.nodes.insert("node2".to_owned(), NodeFacts::default());
+/// let web = ServiceFacts { driver: Some("systemd".to_owned()), ..ServiceFacts::default() };
+/// let placement = place(&view, "web", &web);
+/// assert_eq!((placement.node.as_deref(), placement.reason), (Some("node2"), Reason::Placed));
+/// let Verdict::Refused(refusals) = &placement.verdicts["node1"] else { panic!("node1 is eligible") };
+/// assert_eq!(refusals[0].reason, Reason::NodeInMaintenance);
+/// ```
 pub fn place(view: &View, name: &str, service: &ServiceFacts) -> Placement {
     let whole = Unit::of(view, name, service);
     let placement = place_unit(view, &whole);

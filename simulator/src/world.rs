@@ -113,6 +113,21 @@ struct Lost {
 }
 
 /// The whole state of a simulation.
+///
+/// ```
+/// use ha_simulator::{scenario::Scenario, world::World};
+///
+/// let text = "
+/// nodes: [{name: node1}, {name: node2}, {name: node3}]
+/// objects: [{kind: Resource, metadata: {name: web}, spec: {driver: {simulated: {}}}}]
+/// place: {web: {node: node1, running: true}}
+/// steps: [{at: 20s, do: power node1 off}]
+/// expect: {services: {web: {state: Started, running: true}}, fenced: [node1]}";
+/// let scenario = Scenario::parse("web.yaml", text, std::path::Path::new(".")).unwrap();
+/// let mut world = World::new(scenario).unwrap();
+/// world.run();
+/// assert!(world.is_good() && world.failovers()[0].from == "node1");
+/// ```
 #[derive(Debug)]
 pub struct World {
     pub(crate) scenario: Scenario,

@@ -1,5 +1,17 @@
 //! The `Store` trait with guarded transactions, watches and leases. It is implemented for etcd, behind feature `etcd`,
 //! and for an in-memory store with the same semantics.
+//!
+//! The controller and the agent write through this crate. The simulator uses its in-memory state.
+//!
+//! - [`Store`] reads, watches and commits. [`EtcdStore`] and [`MemoryStore`] implement the trait, and
+//!   [`conformance::run`] checks that both behave the same.
+//! - [`Transaction`] is the only way to write; [`Guard`] is its condition on a key, and [`Outcome`] its result.
+//! - [`memory_state::MemoryState`] is the in-memory store without clock and tasks, for simulations and tests.
+//! - [`reflector::reflector`] and [`cache::keep`] keep a view current.
+//! - [`election::Election`] is the pure state machine by which controllers elect a leader.
+//!
+//! Rule: no write is unguarded, and an unanswered commit is [`Outcome::Unknown`], after which only another reading is
+//! allowed. etcd's client is named only in `etcd` and its submodules.
 
 pub mod cache;
 pub mod conformance;

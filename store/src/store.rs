@@ -100,6 +100,19 @@ pub fn selects(selector: &str, key: &str) -> bool {
 /// cheap to clone.
 ///
 /// A *selector* is a prefix that ends in `/`, or one key ([`selects`]).
+///
+/// ```
+/// use ha_store::{Guard, MemoryStore, Store, Transaction};
+///
+/// let runtime = tokio::runtime::Runtime::new().unwrap();
+/// runtime.block_on(async {
+///     let store = MemoryStore::new();
+///     let create = Transaction::new().put("spec/web", Guard::Absent, b"1".to_vec());
+///     let revision = store.commit(create).await.applied().unwrap();
+///     let reading = store.list("spec/").await.unwrap();
+///     assert_eq!((reading.entries.len(), reading.revision), (1, revision));
+/// });
+/// ```
 pub trait Store: Send + Sync + 'static {
     /// Reads all keys under any of the selectors at one revision, sorted by key.
     fn list_all(&self, selectors: &[String]) -> impl Future<Output = Result<Reading, StoreError>> + Send;

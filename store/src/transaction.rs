@@ -43,6 +43,19 @@ impl Entry {
 }
 
 /// Condition on a key for a transaction to be applied. A plain value, so that tests can inspect it.
+///
+/// ```
+/// use ha_store::memory_state::MemoryState;
+/// use ha_store::{Guard, Outcome, Transaction};
+///
+/// let mut state = MemoryState::default();
+/// let create = Transaction::new().put("web", Guard::Absent, b"1".to_vec());
+/// let created = state.commit(&create).applied().unwrap();
+/// // A late copy of the same write changes nothing.
+/// assert_eq!(state.commit(&create), Outcome::Conflict(created));
+/// let update = Transaction::new().put("web", Guard::Unchanged(created), b"2".to_vec());
+/// assert_eq!(state.commit(&update), Outcome::Applied(created + 1));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Guard {
     /// The key does not exist.
@@ -71,6 +84,19 @@ pub enum Write {
 ///
 /// Guarantees: every written key is also guarded (FENCING, section 1), so a late write conflicts instead of
 /// overwriting. No key is written twice. Both hold by construction: every method that adds a write takes a guard.
+///
+/// ```
+/// use ha_api_types::id::Revision;
+/// use ha_store::{Guard, Transaction};
+///
+/// let transaction = Transaction::new()
+///     .put("web", Guard::Absent, b"1".to_vec())
+///     .guard("leader", Guard::Created(Revision(7)));
+/// assert!(transaction.writes_key("web") && !transaction.writes_key("leader"));
+/// assert_eq!(transaction.guards()["web"], Guard::Absent);
+/// // The guard on the leader makes a second attempt safe: no later leader has this revision.
+/// assert!(transaction.conflicts_when_repeated() && transaction.may_be_sent_again());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     guards: BTreeMap<String, Guard>,

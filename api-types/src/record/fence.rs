@@ -7,6 +7,20 @@ use crate::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// `fence/<node>`, written by the leader and never deleted. Epochs never decrease.
+///
+/// ```
+/// use ha_api_types::id::Epoch;
+/// use ha_api_types::record::{Fence, FenceState, Proof};
+///
+/// // A node that never registered has no open epoch.
+/// assert_eq!(Fence::default().state, FenceState::Closed);
+///
+/// let proof = Proof::Device { name: "ipmi".to_owned() };
+/// assert_eq!(proof.sentence(), "fence device ipmi confirmed that the node is off");
+/// let fence = Fence { epoch: Epoch(4), state: FenceState::Fenced, proof: Some(proof), ..Fence::default() };
+/// let stored = serde_json::to_string(&fence).unwrap();
+/// assert_eq!(serde_json::from_str::<Fence>(&stored).unwrap(), fence);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Fence {

@@ -92,6 +92,18 @@ pub fn wait_parts(timings: &Timings, watchdog: &WatchdogBounds) -> WaitParts {
 
 /// Returns W: the time that an observer waits after the last heartbeat that it saw, in milliseconds. It is rounded **up**
 /// to a tenth of a second, and is the sum of [`wait_parts`], which contains the proof.
+///
+/// ```
+/// use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
+///
+/// let timings = Timings::default();
+/// let timeout_ms = timings.watchdog_timeout_ms;
+/// let sliding = WatchdogBounds { timeout_ms, sliding: true, descriptor_retained: true };
+/// assert_eq!(wait_ms(&timings, &sliding), 13_200);
+/// // A device with a fixed timeout may run for another full period.
+/// let fixed = WatchdogBounds { sliding: false, ..sliding };
+/// assert_eq!(wait_ms(&timings, &fixed), 18_300);
+/// ```
 pub fn wait_ms(timings: &Timings, watchdog: &WatchdogBounds) -> Millis {
     wait_parts(timings, watchdog).total_ms()
 }
