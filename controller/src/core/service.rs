@@ -127,6 +127,16 @@ impl<'a> Planner<'a> {
                 || self.plan.actions.iter().any(|action| action.subject == subject))
     }
 
+    /// Waits for an unreachable node. If the node cannot be fenced, the message names the cause and the command for the
+    /// operator.
+    fn await_node(&self, draft: &mut Draft, node: &str) {
+        let (reason, message) = match self.node_waits.get(node) {
+            Some(waiting) => (waiting.reason, format!("{node}: {}", waiting.message)),
+            None => (Reason::HeartbeatLate, format!("Heartbeat of node {node} is late")),
+        };
+        draft.wait(reason, message);
+    }
+
     /// Returns a new action uid. The term makes it unique over leaders, the number within this leader.
     fn action_uid(&mut self) -> ActionUid {
         let number = self.situation.next_uid + self.plan.uids;
@@ -268,6 +278,17 @@ impl<'a> Service<'a> {
                 .is_some_and(|report| matches!(report.value.phase, Phase::ProbedRunning | Phase::Running))
         };
         self.may_run_elsewhere(situation, than).into_iter().filter(|_| self.exclusive()).find(says_so)
+    }
+
+    /// Returns a node that reports, under a current epoch, that a service with `exclusive: false` runs there.
+    fn runs_twice_on(&self, situation: &Situation<'a>) -> Option<&'a str> {
+        let says_so = |node: &&str| {
+            situation
+                .world
+                .service_report(self.name, node)
+                .is_some_and(|report| matches!(report.value.phase, Phase::ProbedRunning | Phase::Running))
+        };
+        self.may_run_elsewhere(situation, None).into_iter().filter(|_| !self.exclusive()).find(says_so)
     }
 
     /// Returns a registration, not yet admitted, that names this service as not stopped: the node, and the epoch to

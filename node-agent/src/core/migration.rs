@@ -21,7 +21,7 @@ impl AgentCore {
     pub(super) fn rest_source(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
         let uid = &assignment.action_uid;
         let Action::Migrate { target, .. } = &assignment.action else { return };
-        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(&uid));
+        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
         if let Some(report) = current {
             match report.phase {
                 Phase::HandingOver => {
@@ -190,7 +190,7 @@ impl AgentCore {
     /// Advances the target: commits a permit, prepares, and waits for the source's report.
     pub(super) fn rest_target(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
         let uid = &assignment.action_uid;
-        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(&uid));
+        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
         let Some(report) = current else {
             if self.journal_begun(service, uid) {
                 let failure = interrupted("agent restarted while it received the service");
@@ -220,7 +220,7 @@ impl AgentCore {
             Phase::Starting if report.reason == Reason::Migrating => {
                 let source = &assignment.node;
                 let said = self.view.peer_reports.value(&peer(source, service.name()));
-                let known = said.is_some_and(|report| report.action_uid.as_ref() == Some(&uid));
+                let known = said.is_some_and(|report| report.action_uid.as_ref() == Some(uid));
                 if known || self.is_proven_gone(source, assignment.epoch) {
                     self.permitted(now, service, uid, Phase::Starting);
                 } else {
@@ -255,7 +255,7 @@ impl AgentCore {
             .view
             .peer_reports
             .value(&peer(source, service.name()))
-            .filter(|report| report.action_uid.as_ref() == Some(&uid))
+            .filter(|report| report.action_uid.as_ref() == Some(uid))
             .map(|report| report.phase);
         match said {
             Some(Phase::HandedOver) => self.ask_to_resume(service, uid),

@@ -35,7 +35,7 @@ impl World {
             && self.machines.get(node).is_some_and(|machine| !machine.fence_broken);
         let report: NodeReport = self.record(&self.keys.node_report(node))?;
         if report.mode == Mode::Restart {
-            return Some(&[Reason::Frozen]);
+            return Some(&[Reason::Frozen, Reason::AgentAway]);
         }
         if has_device {
             return None;

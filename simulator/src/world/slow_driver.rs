@@ -122,11 +122,11 @@ impl World {
     }
 
     /// Handles the opening of the epoch of a machine's boot: the agent has stopped every service that the boot started,
-    /// except the Ignored ones, which no agent touches (SEMANTICS 2).
+    /// except the Ignored and deleted ones, which no agent touches (SEMANTICS 2).
     pub(super) fn boot_is_admitted(&mut self, node: &str, boot_id: &str) {
         let is_ignored = |name: &String| {
             self.typed::<Resource>(Kind::Resource, name)
-                .is_some_and(|resource| resource.spec.state == RequestedState::Ignored)
+                .is_none_or(|resource| resource.spec.state == RequestedState::Ignored)
         };
         let Some(machine) = self.machines.get(node).filter(|machine| machine.boot_id(node) == boot_id) else {
             return;

@@ -294,8 +294,10 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         (Side::Running, Side::Receiving) => {
             if source_standing == Standing::InForce && target_standing == Standing::Closing {
                 stay(planner, service, draft, &source, source_standing, &said);
-            } else {
+            } else if planner.nodes.get(target).is_some_and(crate::core::health::NodeHealth::is_heard) {
                 draft.wait(Reason::Migrating, format!("Node {target} is cleaning up the received copy"));
+            } else {
+                planner.await_node(draft, target);
             }
         }
         // R8.17: the target's reports may be older than the arrival of the service.

@@ -10,31 +10,39 @@ use crate::core::situation::Situation;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment};
 use ha_api_types::resource::{RequestedState, ServiceState};
+use ha_api_types::time::Millis;
 
 /// Returns why the service cannot start now: a dependency does not run, or is about to stop.
 pub(super) fn holds_start(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
     holds_start_of(planner, service.name)
 }
 
+/// Time within which an agent reports all services that it stopped together, in milliseconds.
+const REPORTED_MS: Millis = 5_000;
+
 /// Returns why a service that its node stopped for lack of a lease cannot start again now: see [`holds_start`]. The node
-/// stopped all exclusive services, and reports them one at a time, so an older report about a dependency no longer holds.
-pub(super) fn holds_restart(planner: &Planner<'_>, service: &Service<'_>, node: &str) -> Option<String> {
-    let world = planner.situation.world;
-    let stop =
-        world.service_report(service.name, node).filter(|report| report.value.reason == Reason::LeaseLost);
+/// stopped all exclusive services, and reports them one at a time, so an older report about a dependency may no longer
+/// hold. The wait is bounded, because the dependency may also have been started again before the stop was reported.
+pub(super) fn holds_restart(planner: &mut Planner<'_>, service: &Service<'_>, node: &str) -> Option<String> {
+    let situation = planner.situation;
+    let world = situation.world;
+    let stop = world.service_report(service.name, node).filter(|report| {
+        report.value.reason == Reason::LeaseLost && situation.now.raw < report.seen + REPORTED_MS
+    });
     let stopped_with_it = |first: &&str| {
         world.service_report(first, node).zip(stop).is_some_and(|(report, stop)| {
             report.value.exclusive && report.value.phase.may_run() && report.modified < stop.modified
         })
     };
-    planner
-        .order
-        .before(service.name)
-        .find(stopped_with_it)
-        .map(|first| {
-            format!("Waiting for node {node} to report dependency {first}, which it has stopped, too")
-        })
-        .or_else(|| holds_start(planner, service))
+    let Some(first) = planner.order.before(service.name).find(stopped_with_it) else {
+        return holds_start(planner, service);
+    };
+    let message = format!("Waiting for node {node} to report dependency {first}, which it has stopped, too");
+    if let Some(stop) = stop {
+        let why = "an agent has reported all services that it stopped";
+        planner.plan.wake(&situation, stop.seen + REPORTED_MS, why);
+    }
+    Some(message)
 }
 
 /// Returns the services that do not run and cannot start now because of the start order.

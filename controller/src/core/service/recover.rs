@@ -5,7 +5,7 @@ use super::assign::{start_on, stop_on};
 use super::policy::choose;
 use super::start::{partners_come_first, stops_first, wants_stop};
 use super::{Draft, Planner, Service, Standing, ordering, preemption, queued};
-use crate::core::health::Health;
+use crate::core::health::{Health, NodeHealth};
 use crate::core::situation::Situation;
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::reason::Reason;
@@ -88,7 +88,14 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             }
             let held = ordering::holds_start(planner, service);
             if let Some(message) = held.filter(|_| service.wanted() == RequestedState::Started) {
-                draft.wait(Reason::StartOrder, message);
+                // A service that may run twice keeps running on a lost node. If that node is back, the service is
+                // adopted there, which is no start: a dependency may have to be placed with it (a required rule).
+                match service.runs_twice_on(&planner.situation) {
+                    Some(node) if planner.nodes.get(node).is_some_and(NodeHealth::is_online) => {
+                        start_on(planner, service, draft, node, Reason::Adopted);
+                    }
+                    Some(_) | None => draft.wait(Reason::StartOrder, message),
+                }
                 return;
             }
             let chosen = choose(planner, service, draft);

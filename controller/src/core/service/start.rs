@@ -224,12 +224,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         draft.status.maintenance_node = None;
     }
     if !planner.nodes.get(&node).is_some_and(crate::core::health::NodeHealth::is_heard) {
-        // If the node cannot be fenced, the message names the cause and the command for the operator.
-        let (reason, message) = match planner.node_waits.get(&node) {
-            Some(waiting) => (waiting.reason, format!("{node}: {}", waiting.message)),
-            None => (Reason::HeartbeatLate, format!("Heartbeat of node {node} is late")),
-        };
-        draft.wait(reason, message);
+        planner.await_node(draft, &node);
         return;
     }
     if let Some(other) = service.runs_elsewhere(&situation, Some(&node)) {

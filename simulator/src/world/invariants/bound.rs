@@ -5,7 +5,7 @@ use super::super::World;
 use super::super::machine::Doing;
 use ha_api_types::id::Epoch;
 use ha_api_types::kind::Kind;
-use ha_api_types::record::{Fence, FenceState, NodeReport};
+use ha_api_types::record::{Fence, FenceState, Mode, NodeReport};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Millis;
 use ha_api_types::timing::watchdog_worst_ms;
@@ -144,6 +144,11 @@ impl World {
             status.state == ServiceState::Error
                 && (elsewhere || is_told || status.stop_confirmed == Some(true))
         });
-        wanted && taken && !left_alone && self.managed.contains(name)
+        // The agent registers, and names the service as not stopped: the leader is about to set the service to Error.
+        let is_named = self.record::<NodeReport>(&self.keys.node_report(node)).is_some_and(|report| {
+            report.mode == Mode::Registering
+                && report.not_stopped.iter().any(|named| named.name == name && named.uid == uid)
+        });
+        wanted && taken && !left_alone && !is_named && self.managed.contains(name)
     }
 }
