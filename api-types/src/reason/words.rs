@@ -276,7 +276,7 @@ reasons! {
             "run systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target suspend-then-hibernate.target \
                 on the node, or configure a fence device",
         /// The watchdog has not passed a test, which `fencing.requireTested` requires.
-        WatchdogUntested => "Watchdog has not passed a test, which fencing.requireTested requires",
+        WatchdogUntested => "Watchdog has not passed the test that fencing.requireTested requires",
             "hactl node test-watchdog NODE, while the node is in maintenance",
         /// The timing settings of the node violate the inequality of the fencing protocol.
         TimingRefused => "Timing settings of the node do not ensure at most one instance of a service",
