@@ -197,7 +197,7 @@ impl AgentCore {
                 }
             }
             Err(message) => {
-                self.log(Level::Debug, format!("cannot read again: {message}"));
+                self.log(Level::Debug, format!("cannot read etcd again: {message}"));
                 match reading.purpose {
                     ReadFor::Own => self.read_retry_at = Some(now.raw + RETRY_MS / 4),
                     ReadFor::Service(name) => {

@@ -186,7 +186,7 @@ fn leave(
         guards.extend(fence);
         return Ok(guards);
     }
-    // The service may run twice, so it leaves a silent node without waiting (FENCING, section 10).
+    // The service may run twice, so no stop on an unreachable node is awaited (FENCING, section 10).
     let silent = planner.nodes.get(place).is_none_or(|node| match node.health {
         Health::Late | Health::Fencing | Health::Unregistered | Health::Down(_) => true,
         Health::Registering

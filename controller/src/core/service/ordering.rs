@@ -31,9 +31,7 @@ pub(super) fn holds_restart(planner: &Planner<'_>, service: &Service<'_>, node: 
         .order
         .before(service.name)
         .find(stopped_with_it)
-        .map(|first| {
-            format!("Waiting for node {node} to report dependency {first}, which it has stopped, too")
-        })
+        .map(|first| format!("Waiting for node {node} to report that dependency {first} is also stopped"))
         .or_else(|| holds_start(planner, service))
 }
 
@@ -52,7 +50,7 @@ fn holds_start_of(planner: &Planner<'_>, name: &str) -> Option<String> {
     planner.order.before(name).next()?;
     if let Some(circle) = planner.order.circle(name) {
         return Some(format!(
-            "Dependency cycle: {}; remove one of these from spec.dependsOn of the next",
+            "Dependency cycle: {}; remove one of these resources from spec.dependsOn of the resource after it",
             circle.join(" → ")
         ));
     }
@@ -77,7 +75,7 @@ fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
         RequestedState::Started => {}
     }
     if planner.leaving.contains(first) || is_busy(&planner.situation, first) {
-        return Some(format!("Waiting for dependency {first}, which is about to change"));
+        return Some(format!("Waiting for the pending action of dependency {first}"));
     }
     let status = world.resource_statuses.get(first).map(|status| &status.value);
     let state = status.map_or(ServiceState::Queued, |status| status.state);

@@ -40,7 +40,8 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
                 if arrived {
                     end(OperationPhase::Succeeded, Reason::Completed, &format!("Running on {node}"));
                 } else {
-                    let message = if message.is_empty() { format!("Still on {node}") } else { message };
+                    let message =
+                        if message.is_empty() { format!("Still assigned to {node}") } else { message };
                     end(failed, Reason::MoveFailed, &message);
                 }
             }

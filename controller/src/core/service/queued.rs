@@ -144,7 +144,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                 draft.not_probed.push(format!("{node} ({why})"));
                 counted.push((*node).to_owned());
             }
-            Answer::Unknown(message) => open.push(format!("{node} cannot determine that ({message})")),
+            Answer::Unknown(message) => open.push(format!("{node} cannot check the service ({message})")),
             Answer::Missing(why) => {
                 open.push(format!("{node} {why}"));
                 if let Some(known) = planner.nodes.get(*node) {
@@ -152,7 +152,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                     draft.wake_after(
                         known.late_at,
                         0,
-                        "a node that was asked has missed heartbeats for their lifetime",
+                        "a node that was asked is unreachable for the heartbeat lifetime",
                     );
                 }
             }
