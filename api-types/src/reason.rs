@@ -59,7 +59,7 @@ pub use words::Reason;
 
 use std::fmt;
 
-/// The primary subject of a reason. An operation repeats the reason of its own subject.
+/// Kind of object that a reason is about. An operation repeats the reason of the object on which it acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// The node and state of a service.

@@ -385,9 +385,8 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Everything that an agent needs to run, stop and monitor a service. Every assignment contains a copy, so
-/// that a service is stopped with the definition with which it was started, even if its spec has changed or
-/// was deleted.
+/// Everything that an agent needs to run, stop and monitor a service. Every assignment contains a copy. A service is
+/// therefore stopped with the definition with which it was started, even if its spec has changed or was deleted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceDefinition {

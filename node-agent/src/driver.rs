@@ -25,9 +25,9 @@ pub use log::{LogQuery, LogTail};
 /// Every command is idempotent and safe to cancel: a probe afterwards shows the actual state.
 ///
 /// Guarantees: after `stop` or `kill` returns `Ok`, no process of the service runs on this node. After `start` returns
-/// an error, the caller stops and probes the service before it reports Failed. Assumptions: commands for one service
-/// do not overlap, with two exceptions: `kill` may run while another command is being canceled, and the replacement of
-/// a secondary may overlap other commands.
+/// an error, the caller stops and probes the service before it reports Failed. Assumptions: commands for one service do
+/// not overlap. There are two exceptions: `kill` may run while another command is being canceled, and the replacement
+/// of a secondary may overlap other commands.
 pub trait Driver: Send + Sync {
     /// Returns the driver's name, such as `systemd`.
     fn name(&self) -> &'static str;

@@ -10,9 +10,8 @@ use std::fmt;
 
 /// Identity of what a definition runs, such as `systemd:redis-server.service` (FENCING, R6.2).
 ///
-/// Two definitions with the same identity run the same unit, domain or container on a node, even if they are
-/// written differently; two with different identities do not. Programs, timeouts, limits and similar settings
-/// are not part of the identity.
+/// Two definitions run the same unit, domain or container on a node exactly if they have the same identity, even if
+/// they are written differently. Programs, timeouts, limits and similar settings are not part of the identity.
 ///
 /// `Display` leaves out parameter values, which may be secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -40,8 +39,8 @@ impl fmt::Display for Identity {
 impl DriverSpec {
     /// Returns the identity of the unit, container or machine that this driver runs for a resource.
     ///
-    /// `None` in two cases: not exactly one driver is set (such as for a driver that this version does not support), or
-    /// a definition that contains the name cannot be read. Such a definition differs from every other definition.
+    /// `None` in two cases. Either not exactly one driver is set, such as for an unsupported driver, or a definition
+    /// that contains the name cannot be read. Such a definition differs from every other definition.
     pub fn identity(&self, resource: &str) -> Option<Identity> {
         let kind = self.kind()?;
         let thing = match kind {

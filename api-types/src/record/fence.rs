@@ -43,8 +43,8 @@ pub struct Fence {
     pub device: Option<DeviceIntent>,
     /// Devices of action Reboot or kind Fabric that were switched off and have not confirmed on since.
     ///
-    /// After the epoch is closed with a proof, the leader switches them on: power devices immediately, fabric devices after
-    /// another boot or when an operator requests it.
+    /// After the epoch is closed with a proof, the leader switches power devices on immediately. It switches fabric
+    /// devices on after another boot, or when an operator requests it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switched_off: Vec<String>,
     /// `true` if resources counted this node as empty while it was unreachable. Its agent commits no permit until the

@@ -173,8 +173,8 @@ pub enum WatchdogKind {
     None,
     /// A kernel device.
     Kernel,
-    /// A simulated watchdog, for the sandbox and tests. Stored as its earlier name: a controller of the previous version
-    /// would take an unknown kind for an unreadable report, with which no missed heartbeat confirms anything.
+    /// A simulated watchdog, for the sandbox and tests. Stored under its earlier name. A controller of the previous
+    /// version treats a report with an unknown kind as unreadable, and then missed heartbeats confirm nothing.
     #[serde(rename = "StandIn", alias = "Simulated")]
     Simulated,
 }

@@ -37,8 +37,8 @@ pub struct ServiceReport {
     /// Identity of the definition to which this report refers; `None` in reports of older agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// Definition of a running copy that a probe found and that is not the service in the spec, such as after a restore
-    /// (FENCING, R6.11); `None` otherwise.
+    /// Definition of a running copy that a probe found and that differs from the service in the spec (FENCING, R6.11).
+    /// One cause is a restore. `None` otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub definition: Option<Box<ServiceDefinition>>,
     /// Phase of the service.

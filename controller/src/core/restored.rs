@@ -24,8 +24,8 @@ impl World {
         self.restored.as_ref().is_some_and(|marker| modified <= marker.modified)
     }
 
-    /// Returns `true` if there is no evidence of a node since the restore: its agent has not reported under its
-    /// epoch, and its fence has not changed. The statements of the backup about the node prove nothing.
+    /// Returns `true` if nothing is known about a node since the restore. Its agent has not reported under its epoch,
+    /// and its fence has not changed. The statements of the backup about the node prove nothing.
     pub fn is_unheard(&self, node: &str) -> bool {
         let fence = self.fences.get(node);
         fence.is_some_and(|fence| self.is_old(fence.modified)) && !self.speaks(node)

@@ -35,8 +35,8 @@ pub(super) enum Step {
     Permit { uid: String, phase: Phase },
     /// Writes the journal before the action is begun.
     Journal { uid: String, write: Option<JournalWriteId> },
-    /// Stops the running copy before it is started again. Restart needs that, and so does a copy whose driver fields
-    /// differ from the assignment's, such as one that is found running after a restore (FENCING, R6.9).
+    /// Stops the running copy before it is started again. Restart needs this stop. So does a copy whose driver fields
+    /// differ from the assignment's, such as a copy found after a restore (FENCING, R6.9).
     StopFirst { uid: String },
     /// Removes the remains of an earlier attempt.
     Clean { uid: String },

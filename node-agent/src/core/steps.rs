@@ -299,8 +299,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Answers an exclusive service with a failure to try elsewhere if the watchdog cannot be armed: there is no permit
-    /// without an armed watchdog (FENCING 6).
+    /// Reports the start of an exclusive service as failed if the watchdog cannot be armed, so that another node is
+    /// tried. There is no permit without an armed watchdog (FENCING 6).
     pub(super) fn refuse_without_watchdog(
         &mut self,
         service: &mut Service,

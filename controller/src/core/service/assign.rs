@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 
 /// Assigns an action on a node, if the service may be assigned there now; otherwise reports what it waits for.
 ///
-/// Guarantees: the node's fence is guarded, open, and its epoch and boot id are copied. A service leaves its node
-/// only under a guard that proves it stopped there: the report of Stopped or Failed for the current action, or
-/// a fence with a newer epoch that is not Fencing.
-/// Errors: returns `false`, and the draft names the condition to wait for.
+/// Guarantees: the node's fence is guarded, open, and its epoch and boot id are copied. A service leaves its node only
+/// under a guard that proves that it stopped there. That is the report of Stopped or Failed for the current action, or
+/// a fence with a newer epoch that is not Fencing. Errors: returns `false`, and the draft names the condition to wait
+/// for.
 pub(super) fn assign(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -226,8 +226,8 @@ fn unproven_target(
 /// Returns the definition of an assignment. A running service is stopped, handed over and monitored under the
 /// definition it was started with, even if its spec has changed since. A start uses the present spec.
 ///
-/// A copy of another identity than the spec's, as after a restore, continues as it is until it is stopped, and is
-/// stopped as it was started (FENCING, R6.11).
+/// A copy with another identity than the spec, as after a restore, keeps running until it is stopped. The stop uses the
+/// definition of its start (FENCING, R6.11).
 fn definition(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -271,8 +271,8 @@ pub(super) fn stop_arrivals_on(
     is_assigned
 }
 
-/// Makes a new assignment ask its node about arrivals in a live migration whose source ended at this revision: until the
-/// node answers, a proof that closes its epoch may be older than an arrival (FENCING, R8.17).
+/// Makes a new assignment ask its node about arrivals in a live migration whose source ended at this revision. Until
+/// the node answers, a proof that closes its epoch may be older than an arrival (FENCING, R8.17).
 pub(super) fn await_answer(draft: &mut Draft, source_end: Revision) {
     if let Assign::Put(assignment) = &mut draft.assign {
         assignment.arrivals_until = Some(source_end);

@@ -74,7 +74,7 @@ pub(super) fn nowhere(draft: &mut Draft, placement: &Placement) {
     draft.wait(Reason::NoFeasibleNode, why_nowhere(placement));
 }
 
-/// Handles a failed start without a running copy: tries another node, at most `maxRelocate` times, then the same node
+/// Handles a failed start without a running copy. Tries another node, at most `maxRelocate` times, then the same node
 /// if no other is eligible, then enters Error.
 pub(super) fn start_failed(
     planner: &mut Planner<'_>,

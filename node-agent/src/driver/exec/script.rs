@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep};
 /// unknown.
 const NOT_RUNNING: i32 = 7;
 
-/// Time after a stop during which a monitor command may still report the service as running: a killed process keeps
-/// its pid until process 1 reaps it.
+/// Time after a stop during which a monitor command may still report the service as running. A killed process keeps its
+/// pid until process 1 reaps it.
 const AFTERGLOW: Duration = Duration::from_secs(3);
 /// Interval between runs of the monitor command during that time.
 const LOOK: Duration = Duration::from_millis(100);
