@@ -2,7 +2,7 @@
 
 macro_rules! reasons {
     ($( $subject:ident { $( $(#[doc = $doc:expr])+ $name:ident => $sentence:literal, $help:literal ),+ $(,)? } )+) => {
-        /// A cause, in one word. [`Reason::sentence`] is what an operator reads first.
+        /// A cause, in one word. An operator reads [`Reason::sentence`] first.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
         pub enum Reason {
             $( $( $(#[doc = $doc])+ $name, )+ )+

@@ -67,8 +67,7 @@ pub trait Driver: Send + Sync {
     /// Prepares to receive the service. Called on the target of a live migration.
     fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Takes over what the source handed over. Called on the target of a live migration, once the source's copy is
-    /// gone.
+    /// Takes over the copy from the source. Called on the target of a live migration, once the source's copy is gone.
     ///
     /// Called only if the service's driver takes over ([`ha_api_types::driver::DriverSpec::takes_over`]). The caller
     /// probes afterwards whether the service runs here.

@@ -8,7 +8,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Identity of what a definition runs, such as `systemd:redis-server.service` (FENCING, R6.2).
+/// Identity of the unit, domain or container that a definition runs, such as `systemd:redis-server.service` (FENCING,
+/// R6.2).
 ///
 /// Two definitions run the same unit, domain or container on a node exactly if they have the same identity, even if
 /// they are written differently. Programs, timeouts, limits and similar settings are not part of the identity.

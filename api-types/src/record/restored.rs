@@ -35,8 +35,8 @@ pub struct Restored {
     pub longest_wait_ms: Option<Millis>,
 }
 
-/// Returns the keys and prefixes that a restore deletes. Permits that were committed against them are no longer valid, and
-/// agents report again what runs on their nodes.
+/// Returns the keys and prefixes that a restore deletes. Permits that were committed against them are no longer valid,
+/// and agents report the services on their nodes again.
 pub fn forgotten(keys: &Keys) -> [String; 5] {
     [keys.assignments(), keys.heartbeats(), keys.refreshes(), keys.reports(), keys.leader()]
 }

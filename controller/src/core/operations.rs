@@ -233,7 +233,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
     if situation.now.raw < quiet_at {
         let heard_since = world.alive.contains_key(name) && node.observed > request.operation.seen;
         if heard_since {
-            let message = format!("Node {name} is alive: a heartbeat was just received");
+            let message = format!("Node {name} is reachable: a heartbeat was just received");
             write(situation, request, &verdict(refused, Reason::NodeAlive, message), plan);
         } else {
             // A heartbeat alone causes no plan, so set a wake-up to check for it.

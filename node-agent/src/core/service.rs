@@ -11,7 +11,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeSet;
 
-/// The presence of a copy on this node, as far as this process knows.
+/// The presence of a copy on this node, according to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     /// No probe has been made yet.

@@ -221,7 +221,7 @@ impl AgentCore {
         }
     }
 
-    /// Determines what changed after a heartbeat that was not applied (FENCING R3.26 to R3.30).
+    /// Determines the change that kept a heartbeat from being applied (FENCING R3.26 to R3.30).
     fn recognise(&mut self, now: &Now) {
         let alive = self.view.alive.get(&self.config.node).cloned();
         let instance = self.config.instance.clone();
@@ -352,8 +352,8 @@ impl AgentCore {
         }
     }
 
-    /// Takes over immediately if boot and epoch are unchanged (the file lock is held). Otherwise stops what runs,
-    /// verifies, and registers (FENCING 3 and 6).
+    /// Takes over immediately if boot and epoch are unchanged (the file lock is held). Otherwise stops the running
+    /// services, verifies, and registers (FENCING 3 and 6).
     fn enter(&mut self, now: &Now) {
         self.seed_services();
         let own = self.fence().and_then(|fence| {

@@ -163,9 +163,9 @@ impl AgentCore {
     fn is_elsewhere(&self, service: &Service, role: &Role) -> bool {
         match role {
             Role::Elsewhere { modified } => {
-                // A newer answer to a probe is for the leader to judge; a service that ran by an action of this node
-                // has ended. A service that may run twice was not cleared before registering, so its report is always
-                // newer than the assignment.
+                // The leader evaluates a newer answer to a probe. A service that ran by an action of this node has
+                // ended. A service that may run twice was not cleared before registering, so its report is always newer
+                // than the assignment.
                 !service.definition.exclusive
                     || self.view.reports.get(service.name()).is_none_or(|stored| {
                         stored.modified < *modified

@@ -13,7 +13,7 @@ use ha_api_types::resource::{ServiceDefinition, ServiceState};
 use ha_store::Guard;
 use std::collections::BTreeMap;
 
-/// Assigns an action on a node, if the service may be assigned there now; otherwise reports what it waits for.
+/// Assigns an action on a node, if the service may be assigned there now; otherwise reports the condition to wait for.
 ///
 /// Guarantees: the node's fence is guarded, open, and its epoch and boot id are copied. A service leaves its node only
 /// under a guard that proves that it stopped there. That is the report of Stopped or Failed for the current action, or
@@ -258,7 +258,7 @@ fn begins(action: &Action) -> bool {
     }
 }
 
-/// Orders a node to stop what has arrived there in a live migration whose source ended at this revision.
+/// Orders a node to stop the copy that arrived there in a live migration whose source ended at this revision.
 pub(super) fn stop_arrivals_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,

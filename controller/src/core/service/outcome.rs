@@ -152,7 +152,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     }
 }
 
-/// Returns what an operation waits for: the condition that its service waits for.
+/// Returns the condition that an operation waits for, which is that of its service.
 fn why_it_waits(draft: &Draft) -> (Reason, String) {
     match draft.reason {
         Some(reason) if !draft.message.is_empty() => {

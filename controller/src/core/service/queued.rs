@@ -148,7 +148,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
             Answer::Missing(why) => {
                 open.push(format!("{node} {why}"));
                 if let Some(known) = planner.nodes.get(*node) {
-                    // A node that stays silent until then is no longer waited for.
+                    // The service does not wait longer for a node that stays unreachable until then.
                     draft.wake_after(
                         known.late_at,
                         0,
@@ -240,8 +240,8 @@ fn count_as_empty(situation: &Situation<'_>, service: &Service<'_>, draft: &mut 
     }
 }
 
-/// Forgets nodes that were counted as empty and have answered since. Forgets all of them once the service is no
-/// longer being probed.
+/// Removes nodes that were counted as empty and have answered since. Removes all of them once the service is no longer
+/// being probed.
 pub(super) fn forget_verified(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let world = situation.world;
     let uid = service.uid();

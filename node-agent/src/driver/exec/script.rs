@@ -26,7 +26,7 @@ const AFTERGLOW: Duration = Duration::from_secs(3);
 /// Interval between runs of the monitor command during that time.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Reports what the monitor command reports.
+/// Reports the result of the monitor command.
 ///
 /// A start command of an earlier agent may still be in progress. So the result is `NotRunning` only if no process is
 /// left that a command started.
