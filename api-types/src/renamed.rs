@@ -66,8 +66,8 @@ pub const ALL: [Renamed; 11] = [
 /// Member of a served status that contains the [`internal`] fields.
 pub const INTERNAL: &str = "internal";
 
-/// Returns the fields of a status on which only the leader and the agents act. The API serves them in [`INTERNAL`]; in
-/// etcd they are beside the other fields of the status.
+/// Returns the fields of a status that only the leader and the agents use. The API serves them in [`INTERNAL`]; in etcd
+/// they are beside the other fields of the status.
 pub fn internal(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Cluster => &["disarm"],

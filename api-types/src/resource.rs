@@ -451,8 +451,8 @@ impl ServiceDefinition {
         self.name == other.name && self.driver.is_same_thing(&other.driver, &self.name)
     }
 
-    /// Returns `true` if a resource may change from one of these definitions to the other while a copy may exist (FENCING,
-    /// R6.7). Both must run the same thing, and both or neither must be exclusive.
+    /// Returns `true` if a resource may change from one of these definitions to the other while a copy may exist
+    /// (FENCING, R6.7). Both must have the same identity, and both or neither must be exclusive.
     pub fn may_replace(&self, other: &ServiceDefinition) -> bool {
         self.exclusive == other.exclusive && self.is_same_thing(other)
     }

@@ -76,8 +76,8 @@ impl DriverSpec {
         Some(Identity(format!("{kind}:{thing}")))
     }
 
-    /// Returns `true` if both drivers run the same thing for a resource: equal identities, or equal specs if neither has an
-    /// identity.
+    /// Returns `true` if both drivers run the same unit, domain or container for a resource: equal identities, or equal
+    /// specs if neither has an identity.
     pub fn is_same_thing(&self, other: &DriverSpec, resource: &str) -> bool {
         match (self.identity(resource), other.identity(resource)) {
             (Some(one), Some(another)) => one == another,

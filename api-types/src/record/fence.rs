@@ -210,8 +210,7 @@ pub struct DeviceIntent {
 /// The requested action of a fence device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Switch {
-    /// Switch off. This is also the meaning of a record without this field: it may have meant either, and off is the more
-    /// severe one.
+    /// Switch off. A record without this field also means off: the action is unknown, and off is the more severe one.
     #[default]
     Off,
     /// Switch on again.

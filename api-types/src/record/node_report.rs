@@ -46,7 +46,7 @@ pub struct NodeReport {
     /// Create revision of the newest candidate that the agent knows.
     pub candidate_generation: Revision,
     /// Behavior of the agent while etcd is unreachable; agents without this field stop their services. Stored under its
-    /// earlier name: a controller of the previous version would take an unknown field for Stop.
+    /// earlier name, because a controller of the previous version treats an unknown field as Stop.
     #[serde(rename = "onStoreLoss", alias = "onEtcdLoss")]
     pub on_etcd_loss: OnEtcdLoss,
     /// Services that a registering agent could not confirm stopped.

@@ -6,7 +6,8 @@ use crate::time::{Millis, Timestamp};
 use crate::timing::{Profile, Timings, WatchdogBounds, wait_ms};
 use serde::{Deserialize, Serialize};
 
-/// Least amount by which a restore raises the revision, so that no process has seen a higher revision of the lost data.
+/// Minimum amount by which a restore raises the revision, so that no process has seen a higher revision of the lost
+/// data.
 pub const REVISION_RAISE: i64 = 1_000_000_000_000;
 
 /// Returns the amount by which a restore at this time, in microseconds since 1970, raises the revision.

@@ -115,8 +115,8 @@ impl Phase {
         self.is_permitted() || matches!(self, Phase::ProbedRunning | Phase::ProbedUnknown)
     }
 
-    /// Returns `true` if the service may run on this node under a permit, which a node commits only while its watchdog
-    /// daemon has a deadline (FENCING, R4.15).
+    /// Returns `true` if the service may run on this node under a permit. A node commits a permit only while its
+    /// watchdog daemon has a deadline (FENCING, R4.15).
     pub fn is_permitted(self) -> bool {
         match self {
             Phase::Starting
