@@ -36,7 +36,7 @@ pub struct Fence {
     /// passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub armed_wait_ms: Option<Millis>,
-    /// For an epoch closed while the node was under Hold: the terms in its report under the close's guard.
+    /// For an epoch closed while the node was under Hold: the terms in the node report that the close guards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<HoldTerms>,
     /// A running fence device: until its duration has passed, no controller may start another device or open the epoch.

@@ -411,7 +411,7 @@ impl AgentCore {
         self.deadline.or_else(|| self.watchdog.inherited())
     }
 
-    /// Returns the milliseconds to D on the clock that is nearer to it; 0 if D has passed; `None` if there is no D.
+    /// Returns the milliseconds to D on the clock that is nearer to it. 0 if D has passed, `None` if there is no D.
     pub(super) fn left_ms(&self, now: &Now) -> Option<Millis> {
         let deadline = self.deadline_moment()?;
         Some(Moment::from(now).left_ns(deadline).map_or(0, |left_ns| left_ns / 1_000_000))
