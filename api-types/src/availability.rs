@@ -15,8 +15,8 @@ const KEPT_DAYS: u32 = 366;
 
 /// Record of the time in which a service was requested Started, and of the time in which it ran.
 ///
-/// The record adds up times of wall clocks; no decision depends on it. Its size is bounded: only days or
-/// blocks with a downtime or without a request are kept, at most 59 days and 14 blocks of 28 days.
+/// The record is a sum of wall-clock times, and no decision depends on it. Only days or blocks with a downtime or
+/// without a request are kept, at most 59 days and 14 blocks of 28 days.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Availability {

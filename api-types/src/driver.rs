@@ -134,8 +134,8 @@ impl DriverSpec {
         }
     }
 
-    /// Returns `true` if the driver creates what it runs from the fields of the spec, so that a running copy cannot follow
-    /// an edit of them.
+    /// Returns `true` if the driver creates the unit, domain or container from the fields of the spec. A running copy
+    /// then cannot follow an edit of them.
     pub fn makes_what_runs(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Podman) => true,

@@ -94,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// Returns the categories for discovery. `get all` shows what users run: the services and their groups.
+    /// Returns the categories for discovery. `get all` shows the services and their groups.
     pub fn categories(self) -> &'static [&'static str] {
         match self {
             Kind::Resource | Kind::Group => &["all", "hactl"],

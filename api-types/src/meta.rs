@@ -90,8 +90,8 @@ const RENAMED_CONDITIONS: [(&str, &str); 3] = [
     ("Watchdog", "Fenceable"),
 ];
 
-/// Renames conditions that an earlier version stored. An old condition whose present name exists is removed: a leader
-/// of an earlier version set it in addition to the present one during an upgrade.
+/// Renames conditions that an earlier version stored. An old condition is removed if one with the present name exists.
+/// During an upgrade, a leader of an earlier version set both.
 pub fn rename_conditions(conditions: &mut Vec<Condition>) {
     for (old, new) in RENAMED_CONDITIONS {
         if conditions.iter().any(|known| known.kind == new) {

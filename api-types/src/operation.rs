@@ -65,7 +65,7 @@ pub enum OperationAction {
     Start,
     /// Stop the service and start it on the same node.
     Restart,
-    /// Leave Error.
+    /// Clear the Error state.
     ClearError,
     /// Apply the edited spec to the running copy without a stop. The operator confirms that the copy can be
     /// stopped with the edited spec.

@@ -26,8 +26,8 @@ impl Spec for AffinityRuleSpec {
 
 /// Node names with priorities; a higher number is preferred.
 ///
-/// Two other forms are accepted: a list of names (all 0), and a text such as `node1:2,node2:1,node3`, in which a name
-/// without a number has priority 0.
+/// Two other forms are accepted: a list of names (all 0), and a text such as `node1:2,node2:1,node3`. In the text, a
+/// name without a number has priority 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct NodePriorities(pub BTreeMap<String, i64>);

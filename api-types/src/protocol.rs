@@ -49,13 +49,13 @@ pub struct Word {
     pub since: Protocol,
 }
 
-/// The words that users write and that some builds cannot read.
+/// Values that users write and that some builds cannot read.
 pub const WORDS: &[Word] = &[
     Word { kind: Kind::Operation, field: "/spec/action", value: "FollowStore", since: Protocol(2) },
     Word { kind: Kind::Operation, field: "/spec/action", value: "UpdateInPlace", since: Protocol(2) },
 ];
 
-/// Returns the words in an object that are newer than a version.
+/// Returns the values in an object that are newer than a version.
 pub fn newer_words(kind: Kind, object: &Value, than: Protocol) -> Vec<Word> {
     newer_of(WORDS, kind, object, than)
 }

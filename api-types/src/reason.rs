@@ -2,7 +2,7 @@
 
 macro_rules! reasons {
     ($( $subject:ident { $( $(#[doc = $doc:expr])+ $name:ident => $sentence:literal, $help:literal ),+ $(,)? } )+) => {
-        /// A cause, in one word. [`Reason::sentence`] is what an operator reads first.
+        /// A cause, in one word. An operator reads [`Reason::sentence`] first.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
         pub enum Reason {
             $( $( $(#[doc = $doc])+ $name, )+ )+
@@ -70,7 +70,7 @@ pub use words::Reason;
 
 use std::fmt;
 
-/// The primary subject of a reason. An operation repeats the reason of its own subject.
+/// Kind of object that a reason is about. An operation repeats the reason of the object on which it acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// The node and state of a service.

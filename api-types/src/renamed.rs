@@ -2,8 +2,8 @@
 //! scenarios and stored objects.
 //!
 //! The API, its schemas and hactl use the current names and places. The specs and statuses in etcd and the assignments
-//! keep the earlier ones, so that agents and controllers of the previous version, which ignore unknown fields, read every
-//! field during a rolling upgrade and after a downgrade.
+//! keep the earlier ones. Agents and controllers of the previous version ignore unknown fields. With the earlier names
+//! they read every field during a rolling upgrade and after a downgrade.
 
 use crate::kind::Kind;
 use crate::problem::{Problem, ProblemKind};
@@ -66,8 +66,8 @@ pub const ALL: [Renamed; 11] = [
 /// Member of a served status that contains the [`internal`] fields.
 pub const INTERNAL: &str = "internal";
 
-/// Returns the fields of a status on which only the leader and the agents act. The API serves them in [`INTERNAL`]; in
-/// etcd they are beside the other fields of the status.
+/// Returns the fields of a status that only the leader and the agents use. The API serves them in [`INTERNAL`]; in etcd
+/// they are beside the other fields of the status.
 pub fn internal(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Cluster => &["disarm"],
@@ -151,8 +151,8 @@ pub fn of_path(kind: Kind, path: &str) -> Option<&'static Renamed> {
 /// Converts an object, or a merge patch for one, from a request or a file to the current names. Returns the renamed
 /// fields that have their earlier names.
 ///
-/// A null under one of the two names only removes the field, so the other name counts: a three-way merge of a file with
-/// the one name against an object with the other sends both.
+/// A null under one of the two names only removes the field, so the other name counts. A three-way merge sends both if
+/// the file has one name and the object the other.
 ///
 /// # Errors
 /// Every field that is given under both names.
@@ -207,8 +207,8 @@ pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static Renamed>
     found
 }
 
-/// Converts an object, or a part of one, from its form in etcd to the current names and places, also in `managedFields`
-/// and in the last applied form. If etcd contains both names of a field, the current one counts.
+/// Converts an object, or a part of one, from its form in etcd to the current names and places. This includes
+/// `managedFields` and the last applied form. If etcd contains both names of a field, the current one counts.
 pub fn from_stored(kind: Kind, value: &mut Value) {
     for renamed in of(kind) {
         each(value, renamed.parent, &mut |map| {

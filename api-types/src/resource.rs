@@ -386,9 +386,8 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Everything that an agent needs to run, stop and monitor a service. Every assignment contains a copy, so
-/// that a service is stopped with the definition with which it was started, even if its spec has changed or
-/// was deleted.
+/// Everything that an agent needs to run, stop and monitor a service. Every assignment contains a copy. A service is
+/// therefore stopped with the definition with which it was started, even if its spec has changed or was deleted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceDefinition {
@@ -453,8 +452,8 @@ impl ServiceDefinition {
         self.name == other.name && self.driver.is_same_thing(&other.driver, &self.name)
     }
 
-    /// Returns `true` if a resource may change from one of these definitions to the other while a copy may exist (FENCING,
-    /// R6.7). Both must run the same thing, and both or neither must be exclusive.
+    /// Returns `true` if a resource may change from one of these definitions to the other while a copy may exist
+    /// (FENCING, R6.7). Both must have the same identity, and both or neither must be exclusive.
     pub fn may_replace(&self, other: &ServiceDefinition) -> bool {
         self.exclusive == other.exclusive && self.is_same_thing(other)
     }

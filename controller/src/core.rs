@@ -80,9 +80,9 @@ enum Run {
 
 /// The controller: a follower that observes, or the leader that also decides.
 ///
-/// Guarantees: every write that decides anything carries `Created(leader)` of this process's own term; at most one
-/// write per key is outstanding; all state that must outlive this process is stored in etcd.
-/// Assumptions: inputs arrive in the order in which they happened; `now` never goes back.
+/// Guarantees: every write of a decision has the guard `Created(leader)` of this process's own term. At most one write
+/// per key is outstanding. All state that must outlive this process is stored in etcd. Assumptions: inputs arrive in
+/// the order in which they happened; `now` never goes back.
 ///
 /// ```
 /// use ha_api_types::id::Revision;
@@ -391,9 +391,8 @@ impl Controller {
         true
     }
 
-    /// Returns leadership and membership if this process may plan: it is leader, it knows the revision at which it
-    /// became a candidate, and its view contains all writes of earlier leaders. Only an input can make this true, not
-    /// time alone.
+    /// Returns leadership and membership if this process may plan. It must be leader, have the revision of its
+    /// candidacy, and have a view with all writes of earlier leaders. Only an input can make this true, not time alone.
     fn planning(&self) -> Option<(&Leadership, Membership)> {
         let leadership = self.standing.leadership.as_ref()?;
         let membership = self.standing.membership?;

@@ -53,7 +53,7 @@ impl Arguments {
     /// Parses the command line of this process.
     ///
     /// # Errors
-    /// Fails on wrong usage, and if help or the version is requested; the error prints either.
+    /// Fails on wrong usage, and if help or the version is requested; the error prints the help or the version.
     pub(crate) fn read() -> Result<Arguments, clap::Error> {
         let mut command = crate::help::command();
         let mut matches =

@@ -1,4 +1,5 @@
-//! The node agent's pure core: it decides what this node does about its assignments, and when it must not act.
+//! The node agent's pure core: it decides the actions of this node for its assignments, and the times at which it must
+//! not act.
 //!
 //! The interface is `handle`, `poll_effect` and `deadline`. The core never awaits, reads a clock or draws a random
 //! number. The shell and the simulator run the same core. The rules are those of FENCING.md; each file names the rules

@@ -25,9 +25,9 @@ pub use log::{LogQuery, LogTail};
 /// Every command is idempotent and safe to cancel: a probe afterwards shows the actual state.
 ///
 /// Guarantees: after `stop` or `kill` returns `Ok`, no process of the service runs on this node. After `start` returns
-/// an error, the caller stops and probes the service before it reports Failed. Assumptions: commands for one service
-/// do not overlap, with two exceptions: `kill` may run while another command is being canceled, and the replacement of
-/// a secondary may overlap other commands.
+/// an error, the caller stops and probes the service before it reports Failed. Assumptions: commands for one service do
+/// not overlap. There are two exceptions: `kill` may run while another command is being canceled, and the replacement
+/// of a secondary may overlap other commands.
 pub trait Driver: Send + Sync {
     /// Returns the driver's name, such as `systemd`.
     fn name(&self) -> &'static str;
@@ -67,8 +67,7 @@ pub trait Driver: Send + Sync {
     /// Prepares to receive the service. Called on the target of a live migration.
     fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Takes over what the source handed over. Called on the target of a live migration, once the source's copy is
-    /// gone.
+    /// Takes over the copy from the source. Called on the target of a live migration, once the source's copy is gone.
     ///
     /// Called only if the service's driver takes over ([`ha_api_types::driver::DriverSpec::takes_over`]). The caller
     /// probes afterwards whether the service runs here.

@@ -128,12 +128,12 @@ fn share(capacity: &Amounts, used: &Amounts) -> Option<f64> {
     }
 }
 
-/// Returns the best move of one of these services between nodes for which `suits` returns `true`, if the move lowers the
-/// imbalance by `margin` or more.
+/// Returns the best move of one of these services between nodes for which `suits` returns `true`. The move must lower
+/// the imbalance by `margin` or more.
 ///
-/// Only services that can be live-migrated and that no strict rule ties to others are moved. The target must be eligible,
-/// in the same node group, in no lower priority tier, and must not violate more preferred rules; otherwise the service
-/// would move back.
+/// Only services that can be live-migrated and that no strict rule ties to others are moved. The target must be
+/// eligible, in the same node group, and in no lower priority tier. It must not violate more preferred rules, otherwise
+/// the service would move back.
 ///
 /// Method BestScore chooses the move with the lowest imbalance after it. Method Topsis chooses the move with the best
 /// outcome by the score of modes Static and Dynamic. Ties go to the smaller service, then by name.

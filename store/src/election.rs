@@ -356,8 +356,8 @@ impl Election {
         }
     }
 
-    /// Processes the result of [`Step::KeepAlive`]. An expired lease ends the leadership only once the key is seen to
-    /// be gone: until then, the guard of each write decides whether it is still permitted.
+    /// Processes the result of [`Step::KeepAlive`]. An expired lease ends the leadership only once the key is known to
+    /// be deleted. Until then, the guard of each write decides whether it is still permitted.
     pub fn lease_kept(&mut self, now: &Now, kept: LeaseId, alive: bool, readings: &mut Readings) {
         let interval_ms = self.keep_interval_ms();
         if let Lead::Leading { lease, keep_due, keeping, .. } = &mut self.lead

@@ -251,9 +251,9 @@ impl MemoryState {
         self.history = self.history.split_off(&(self.compacted + 1));
     }
 
-    /// Returns the state after a restore from this one as a backup, as etcd does it: the revision is raised, history
-    /// is empty, and leases start again. Then the keys under the selectors `forgotten` are deleted, and the key
-    /// `marker` is put.
+    /// Returns the state after a restore from this one as a backup. As in etcd, the revision is raised, history is
+    /// empty, and leases start again. Then the keys under the selectors `forgotten` are deleted, and the key `marker`
+    /// is put.
     #[must_use]
     pub fn restored(
         &self,

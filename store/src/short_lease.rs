@@ -38,7 +38,7 @@ impl ShortLease {
         Ok(id)
     }
 
-    /// Forgets a lease that does not exist in the store any more, such as after a restore of its data.
+    /// Removes a lease that no longer exists in the store, such as after a restore of its data.
     pub async fn forget(&self, id: LeaseId) {
         let mut granted = self.granted.lock().await;
         if granted.is_some_and(|(known, _)| known == id) {

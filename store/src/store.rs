@@ -87,8 +87,8 @@ pub enum StoreError {
     Unsupported(String),
 }
 
-/// Returns `true` if a selector covers a key: one that ends in `/` covers every key below it, any other only the key
-/// with that name, so that node1 does not cover node10. The empty selector covers all keys.
+/// Returns `true` if a selector covers a key. A selector that ends in `/` covers every key below it. Any other covers
+/// only the key with that name, so node1 does not cover node10. The empty selector covers all keys.
 pub fn selects(selector: &str, key: &str) -> bool {
     if selector.is_empty() || selector.ends_with('/') { key.starts_with(selector) } else { key == selector }
 }

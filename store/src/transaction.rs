@@ -188,8 +188,8 @@ impl Transaction {
         self.guards.len() <= MAX_OPERATIONS && self.writes.len() <= MAX_OPERATIONS
     }
 
-    /// Returns `true` if the transaction cannot be applied again after it was applied: at least one of its writes
-    /// violates the guard of its own key.
+    /// Returns `true` if the transaction cannot be applied twice, because at least one of its writes violates the guard
+    /// of its own key.
     ///
     /// A put under `Created` alone does not violate its guard: a late copy writes its value again, over a later value
     /// of the same owner. Heartbeats may be of this kind, because a late one only makes observers wait longer. All

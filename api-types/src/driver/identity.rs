@@ -8,11 +8,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Identity of what a definition runs, such as `systemd:redis-server.service` (FENCING, R6.2).
+/// Identity of the unit, domain or container that a definition runs, such as `systemd:redis-server.service` (FENCING,
+/// R6.2).
 ///
-/// Two definitions with the same identity run the same unit, domain or container on a node, even if they are
-/// written differently; two with different identities do not. Programs, timeouts, limits and similar settings
-/// are not part of the identity.
+/// Two definitions run the same unit, domain or container on a node exactly if they have the same identity, even if
+/// they are written differently. Programs, timeouts, limits and similar settings are not part of the identity.
 ///
 /// `Display` leaves out parameter values, which may be secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -40,8 +40,8 @@ impl fmt::Display for Identity {
 impl DriverSpec {
     /// Returns the identity of the unit, container or machine that this driver runs for a resource.
     ///
-    /// `None` in two cases: not exactly one driver is set (such as for a driver that this version does not support), or
-    /// a definition that contains the name cannot be read. Such a definition differs from every other definition.
+    /// `None` in two cases. Either not exactly one driver is set, such as for an unsupported driver, or a definition
+    /// that contains the name cannot be read. Such a definition differs from every other definition.
     pub fn identity(&self, resource: &str) -> Option<Identity> {
         let kind = self.kind()?;
         let thing = match kind {
@@ -76,8 +76,8 @@ impl DriverSpec {
         Some(Identity(format!("{kind}:{thing}")))
     }
 
-    /// Returns `true` if both drivers run the same thing for a resource: equal identities, or equal specs if neither has an
-    /// identity.
+    /// Returns `true` if both drivers run the same unit, domain or container for a resource: equal identities, or equal
+    /// specs if neither has an identity.
     pub fn is_same_thing(&self, other: &DriverSpec, resource: &str) -> bool {
         match (self.identity(resource), other.identity(resource)) {
             (Some(one), Some(another)) => one == another,

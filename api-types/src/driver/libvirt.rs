@@ -20,8 +20,8 @@ const DEFAULT_MIGRATION_URI: &str = "qemu+tls://{node}/system";
 
 /// A virtual machine.
 ///
-/// The definition is one of: `xml`, the definition itself; `domain` and `definition`, a name and a file with
-/// the definition of that name; `domain` only, a domain that is defined in libvirt on every node.
+/// The definition is `xml` itself, or the file `definition` for the name `domain`. With `domain` only, the domain must
+/// be defined in libvirt on every node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LibvirtDriver {

@@ -65,7 +65,7 @@ pub struct Mount {
     pub source: String,
     /// Path in the container.
     pub target: String,
-    /// Whether the container can only read.
+    /// Whether the mount is read-only in the container.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
 }

@@ -251,7 +251,7 @@ reasons! {
         /// The leader could not commit to etcd without a gap, so failure detection restarted.
         ObserverGap => "Failure detection restarted after the leader lost contact with etcd",
             "none; if this happens often, check the latency of etcd",
-        /// Unreachable under an etcd-outage hold, and the leader is none of the controllers that the node asks.
+        /// The node is unreachable under an etcd-outage hold, and does not ask the controller that is leader.
         JoinedLater => "Node may continue to run with the agreement of controllers that joined before this leader",
             "start the controllers named in the message, or power the node off and run \
                 hactl node confirm-fenced NODE",
@@ -276,7 +276,7 @@ reasons! {
             "run systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target suspend-then-hibernate.target \
                 on the node, or configure a fence device",
         /// The watchdog has not passed a test, which `fencing.requireTested` requires.
-        WatchdogUntested => "Watchdog has not passed a test, which fencing.requireTested requires",
+        WatchdogUntested => "Watchdog has not passed the test that fencing.requireTested requires",
             "hactl node test-watchdog NODE, while the node is in maintenance",
         /// The timing settings of the node violate the inequality of the fencing protocol.
         TimingRefused => "Timing settings of the node do not ensure at most one instance of a service",

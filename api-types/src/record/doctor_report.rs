@@ -51,8 +51,7 @@ pub struct WatchdogSeen {
     pub memory_locked: bool,
 }
 
-/// End of an earlier boot of a machine: its shutdown record, kept on its disk, and what the machine itself
-/// recorded.
+/// End of an earlier boot of a machine: its shutdown record, kept on its disk, and the records of the machine itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LastEnd {

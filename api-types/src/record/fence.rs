@@ -45,11 +45,12 @@ pub struct Fence {
     /// such closes, also those that a fence device then confirms.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub on_silence: bool,
-    /// For an epoch closed on silence: W of the report under the close's guard, if the report contained armed and its
-    /// watchdog counts. It is stored here because another registration may overwrite the report before W has passed.
+    /// For an epoch closed on silence: W of the node report that the close guards. Set only if the report was armed and
+    /// its watchdog counts. It is stored here because another registration may overwrite the report before W has
+    /// passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub armed_wait_ms: Option<Millis>,
-    /// For an epoch closed while the node was under Hold: the terms in its report under the close's guard.
+    /// For an epoch closed while the node was under Hold: the terms in the node report that the close guards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<HoldTerms>,
     /// A running fence device: until its duration has passed, no controller may start another device or open the epoch.
@@ -57,8 +58,8 @@ pub struct Fence {
     pub device: Option<DeviceIntent>,
     /// Devices of action Reboot or kind Fabric that were switched off and have not confirmed on since.
     ///
-    /// After the epoch is closed with a proof, the leader switches them on: power devices immediately, fabric devices after
-    /// another boot or when an operator requests it.
+    /// After the epoch is closed with a proof, the leader switches power devices on immediately. It switches fabric
+    /// devices on after another boot, or when an operator requests it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switched_off: Vec<String>,
     /// `true` if resources counted this node as empty while it was unreachable. Its agent commits no permit until the
@@ -223,8 +224,7 @@ pub struct DeviceIntent {
 /// The requested action of a fence device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Switch {
-    /// Switch off. This is also the meaning of a record without this field: it may have meant either, and off is the more
-    /// severe one.
+    /// Switch off. A record without this field also means off: the action is unknown, and off is the more severe one.
     #[default]
     Off,
     /// Switch on again.

@@ -12,8 +12,8 @@ pub struct Incarnation {
     /// The incarnations that this one continues, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub predecessors: Vec<String>,
-    /// `true` if this data continues any incarnation, as an operator confirmed for data without a backup or from before
-    /// incarnations existed.
+    /// `true` if this data continues any incarnation. An operator confirmed this for data without a backup, or from a
+    /// version without incarnations.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub continues_any: bool,
     /// Nodes that an operator allowed to follow this data, regardless of the incarnation that they remember (`hactl node follow-store`).

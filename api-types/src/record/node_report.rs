@@ -46,7 +46,7 @@ pub struct NodeReport {
     /// Create revision of the newest candidate that the agent knows.
     pub candidate_generation: Revision,
     /// Behavior of the agent while etcd is unreachable; agents without this field stop their services. Stored under its
-    /// earlier name: a controller of the previous version would take an unknown field for Stop.
+    /// earlier name, because a controller of the previous version treats an unknown field as Stop.
     #[serde(rename = "onStoreLoss", alias = "onEtcdLoss")]
     pub on_etcd_loss: OnEtcdLoss,
     /// Services that a registering agent could not confirm stopped.
@@ -173,8 +173,8 @@ pub enum WatchdogKind {
     None,
     /// A kernel device.
     Kernel,
-    /// A simulated watchdog, for the sandbox and tests. Stored as its earlier name: a controller of the previous version
-    /// would take an unknown kind for an unreadable report, with which no missed heartbeat confirms anything.
+    /// A simulated watchdog, for the sandbox and tests. Stored under its earlier name. A controller of the previous
+    /// version treats a report with an unknown kind as unreadable, and then missed heartbeats confirm nothing.
     #[serde(rename = "StandIn", alias = "Simulated")]
     Simulated,
 }

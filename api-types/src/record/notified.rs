@@ -1,4 +1,4 @@
-//! The state of notifications: what the targets of `Cluster.spec.notifications` have received, and what is queued.
+//! The state of notifications: those that the targets of `Cluster.spec.notifications` have received, and queued ones.
 
 use crate::id::Epoch;
 use crate::notification::Notification;

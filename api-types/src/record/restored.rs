@@ -6,7 +6,8 @@ use crate::time::{Millis, Timestamp};
 use crate::timing::{Profile, Timings, WatchdogBounds, wait_ms};
 use serde::{Deserialize, Serialize};
 
-/// Least amount by which a restore raises the revision, so that no process has seen a higher revision of the lost data.
+/// Minimum amount by which a restore raises the revision, so that no process has seen a higher revision of the lost
+/// data.
 pub const REVISION_RAISE: i64 = 1_000_000_000_000;
 
 /// Returns the amount by which a restore at this time, in microseconds since 1970, raises the revision.
@@ -35,8 +36,8 @@ pub struct Restored {
     pub longest_wait_ms: Option<Millis>,
 }
 
-/// Returns the keys and prefixes that a restore deletes. Permits that were committed against them are no longer valid, and
-/// agents report again what runs on their nodes.
+/// Returns the keys and prefixes that a restore deletes. Permits that were committed against them are no longer valid,
+/// and agents report the services on their nodes again.
 pub fn forgotten(keys: &Keys) -> [String; 5] {
     [keys.assignments(), keys.heartbeats(), keys.refreshes(), keys.reports(), keys.leader()]
 }

@@ -38,8 +38,8 @@ pub struct ServiceReport {
     /// Identity of the definition to which this report refers; `None` in reports of older agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// Definition of a running copy that a probe found and that is not the service in the spec, such as after a restore
-    /// (FENCING, R6.11); `None` otherwise.
+    /// Definition of a running copy that a probe found and that differs from the service in the spec (FENCING, R6.11).
+    /// One cause is a restore. `None` otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub definition: Option<Box<ServiceDefinition>>,
     /// Phase of the service.
@@ -116,8 +116,8 @@ impl Phase {
         self.is_permitted() || matches!(self, Phase::ProbedRunning | Phase::ProbedUnknown)
     }
 
-    /// Returns `true` if the service may run on this node under a permit, which a node commits only while its watchdog
-    /// daemon has a deadline (FENCING, R4.15).
+    /// Returns `true` if the service may run on this node under a permit. A node commits a permit only while its
+    /// watchdog daemon has a deadline (FENCING, R4.15).
     pub fn is_permitted(self) -> bool {
         match self {
             Phase::Starting

@@ -36,9 +36,8 @@ pub struct FailoverParts {
     pub wait: WaitParts,
     /// c: delay from the application of the last heartbeat until it is seen.
     pub observed_ms: Millis,
-    /// Delay by the candidates' check. Each candidate commits every Ki, and one that is not answered restarts
-    /// its observation, so that the declaration may come only `Ki + Th` after the last heartbeat. 0 while W
-    /// is longer.
+    /// Delay by the candidates' check. Each candidate commits every Ki, and restarts its observation if it gets no
+    /// answer. The declaration may therefore come only `Ki + Th` after the last heartbeat. 0 while W is longer.
     pub candidate_check_ms: Millis,
     /// Delay by the election of the next leader if the old one died with the node: its lease must end first.
     /// 0 while W is longer.

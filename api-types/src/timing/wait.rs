@@ -19,8 +19,8 @@ pub struct WaitParts {
     pub watchdog_rate_ms: Millis,
     /// δw: delay of the watchdog. With the two parts above it makes Tw'.
     pub watchdog_lateness_ms: Millis,
-    /// Delay by a renewal that was checked before D and made after it: δw with sliding timeouts, Tw' with a
-    /// fixed one, 2 Tw' if the descriptor is not retained.
+    /// Delay by a renewal that was checked before D and made after it. δw with sliding timeouts, Tw' with a fixed one,
+    /// 2 Tw' if the descriptor is not retained.
     pub late_pet_ms: Millis,
     /// δio: writes of the failed machine that are still in transit.
     pub io_drain_ms: Millis,

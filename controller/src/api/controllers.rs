@@ -36,7 +36,7 @@ pub(crate) async fn delete<S: Store>(
     let refresh = refresh.entries.first().map(|entry| entry.mod_revision);
     let refused = |text: String| ApiError::new(ErrorReason::Conflict, text);
     let valid_ms = valid_ms(&state).await?;
-    // A key that was never seen to change has been silent for as long as this process has been watching.
+    // A key without an observed change counts as unchanged since this process began to watch.
     let observer = state.observer();
     let watched_ms = observer.watching_ms().filter(|watched_ms| *watched_ms >= valid_ms);
     let silent_ms = observer.controller_silent_ms(keys, &id).or(watched_ms);

@@ -75,7 +75,7 @@ pub(crate) async fn handler<S: Store>(
     text_of(&request.definition.name, &node, answer)
 }
 
-/// Returns the node to ask, and what to ask it for.
+/// Returns the node to ask, and the request for it.
 async fn ask_of<S: Store>(
     state: &ApiState<S>,
     name: &str,
@@ -142,7 +142,7 @@ async fn ask<S: Store>(state: &ApiState<S>, node: &str, request: &LogRequest) ->
     if let Ok((_, created)) = &answer {
         remove = remove.delete(answered, Guard::Created(*created));
     }
-    // Leases remove what this does not.
+    // Leases remove the keys that remain.
     let _ = store.commit(remove).await;
     let (answer, _) = answer.map_err(|_| {
         let seconds = LOG_PATIENCE_MS / 1000;

@@ -4,8 +4,8 @@ use super::world::World;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::resource::Resource;
 
-/// Returns the requests of a service. If the resource does not set CPU or memory, the definition of its virtual
-/// machine counts: the one in the resource, otherwise the one that an agent has read last.
+/// Returns the requests of a service. If the resource does not set CPU or memory, the definition of its virtual machine
+/// counts. That definition is in the resource, or was last read by an agent.
 pub fn requests(world: &World, resource: &Resource) -> Amounts {
     let said = resource.spec.requests;
     let Some(libvirt) = resource.spec.driver.libvirt.as_ref() else { return said };

@@ -60,15 +60,15 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
     }
 }
 
-/// Describes what automatic rebalancing and the service limit per node mean for a service. `None` if both are off, or
-/// if the service is not at rest.
+/// Describes the effect of automatic rebalancing and of the service limit per node on a service. `None` if both are
+/// off, or if the service is not at rest.
 fn balance(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
     let parts = [by_load(view, name, service), by_services(view, name, service)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Describes what the service limit per node means for a service.
+/// Describes the effect of the service limit per node on a service.
 fn by_services(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
     let node = service.node.as_deref().filter(|_| view.reservation.enabled && service.movable)?;
     let told = Counts::of(view).told(node)?;

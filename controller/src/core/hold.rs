@@ -17,8 +17,8 @@ impl Controller {
     }
 
     /// Returns why this controller may not, or need not, grant hold to a node. The controller grants hold only if the
-    /// request names this controller, the controller cannot commit either and has read etcd since its start, and no
-    /// declaration against the node is committed or possibly committed.
+    /// request names it, and if it has read etcd since its start but cannot commit either. No declaration against the
+    /// node may be committed or possibly committed.
     fn refuses_to_hold(&self, node: &str, request: &HoldRequest, now: Mono) -> Option<String> {
         if request.candidate != self.config.id {
             return Some(format!(

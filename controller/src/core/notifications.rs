@@ -35,7 +35,7 @@ const MOST_QUEUED: usize = 50;
 /// state that was notified, the record stays below the 1.5 MiB that etcd accepts in one request.
 const MOST_QUEUED_BYTES: usize = 768 << 10;
 
-/// Plans new notifications and deliveries. This function runs last, because it reads what the plan waits for.
+/// Plans new notifications and deliveries. This function runs last, because it reads the wait conditions in the plan.
 pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let world = situation.world;
     let key = world.keys.notified();

@@ -95,8 +95,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
                 write(situation, &request, &verdict(phase, reason, message), plan);
             }
             OperationAction::Balance => {
-                let refused =
-                    "Action Balance is not carried out by the leader: run \"hactl balance --apply\"";
+                let refused = "Leader does not execute action Balance: run \"hactl balance --apply\"";
                 write(situation, &request, &verdict(OperationPhase::Refused, Reason::Refused, refused), plan);
             }
             OperationAction::Migrate
@@ -234,7 +233,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
     if situation.now.raw < quiet_at {
         let heard_since = world.alive.contains_key(name) && node.observed > request.operation.seen;
         if heard_since {
-            let message = format!("Node {name} is alive: a heartbeat was just received");
+            let message = format!("Node {name} is reachable: a heartbeat was just received");
             write(situation, request, &verdict(refused, Reason::NodeAlive, message), plan);
         } else {
             // A heartbeat alone causes no plan, so set a wake-up to check for it.
@@ -242,7 +241,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
             plan.wake(
                 situation,
                 look_at,
-                "a node that an operator confirms powered off has missed heartbeats for their lifetime",
+                "a node that an operator confirms powered off is unreachable for the heartbeat lifetime",
             );
             let message =
                 format!("Waiting until node {name} has been unreachable for {} s", valid_ms.div_ceil(1000));
@@ -418,7 +417,7 @@ fn unfence(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
             let cut = fencing::devices::cut_off(situation, name, fence);
             match (fence.state, cut.first()) {
                 (FenceState::Fencing, _) => {
-                    let message = format!("Fencing of {name} is not confirmed yet: try again when it is");
+                    let message = format!("Fencing of {name} is not confirmed yet: try again later");
                     verdict(refused, Reason::Fencing, message)
                 }
                 (FenceState::Fenced | FenceState::Closed, Some(device)) => {

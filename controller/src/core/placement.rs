@@ -103,8 +103,8 @@ pub fn declared(world: &World) -> Declared {
 /// register one at a time, and rules must hold from the first node on.
 const SETTLING_MS: Millis = 30_000;
 
-/// Returns the time, on this process's clock, until which the set of nodes counts as incomplete: a while after the
-/// last appearance of a node that no user has edited.
+/// Returns the time, on this process's clock, until which the set of nodes counts as incomplete. That is a while after
+/// the last appearance of a node that no user has edited.
 pub fn settling_until(situation: &Situation<'_>) -> Option<Mono> {
     let nodes = situation.world.nodes.values();
     nodes.filter(|node| node.created == node.modified).map(|node| node.seen + SETTLING_MS).max()

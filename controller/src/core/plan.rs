@@ -30,10 +30,10 @@ pub struct Plan {
     pub wake: Option<(Mono, &'static str)>,
     /// Nodes whose heartbeats are in time. A new plan would also differ once one of them becomes late.
     pub heard: Vec<String>,
-    /// Imbalance, set only if nothing else is in progress: by node, `true` if its load is above the mean, or if it
-    /// has too many services. Empty if the load is balanced and no node has too many services.
+    /// Imbalance by node: `true` if its load is above the mean, or if it has too many services. Set only if nothing
+    /// else is in progress. Empty if the load is balanced and no node has too many services.
     pub uneven: BTreeMap<(Measure, String), bool>,
-    /// `true` if a node is silent, and only controllers that joined before this one may act on that (R9.26).
+    /// `true` if a node is unreachable, and only controllers that joined before this one may act on that (R9.26).
     pub is_held_by_others: bool,
     /// Number of action uids that the plan used.
     pub uids: u64,

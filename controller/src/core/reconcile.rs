@@ -19,8 +19,8 @@ use ha_scheduler::View;
 
 /// Returns the leader's plan.
 ///
-/// Guarantees: a function of the situation alone; every action guards the keys that it writes and the facts that it
-/// rests on; one action per subject, none for a subject with a write in progress.
+/// Guarantees: the plan is a function of the situation alone. Every action guards the keys that it writes and the facts
+/// on which it depends. Each subject has at most one action, and none while a write is in progress.
 pub fn reconcile(situation: &Situation<'_>) -> Plan {
     if !situation.world.knows_settings() {
         let mut plan = Plan::default();

@@ -1,5 +1,5 @@
-//! Restore of etcd from a backup: the leader trusts no statement of the backup about nodes and services (FENCING,
-//! section 10).
+//! Restore of etcd from a backup: the leader uses no statement of the backup about nodes and services (FENCING, section
+//! 10).
 //!
 //! While the marker exists, records from before it are old. A node counts as empty or dead only by evidence since the
 //! restore. Nothing is assigned for the longest W, and then every resource is probed on every node. `hactl restore`
@@ -24,8 +24,8 @@ impl World {
         self.restored.as_ref().is_some_and(|marker| modified <= marker.modified)
     }
 
-    /// Returns `true` if there is no evidence of a node since the restore: its agent has not reported under its
-    /// epoch, and its fence has not changed. The statements of the backup about the node prove nothing.
+    /// Returns `true` if nothing is known about a node since the restore. Its agent has not reported under its epoch,
+    /// and its fence has not changed. The statements of the backup about the node prove nothing.
     pub fn is_unheard(&self, node: &str) -> bool {
         let fence = self.fences.get(node);
         fence.is_some_and(|fence| self.is_old(fence.modified)) && !self.speaks(node)
@@ -62,7 +62,8 @@ pub(super) fn rests_until(situation: &Situation<'_>) -> Option<Mono> {
     Some(since + rest_ms(&timings, &marker.value)).filter(|until| situation.now.raw < *until)
 }
 
-/// Reports what the end of the restore waits for. Removes the marker once no record in etcd depends on the backup.
+/// Reports the condition that the end of the restore waits for. Removes the marker once no record in etcd depends on
+/// the backup.
 pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let world = situation.world;
     let Some(marker) = &world.restored else { return };

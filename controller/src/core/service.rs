@@ -199,8 +199,8 @@ impl<'a> Service<'a> {
         !self.is_exclusive_in_force() && !self.exclusive()
     }
 
-    /// Returns the state of an epoch of a node. No assignment can exist under an epoch that is not older than that of
-    /// a closed fence; if one appears, it does not count as released.
+    /// Returns the state of an epoch of a node. After a close, no assignment can exist under the epoch of the fence or
+    /// a newer one. Such an assignment does not count as released.
     fn standing(situation: &Situation<'_>, node: &str, epoch: Epoch) -> Standing {
         let Some(fence) = situation.world.fences.get(node) else { return Standing::Closing };
         let Fence { epoch: current, state, .. } = &fence.value;

@@ -29,9 +29,9 @@ pub struct Situation<'a> {
     pub probes: &'a super::fencing::probes::DeviceProbes,
     /// Nodes that an unknown commit of this process may have closed: each counts both as closed and as not closed.
     pub perhaps_closed: &'a BTreeSet<String>,
-    /// Imbalance of nodes. For the load: since when each node has been above or below the mean, while the imbalance
-    /// exceeded its threshold and no other action was in progress. For the number of services: since when the node
-    /// has had too many.
+    /// Imbalance of nodes. For the load: time since which each node has been above or below the mean. It counts only
+    /// while the imbalance exceeds its threshold and no other action is in progress. For the number of services: time
+    /// since which the node has had too many.
     pub uneven: &'a BTreeMap<(Measure, String), Side>,
     /// Nodes that services will use once the writes in progress are seen, by service.
     pub placing: &'a BTreeMap<String, BTreeSet<String>>,

@@ -242,8 +242,8 @@ impl World {
         self.service_reports.get(resource)?.get(node)
     }
 
-    /// Returns the epoch under which services that may still run on a node were permitted: the open one, or the last
-    /// one if it was closed without a proof. `None` if no managed service may run there.
+    /// Returns the epoch under which services that may still run on a node were permitted. That is the open epoch, or
+    /// the last one if it was closed without a proof. `None` if no managed service may run there.
     pub fn living_epoch(&self, node: &str) -> Option<Epoch> {
         let fence = &self.fences.get(node)?.value;
         match fence.state {

@@ -1,4 +1,4 @@
-//! `hactl auth`: shows what the API allows the user to do.
+//! `hactl auth`: shows the actions that the API allows the user.
 
 use super::api_resources::{ApiResource, discovered};
 use crate::failure::{Exit, Outcome};

@@ -144,8 +144,8 @@ fn effect(terminal: &Terminal, plan: &Plan) -> String {
     text
 }
 
-/// Returns `true` if the plan already contains a warning about one object: as the same effect, or as a warning about
-/// the same subject (the text before the colon). The plan has priority, because it covers all changes together.
+/// Returns `true` if the plan already contains a warning about one object. The plan has the same effect, or a warning
+/// about the same subject (the text before the colon). The plan has priority, because it covers all changes together.
 fn is_said(plan: &Plan, warning: &str) -> bool {
     // A warning arrives in a header, which cannot contain arrows.
     let plain = |text: &str| text.replace('→', "->");

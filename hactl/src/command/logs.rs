@@ -31,8 +31,8 @@ pub(crate) struct Logs {
     name: String,
     /// Print new lines until interrupted
     ///
-    /// The log is read every second. Lines are left out if more than 64 KiB or 10000 lines are written in that time, and
-    /// identical consecutive lines can be printed fewer times.
+    /// The log is read every second. Lines are left out if more than 64 KiB or 10000 lines are written in that time.
+    /// Identical consecutive lines can be printed fewer times.
     #[arg(long, short = 'f')]
     follow: bool,
     /// Number of last lines; -1 prints all lines within the limits

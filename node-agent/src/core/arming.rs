@@ -63,7 +63,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Returns `true` if the device is running as far as this process knows, under a deadline or staying.
+    /// Returns `true` if, according to this process, the device is running, under a deadline or staying.
     pub(super) fn is_running(&self) -> bool {
         match self.status.state {
             State::Released => false,

@@ -75,11 +75,11 @@ impl Command {
 pub enum CommandResult {
     /// The command succeeded. For stop and kill: nothing of the service is left running on this node.
     Done,
-    /// The command failed; something may be left running.
+    /// The command failed. Processes of the service may still run.
     Failed(DriverFailure),
     /// The result of a probe.
     Observed(Observed),
-    /// The command was canceled, or never began; something may be left running.
+    /// The command was canceled, or did not begin. Processes of the service may still run.
     Cancelled,
 }
 

@@ -45,8 +45,8 @@ pub enum Input {
     Read {
         /// Id of the answered [`super::Effect::Read`].
         id: ReadId,
-        /// The entries of the keys that exist and the *lowest* revision at which any of the keys was read; an error
-        /// text if etcd could not be reached.
+        /// The entries of the existing keys, and the *lowest* revision at which any of the keys was read. An error text
+        /// if etcd could not be reached.
         result: Result<(Vec<Entry>, Revision), String>,
     },
     /// The answer to [`super::Effect::Commit`].

@@ -121,7 +121,7 @@ impl AgentCore {
         }
         if self.registered().is_none() {
             // This node has nothing under an epoch. A device that still runs protects services whose end is not
-            // confirmed, unless everything is cleared: then the daemon may continue to pet without a deadline.
+            // confirmed. If everything is cleared, the daemon may continue to pet without a deadline.
             let cleared = match &self.session {
                 Session::Requesting(_) => self.watchdog.is_staying() || self.watchdog.is_away(),
                 Session::Waiting => self.watchdog.is_staying(),

@@ -17,7 +17,8 @@ use ha_api_types::time::Millis;
 const PEEK_MS: Millis = 200;
 
 impl AgentCore {
-    /// Advances the source: waits for the target to be ready, hands over, migrates, and reports what is left here.
+    /// Advances the source: waits for the target to be ready, hands over, migrates, and reports the state of the copy
+    /// on this node.
     pub(super) fn rest_source(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
         let uid = &assignment.action_uid;
         let Action::Migrate { target, .. } = &assignment.action else { return };

@@ -34,7 +34,7 @@ pub(super) enum Replacing {
     Clear(Box<Clearing>),
 }
 
-/// The removal of what a replacement left.
+/// The removal of data that a replacement left.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Clearing {
     definition: ServiceDefinition,

@@ -12,7 +12,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeSet;
 
-/// The presence of a copy on this node, as far as this process knows.
+/// The presence of a copy on this node, according to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     /// No probe has been made yet.
@@ -36,8 +36,8 @@ pub(super) enum Step {
     Permit { uid: ActionUid, phase: Phase },
     /// Writes the journal before the action is begun.
     Journal { uid: ActionUid, write: Option<JournalWriteId> },
-    /// Stops the running copy before it is started again. Restart needs that, and so does a copy whose driver fields
-    /// differ from the assignment's, such as one that is found running after a restore (FENCING, R6.9).
+    /// Stops the running copy before it is started again. Restart needs this stop. So does a copy whose driver fields
+    /// differ from the assignment's, such as a copy found after a restore (FENCING, R6.9).
     StopFirst { uid: ActionUid },
     /// Removes the remains of an earlier attempt.
     Clean { uid: ActionUid },

@@ -198,7 +198,7 @@ impl AgentCore {
                 }
             }
             Err(message) => {
-                self.log(Level::Debug, format!("cannot read again: {message}"));
+                self.log(Level::Debug, format!("cannot read etcd again: {message}"));
                 match reading.purpose {
                     ReadFor::Own => self.read_retry_at = Some(now.raw + RETRY_MS / 4),
                     ReadFor::Service(name) => {
@@ -222,7 +222,7 @@ impl AgentCore {
         }
     }
 
-    /// Determines what changed after a heartbeat that was not applied (FENCING R3.26 to R3.30).
+    /// Determines the change that kept a heartbeat from being applied (FENCING R3.26 to R3.30).
     fn recognise(&mut self, now: &Now) {
         let alive = self.view.alive.get(&self.config.node).cloned();
         let instance = self.config.instance.clone();
@@ -353,8 +353,8 @@ impl AgentCore {
         }
     }
 
-    /// Takes over immediately if boot and epoch are unchanged (the file lock is held). Otherwise stops what runs,
-    /// verifies, and registers (FENCING 3 and 6).
+    /// Takes over immediately if boot and epoch are unchanged (the file lock is held). Otherwise stops the running
+    /// services, verifies, and registers (FENCING 3 and 6).
     fn enter(&mut self, now: &Now) {
         self.seed_services();
         let own = self.fence().and_then(|fence| {
@@ -412,7 +412,7 @@ impl AgentCore {
         self.deadline.or_else(|| self.watchdog.inherited())
     }
 
-    /// Returns the milliseconds to D on the clock that is nearer to it; 0 if D has passed; `None` if there is no D.
+    /// Returns the milliseconds to D on the clock that is nearer to it. 0 if D has passed, `None` if there is no D.
     pub(super) fn left_ms(&self, now: &Now) -> Option<Millis> {
         let deadline = self.deadline_moment()?;
         Some(Moment::from(now).left_ns(deadline).map_or(0, |left_ns| left_ns / 1_000_000))

@@ -164,9 +164,9 @@ impl AgentCore {
     fn is_elsewhere(&self, service: &Service, role: &Role) -> bool {
         match role {
             Role::Elsewhere { modified } => {
-                // A newer answer to a probe is for the leader to judge; a service that ran by an action of this node
-                // has ended. A service that may run twice was not cleared before registering, so its report is always
-                // newer than the assignment.
+                // The leader evaluates a newer answer to a probe. A service that ran by an action of this node has
+                // ended. A service that may run twice was not cleared before registering, so its report is always newer
+                // than the assignment.
                 !service.definition.exclusive
                     || self.view.reports.get(service.name()).is_none_or(|stored| {
                         stored.modified < *modified
@@ -300,8 +300,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Answers an exclusive service with a failure to try elsewhere if the watchdog cannot be armed: there is no permit
-    /// without an armed watchdog (FENCING 6).
+    /// Reports the start of an exclusive service as failed if the watchdog cannot be armed, so that another node is
+    /// tried. There is no permit without an armed watchdog (FENCING 6).
     pub(super) fn refuse_without_watchdog(
         &mut self,
         service: &mut Service,

@@ -73,7 +73,7 @@ impl LibvirtDriver {
     pub fn new(state_directory: &Path, events: UnboundedSender<DriverEvent>) -> io::Result<LibvirtDriver> {
         let folder = state_directory.join("libvirt");
         std::fs::create_dir_all(&folder)?;
-        // The mark in the environment of each virsh must stay the same for the next agent, even if it is given another
+        // The mark in the environment of each virsh must stay the same for the next agent, even if that has another
         // path to the directory.
         let folder = folder.canonicalize()?;
         virsh::end_left_behind(&folder)?;

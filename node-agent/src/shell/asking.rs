@@ -78,8 +78,9 @@ async fn answer_to(asking: RequestBuilder) -> Result<HoldAnswer, String> {
 /// The sources of a client: paths of PEM files and their last contents.
 struct Clients {
     files: Config,
-    /// The newest client and the PEM contents that it was built from. It is reused while the files are unchanged: an
-    /// outage causes requests every Ki, and each new client would need new TLS handshakes with every controller.
+    /// The newest client and the PEM contents that it was built from. The client is reused while the files are
+    /// unchanged. An outage causes requests every Ki, and each new client would need new TLS handshakes with every
+    /// controller.
     newest: Mutex<Option<(Pem, Client)>>,
 }
 

@@ -175,7 +175,7 @@ impl Reader {
     }
 }
 
-/// Returns what to read, within this agent's own bounds.
+/// Returns the range to read, within this agent's own bounds.
 fn query_of(request: &LogRequest) -> LogQuery {
     LogQuery { lines: request.tail_lines.clamp(1, LOG_LINES_MAX), since_seconds: request.since_seconds }
 }

@@ -5,8 +5,8 @@
 //! that answers number 0 is an unrequested notice.
 //!
 //! # Guarantees
-//! - A request that was acknowledged with [`Outcome::Done`] holds, and its effect on the device has already happened:
-//!   after a deadline the device runs with a timeout that this deadline allows.
+//! - A request that was acknowledged with [`Outcome::Done`] is active, and has already changed the device. After a
+//!   deadline, the device runs with a timeout that this deadline allows.
 //! - An armed device outlives the connection: the daemon keeps petting until the last deadline, and no longer.
 //!
 //! # Assumptions

@@ -115,7 +115,8 @@ pub(super) fn reset_machine() {
 
 /// Gives this thread FIFO real-time priority, which children do not inherit.
 ///
-/// This calls the kernel directly: musl's function of that name always fails, because it cannot do what POSIX requires.
+/// This calls the kernel directly: musl's function of that name always fails, because Linux does not have the POSIX
+/// semantics.
 pub(super) fn become_real_time(priority: i32) -> Result<(), Errno> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: process 0 is this thread; the kernel's `sched_param` is one int, which lives over the call.

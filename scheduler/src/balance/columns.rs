@@ -18,8 +18,8 @@ const GREATEST_SHARE: f64 = (1_u64 << 50) as f64;
 pub(super) struct Columns {
     /// Weight of each column.
     pub(super) weights: Vec<f64>,
-    /// Amounts that instances add to nodes, in rows of columns. Instance i has four rows from `i * 4`: for its primary, for
-    /// a primary with exclusive spindles, for its secondary, and for a secondary with exclusive spindles.
+    /// Amounts that instances add to nodes, in rows of columns. Instance i has four rows from `i * 4`: for its primary
+    /// without and with exclusive spindles, then for its secondary.
     added: Vec<i64>,
     /// Amounts of a node without instances, at `node * columns + column`.
     pub(super) base: Vec<i64>,
@@ -99,8 +99,8 @@ fn column(problem: &Problem, index: usize) -> Column {
     Column { guests, base, scale }
 }
 
-/// Returns the amounts that an instance adds: to its primary, to a primary with exclusive spindles, to its secondary, and
-/// to a secondary with exclusive spindles.
+/// Returns the amounts that an instance adds to its primary and to its secondary, each without and with exclusive
+/// spindles.
 fn added(guest: &Guest, index: usize) -> [i64; 4] {
     let present = i64::from(guest.present);
     let [shared, exclusive] = guest.spindles;

@@ -1,4 +1,4 @@
-//! Leases, which provide presence and cleanup, but no proof: a member that was paused and isolated continues to answer
+//! Leases, which provide presence and cleanup, but no proof. An isolated member that was paused continues to answer
 //! keep-alives of an expired lease (FENCING, section 3).
 
 use super::Inner;

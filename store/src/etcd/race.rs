@@ -31,9 +31,9 @@ pub(super) enum Repeat {
 /// with an unknown outcome. It returns `Break` if that settles the request. If no attempt settles the request, the
 /// error is the last failure, or [`Failure::Unknown`] if any attempt may have been applied.
 ///
-/// Guarantees: if an attempt is slower than the attempt timeout, another one starts in parallel on the next member,
-/// and the slow one may still answer. At most [`MAX_ATTEMPTS`] attempts may have reached etcd. The request ends after
-/// as many attempt timeouts.
+/// Guarantees: if an attempt exceeds the attempt timeout, another one starts in parallel on the next member. The slow
+/// attempt may still answer. At most [`MAX_ATTEMPTS`] attempts may have reached etcd. The request ends after as many
+/// attempt timeouts.
 pub(super) async fn race<T: Send + 'static, R>(
     inner: &Arc<Inner>,
     call: Call<T>,

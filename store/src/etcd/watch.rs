@@ -1,8 +1,8 @@
 //! Watches: several selectors on one stream, complete up to each reported revision.
 //!
-//! The client regularly requests the progress from the server, to detect a member that has stopped or is isolated: a
-//! watch without a message for [`SILENT_PERIODS`] periods ends with an error. With several selectors, the events of
-//! one revision come in several messages. They are held until the server reports that all watches of the stream are
+//! The client regularly requests the progress from the server, to detect a member that has stopped or is isolated. A
+//! watch without a message for [`SILENT_PERIODS`] periods ends with an error. With several selectors, the events of one
+//! revision come in several messages. They are held until the server reports that all watches of the stream are
 //! complete up to that revision. The client requests this report immediately.
 
 use super::Inner;

@@ -174,8 +174,8 @@ fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
     }
 }
 
-/// Returns `true` if an operator's confirmation that the node is powered off may end a wait: nothing proves yet, or
-/// since a restore, that the node's services do not run.
+/// Returns `true` if an operator's confirmation that the node is powered off may end a wait. Nothing proves yet (or
+/// since a restore) that the node's services do not run.
 fn awaits_confirmation(world: &World, node: &str) -> bool {
     world.is_unheard(node)
         || world.fences.get(node).is_none_or(|fence| match fence.value.state {

@@ -254,8 +254,8 @@ impl<'p, 'a> Desk<'p, 'a> {
 
     /// Returns the first declared device that must switch the machine on or reconnect it.
     ///
-    /// Power returns as soon as all services are released, with two exceptions. A machine that requests an epoch is
-    /// on already. A machine that an operator has confirmed off is in that operator's hands. A disconnected machine
+    /// Power returns as soon as all services are released, with two exceptions. A machine that requests an epoch is on
+    /// already. A machine that an operator has confirmed off is switched on by the operator. A disconnected machine
     /// keeps running: its old services are gone only after another boot, or if an operator confirms it.
     fn to_switch_on(&self, fence: &Fence) -> Option<&'a FenceDevice> {
         let names = switched_off(fence);

@@ -1,8 +1,8 @@
 //! `maxFencing`: the number of nodes that may be declared dead on silence within a window.
 //!
-//! If many nodes become silent at the same time, a fault of this controller or of the network is more likely than a
-//! fault of the nodes. The limit delays and alerts. Declarations continue as the window slides, or when an operator
-//! confirms a node off.
+//! If many nodes become unreachable at the same time, the likely cause is this controller or the network, not the
+//! nodes. The limit delays and alerts. Declarations continue as the window slides, or when an operator confirms a node
+//! off.
 
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;

@@ -80,8 +80,8 @@ pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mu
     }
 }
 
-/// Returns whether all devices of a node answer, as a condition; `None` if it has no devices, or if none failed and one was
-/// not probed yet.
+/// Returns the condition that shows whether all devices of a node answer. `None` if it has no devices, or if none
+/// failed and one was not probed yet.
 pub(in crate::core) fn verdict(situation: &Situation<'_>, node: &str) -> Option<(bool, Reason, String)> {
     let devices = &situation.world.nodes.get(node)?.value.spec.fencing.devices;
     let mut failed = Vec::new();

@@ -1,4 +1,4 @@
-//! Declaration of death of silent nodes.
+//! Declaration that unreachable nodes have failed.
 
 use super::limits::Budget;
 use super::{Subjected, close};

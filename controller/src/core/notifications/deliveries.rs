@@ -139,7 +139,7 @@ impl Deliveries {
         self.tests.get(operation)
     }
 
-    /// Forgets deliveries that etcd shows as ended or no longer contains, and tests whose operation has ended.
+    /// Removes deliveries that etcd shows as ended or no longer contains, and tests whose operation has ended.
     pub(in crate::core) fn settle(&mut self, world: &World) {
         let notified = world.notified.as_ref().map(|known| &known.value);
         self.ended.retain(|(id, target)| {

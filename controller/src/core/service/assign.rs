@@ -13,12 +13,12 @@ use ha_api_types::resource::{ServiceDefinition, ServiceState};
 use ha_store::Guard;
 use std::collections::BTreeMap;
 
-/// Assigns an action on a node, if the service may be assigned there now; otherwise reports what it waits for.
+/// Assigns an action on a node, if the service may be assigned there now; otherwise reports the condition to wait for.
 ///
-/// Guarantees: the node's fence is guarded, open, and its epoch and boot id are copied. A service leaves its node
-/// only under a guard that proves it stopped there: the report of Stopped or Failed for the current action, or
-/// a fence with a newer epoch that is not Fencing.
-/// Errors: returns `false`, and the draft names the condition to wait for.
+/// Guarantees: the node's fence is guarded, open, and its epoch and boot id are copied. A service leaves its node only
+/// under a guard that proves that it stopped there. That is the report of Stopped or Failed for the current action, or
+/// a fence with a newer epoch that is not Fencing. Errors: returns `false`, and the draft names the condition to wait
+/// for.
 pub(super) fn assign(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -186,7 +186,7 @@ fn leave(
         guards.extend(fence);
         return Ok(guards);
     }
-    // The service may run twice, so it leaves a silent node without waiting (FENCING, section 10).
+    // The service may run twice, so no stop on an unreachable node is awaited (FENCING, section 10).
     let silent = planner.nodes.get(place).is_none_or(|node| match node.health {
         Health::Late | Health::Fencing | Health::Unregistered | Health::Down(_) => true,
         Health::Registering
@@ -226,8 +226,8 @@ fn unproven_target(
 /// Returns the definition of an assignment. A running service is stopped, handed over and monitored under the
 /// definition it was started with, even if its spec has changed since. A start uses the present spec.
 ///
-/// A copy of another identity than the spec's, as after a restore, continues as it is until it is stopped, and is
-/// stopped as it was started (FENCING, R6.11).
+/// A copy with another identity than the spec, as after a restore, keeps running until it is stopped. The stop uses the
+/// definition of its start (FENCING, R6.11).
 fn definition(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -258,7 +258,7 @@ fn begins(action: &Action) -> bool {
     }
 }
 
-/// Orders a node to stop what has arrived there in a live migration whose source ended at this revision.
+/// Orders a node to stop the copy that arrived there in a live migration whose source ended at this revision.
 pub(super) fn stop_arrivals_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -271,8 +271,8 @@ pub(super) fn stop_arrivals_on(
     is_assigned
 }
 
-/// Makes a new assignment ask its node about arrivals in a live migration whose source ended at this revision: until the
-/// node answers, a proof that closes its epoch may be older than an arrival (FENCING, R8.17).
+/// Makes a new assignment ask its node about arrivals in a live migration whose source ended at this revision. Until
+/// the node answers, a proof that closes its epoch may be older than an arrival (FENCING, R8.17).
 pub(super) fn await_answer(draft: &mut Draft, source_end: Revision) {
     if let Assign::Put(assignment) = &mut draft.assign {
         assignment.arrivals_until = Some(source_end);

@@ -24,7 +24,7 @@ pub(super) fn note(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
     }
 }
 
-/// Returns the time of the change. A service on a silent node counts as ended at the last heartbeat, not at the
+/// Returns the time of the change. A service on an unreachable node counts as ended at the last heartbeat, not at the
 /// proof.
 fn since(planner: &Planner<'_>, service: &Service<'_>, standing: Standing) -> Timestamp {
     let now = planner.situation.now;

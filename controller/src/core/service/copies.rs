@@ -97,7 +97,7 @@ pub(super) fn differing(
     epoch: Epoch,
 ) -> Option<ServiceDefinition> {
     let wanted = ServiceDefinition::of(&service.resource.value);
-    // A probe that found another service there rules out what a backup names.
+    // A probe that found another service there rules out the definition in a backup.
     let found = situation
         .world
         .service_report(service.name, node)

@@ -169,13 +169,13 @@ impl Draft {
         }
     }
 
-    /// Forgets the nodes where the service failed to start, after a successful start.
+    /// Clears the nodes where the service failed to start, after a successful start.
     pub(super) fn clear_failures(&mut self) {
         self.status.failed_nodes.clear();
         self.status.relocations = 0;
     }
 
-    /// Forgets all failures: for Disabled, a cleared error, or disarm.
+    /// Clears all failures: for Disabled, a cleared error, or disarm.
     pub(super) fn forget_failures(&mut self) {
         self.clear_failures();
         self.status.never_nodes.clear();

@@ -117,7 +117,7 @@ fn verdict<'a>(situation: &Situation<'_>, service: &Service<'a>, draft: &Draft) 
 }
 
 fn no_copy<'a>(name: &str) -> Verdict<'a> {
-    Verdict::Done(format!("No copy of {name} runs: the next start uses the definition"))
+    Verdict::Done(format!("No copy of {name} runs: the next start uses the edited definition"))
 }
 
 fn rewrite(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, assignment: &Assignment) {

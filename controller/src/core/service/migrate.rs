@@ -163,8 +163,9 @@ pub(super) fn unanswered_arrival(
     assignment.arrivals_until.filter(|_| is_asked)
 }
 
-/// Holds a service whose node was asked about an arrival and has lost its epoch without an answer: the closing proof may
-/// be older than the arrival (R8.17). Asks again under the node's present epoch. Returns `true` if the service is held.
+/// Holds a service whose node was asked about an arrival and has lost its epoch without an answer. The closing proof
+/// may be older than the arrival (R8.17). Asks again under the node's present epoch. Returns `true` if the service is
+/// held.
 pub(super) fn hold_for_arrival(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let situation = planner.situation;
     let was_asked = service.assignment.is_some_and(|assignment| assignment.value.arrivals_until.is_some());

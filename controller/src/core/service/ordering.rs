@@ -37,7 +37,7 @@ pub(super) fn holds_restart(planner: &mut Planner<'_>, service: &Service<'_>, no
     let Some(first) = planner.order.before(service.name).find(stopped_with_it) else {
         return holds_start(planner, service);
     };
-    let message = format!("Waiting for node {node} to report dependency {first}, which it has stopped, too");
+    let message = format!("Waiting for node {node} to report that dependency {first} is also stopped");
     if let Some(stop) = stop {
         let why = "an agent has reported all services that it stopped";
         planner.plan.wake(&situation, stop.seen + REPORTED_MS, why);
@@ -60,7 +60,7 @@ fn holds_start_of(planner: &Planner<'_>, name: &str) -> Option<String> {
     planner.order.before(name).next()?;
     if let Some(circle) = planner.order.circle(name) {
         return Some(format!(
-            "Dependency cycle: {}; remove one of these from spec.dependsOn of the next",
+            "Dependency cycle: {}; remove one of these resources from spec.dependsOn of the resource after it",
             circle.join(" → ")
         ));
     }
@@ -85,7 +85,7 @@ fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
         RequestedState::Started => {}
     }
     if planner.leaving.contains(first) || is_busy(&planner.situation, first) {
-        return Some(format!("Waiting for dependency {first}, which is about to change"));
+        return Some(format!("Waiting for the pending action of dependency {first}"));
     }
     let status = world.resource_statuses.get(first).map(|status| &status.value);
     let state = status.map_or(ServiceState::Queued, |status| status.state);

@@ -40,7 +40,8 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
                 if arrived {
                     end(OperationPhase::Succeeded, Reason::Completed, &format!("Running on {node}"));
                 } else {
-                    let message = if message.is_empty() { format!("Still on {node}") } else { message };
+                    let message =
+                        if message.is_empty() { format!("Still assigned to {node}") } else { message };
                     end(failed, Reason::MoveFailed, &message);
                 }
             }
@@ -151,7 +152,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     }
 }
 
-/// Returns what an operation waits for: the condition that its service waits for.
+/// Returns the condition that an operation waits for, which is that of its service.
 fn why_it_waits(draft: &Draft) -> (Reason, String) {
     match draft.reason {
         Some(reason) if !draft.message.is_empty() => {

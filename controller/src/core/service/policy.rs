@@ -74,7 +74,7 @@ pub(super) fn nowhere(draft: &mut Draft, placement: &Placement) {
     draft.wait(Reason::NoFeasibleNode, why_nowhere(placement));
 }
 
-/// Handles a failed start without a running copy: tries another node, at most `maxRelocate` times, then the same node
+/// Handles a failed start without a running copy. Tries another node, at most `maxRelocate` times, then the same node
 /// if no other is eligible, then enters Error.
 pub(super) fn start_failed(
     planner: &mut Planner<'_>,
@@ -133,7 +133,7 @@ pub(super) fn start_failed(
     }
 }
 
-/// Remembers a failure on a node. The node is tried last from then on, or never.
+/// Records a failure on a node. From then on, the node is tried last, or not at all.
 pub(super) fn remember_failure(draft: &mut Draft, node: &str, class: FailureClass) {
     let never_here = class == FailureClass::NeverHere;
     let remembered = if never_here { &mut draft.status.never_nodes } else { &mut draft.status.failed_nodes };

@@ -150,9 +150,9 @@ fn may_run_there(situation: &Situation<'_>, service: &Service<'_>, node: &str) -
         .is_some_and(|report| world.report_lives(service.name, node, report) && report.value.phase.may_run())
 }
 
-/// Returns `true` if a service may run on a node without a permit of the node's epoch. There are three causes: it was
-/// Ignored, it may have been moved by hand while the cluster was disarmed, or etcd was restored from a backup that
-/// lacks later permits.
+/// Returns `true` if a service may run on a node without a permit of the node's epoch. There are three causes. The
+/// service was Ignored, it may have been moved manually while the cluster was disarmed, or etcd was restored from a
+/// backup without later permits.
 pub(super) fn may_run_anywhere(world: &World, status: Option<&ResourceStatus>) -> bool {
     let was_let_go =
         |status: &ResourceStatus| status.probe_generation.is_some() || status.probe_arming.is_some();

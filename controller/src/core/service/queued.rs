@@ -144,15 +144,15 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                 draft.not_probed.push(format!("{node} ({why})"));
                 counted.push((*node).to_owned());
             }
-            Answer::Unknown(message) => open.push(format!("{node} cannot determine that ({message})")),
+            Answer::Unknown(message) => open.push(format!("{node} cannot check the service ({message})")),
             Answer::Missing(why) => {
                 open.push(format!("{node} {why}"));
                 if let Some(known) = planner.nodes.get(*node) {
-                    // A node that stays silent until then is no longer waited for.
+                    // The service does not wait longer for a node that stays unreachable until then.
                     draft.wake_after(
                         known.late_at,
                         0,
-                        "a node that was asked has missed heartbeats for their lifetime",
+                        "a node that was asked is unreachable for the heartbeat lifetime",
                     );
                 }
             }
@@ -240,8 +240,8 @@ fn count_as_empty(situation: &Situation<'_>, service: &Service<'_>, draft: &mut 
     }
 }
 
-/// Forgets nodes that were counted as empty and have answered since. Forgets all of them once the service is no
-/// longer being probed.
+/// Removes nodes that were counted as empty and have answered since. Removes all of them once the service is no longer
+/// being probed.
 pub(super) fn forget_verified(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let world = situation.world;
     let uid = service.uid();

@@ -293,7 +293,7 @@ pub(super) fn keeps_its_place(situation: &Situation<'_>, assignment: &Assignment
         .is_some_and(|until| until.is_none_or(|at| situation.now.raw < at))
 }
 
-/// Returns what a frozen service waits for, and how an operator can end the wait.
+/// Returns the condition that a frozen service waits for, and the command that ends the wait.
 fn waiting_words(situation: &Situation<'_>, node: &str, for_ever: bool) -> String {
     if for_ever {
         return format!(

@@ -254,8 +254,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     }
 }
 
-/// Returns the message about two running copies. Only an operator can decide which of them is right (FENCING, section
-/// 7).
+/// Returns the message about two running copies. Only an operator can decide which copy continues (FENCING, section 7).
 pub(super) fn runs_twice(name: &str, first: &str, second: &str) -> String {
     format!(
         "Running on both {first} and {second}. Run \"hactl clear-error {name}\" to stop both copies and \

@@ -69,8 +69,8 @@ fn waiting_for(plan: &Plan) -> Vec<String> {
     sentences
 }
 
-/// Returns the mode in which agents may disarm: the requested one, once no service is in Fence, Recovery, Migrate or
-/// Relocate and the others are frozen. The answer then holds until the cluster is armed.
+/// Returns the requested mode once agents may disarm: no service is in Fence, Recovery, Migrate or Relocate, and the
+/// others are frozen. The answer then holds until the cluster is armed.
 fn disarm(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) -> Option<Disarmed> {
     let world = situation.world;
     let wanted = world.settings().disarmed?;

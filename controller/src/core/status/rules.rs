@@ -101,7 +101,10 @@ fn rule_status<'a>(
     let (holds, reason, message) = match conflict {
         Some(conflict) => (false, Reason::RuleConflict, conflict.message.clone()),
         None if missing.is_empty() => (true, Reason::Accepted, Reason::Accepted.sentence().to_owned()),
-        None => (true, Reason::NotFound, format!("Active, but not found: {}", missing.join(", "))),
+        None => {
+            let message = format!("Rule is active, but these objects are not found: {}", missing.join(", "));
+            (true, Reason::NotFound, message)
+        }
     };
     condition(situation, &mut status.conditions, "Ready", holds, reason, message, generation);
     status

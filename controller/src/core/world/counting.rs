@@ -100,7 +100,7 @@ impl World {
         counting.placed.remove(name);
     }
 
-    /// Forgets a service whose status was deleted.
+    /// Removes a service whose status was deleted.
     pub(super) fn forget_counting(&mut self, name: &str) {
         if let Some(counting) = &mut self.counting {
             counting.placed.remove(name);

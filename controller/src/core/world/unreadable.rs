@@ -46,7 +46,7 @@ pub(in crate::core) struct Doubts {
 }
 
 impl Doubts {
-    /// Forgets a key that was deleted, or of which no part is kept.
+    /// Removes a key that was deleted, or of which no part is kept.
     pub(super) fn forget(&mut self, key: &Key<'_>) {
         match *key {
             Key::Fence(node) => drop(self.fences.remove(node)),

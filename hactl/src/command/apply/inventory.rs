@@ -25,8 +25,8 @@ pub(super) struct Leftover {
 /// Marks all objects as members of an inventory.
 ///
 /// # Errors
-/// Fails if the name is not a valid label, or if a live object belongs to another inventory: the two sources would undo
-/// each other's changes.
+/// Fails if the name is not a valid label. Fails also if a live object belongs to another inventory, because the two
+/// sources would undo each other's changes.
 pub(super) fn claim(name: &str, entries: &mut [Entry], lives: &[Option<Value>]) -> Result<(), Failure> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

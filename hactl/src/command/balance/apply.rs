@@ -1,4 +1,4 @@
-//! Execution of a plan on the live cluster: one job set at a time, the jobs of a set in parallel, and no further set
+//! Execution of a plan on the live cluster: one job set at a time, with its jobs in parallel. No further set begins
 //! after a failure.
 
 use super::actions::{Action, actions};

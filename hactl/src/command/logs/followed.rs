@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn each_line_is_printed_once() {
-        // A whole file, and then only what is younger.
+        // Readings of the whole file, then of newer lines only.
         check(&[("a\nb\n", "a\nb\n"), ("a\nb\nc\n", "c\n"), ("a\nb\nc\n", ""), ("c\nd\n", "d\n"), ("", "")]);
         // A reading that begins before the first printed line, as of a file without times.
         check(&[("y\nz\n", "y\nz\n"), ("w\nx\ny\nz\nnew\n", "new\n")]);

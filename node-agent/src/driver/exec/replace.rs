@@ -59,8 +59,8 @@ pub(super) async fn end(context: &Context, service: &ServiceDefinition) -> Resul
     clear(|| Search { variable: MARK, mark: mark.clone(), cgroups: Vec::new(), record: None }).await
 }
 
-/// Returns the mark of the command's processes. The mark differs from the service's, so that a search for the service
-/// does not find the command, and ending one does not end the other.
+/// Returns the mark of the command's processes. The mark differs from the service's. So a search for the service does
+/// not find the command, and ending one does not end the other.
 fn mark(context: &Context, service: &ServiceDefinition) -> String {
     context.programs.folder_of(&service.name).path().join("replacement").display().to_string()
 }

@@ -20,13 +20,13 @@ use tokio::time::{Instant, sleep};
 /// unknown.
 const NOT_RUNNING: i32 = 7;
 
-/// Time after a stop during which a monitor command may still report the service as running: a killed process keeps
-/// its pid until process 1 reaps it.
+/// Time after a stop during which a monitor command may still report the service as running. A killed process keeps its
+/// pid until process 1 reaps it.
 const AFTERGLOW: Duration = Duration::from_secs(3);
 /// Interval between runs of the monitor command during that time.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Reports what the monitor command reports.
+/// Reports the result of the monitor command.
 ///
 /// A start command of an earlier agent may still be in progress. So the result is `NotRunning` only if no process is
 /// left that a command started.

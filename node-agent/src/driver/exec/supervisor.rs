@@ -204,7 +204,7 @@ impl Supervised {
         let _ = self.record.main.signal(Signal::TERM);
     }
 
-    /// Kills what the main process left behind. Returns `true` once nothing is left.
+    /// Kills the processes that the main process left behind. Returns `true` once nothing is left.
     fn clear(&mut self) -> io::Result<bool> {
         self.reap();
         let cgroup = self.record.cgroup.clone().map(ServiceCgroup::at);
@@ -220,7 +220,7 @@ impl Supervised {
         Ok(below.is_empty() && members.is_empty())
     }
 
-    /// Reads what is left in the pipe, for at most 1 s, because a process outside the service may hold the other end.
+    /// Reads the rest of the pipe, for at most 1 s, because a process outside the service may hold the other end.
     async fn drain(&mut self, output: &mut Option<pipe::Receiver>, buffer: &mut [u8]) {
         let until = Instant::now() + Duration::from_secs(1);
         while output.is_some() {

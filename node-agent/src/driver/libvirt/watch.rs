@@ -122,7 +122,7 @@ async fn watch(shared: Weak<Shared>, virsh: Virsh) {
                 line = line => match (line, shared.upgrade()) {
                     (_, None) => return,
                     (Some(line), Some(shared)) => shared.told(&virsh, &line),
-                    // The process ends when libvirt ends. The list shows what changed in the meantime.
+                    // The process ends when libvirt ends. The list shows changes in the meantime.
                     (None, Some(_)) => {
                         lines = None;
                         running = None;

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 /// Interval between checks whether the service still has processes.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// After the last process has ended, the interval and number of further runs of `monitor`: the resource agent may
-/// still find the process, which keeps its pid until process 1 reaps it.
+/// Interval and number of further runs of `monitor` after the last process has ended. The resource agent may still find
+/// the process, which keeps its pid until process 1 reaps it.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_TIMES: u32 = 5;
 

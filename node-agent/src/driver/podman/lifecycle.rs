@@ -124,7 +124,7 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
     };
     context.watches.busy(&service.name);
     let until = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
-    // The inner steps have the same time limit, and report what they waited for; so this one is longer.
+    // The inner steps have the same time limit, and report the condition that they waited for. So this limit is longer.
     match timeout_at(until + LOOK, start_or_adopt(context, &target, until)).await {
         Ok(Ok(run)) => {
             context.watches.running(context, service, &target.name, run);
@@ -352,7 +352,7 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
             }
             client.stop(name, graceful).await
         };
-        // The loop below checks the container itself, and kills what is left.
+        // The loop below checks the container itself, and kills its remaining processes.
         if let Ok(Err(error)) = timeout(graceful, asked).await {
             tracing::warn!(resource = target.service.name, %error, "podman failed to stop the container gracefully");
         }

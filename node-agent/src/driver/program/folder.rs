@@ -45,8 +45,8 @@ impl ServiceFolder {
 
     /// Takes the lock, and creates the directory if it does not exist.
     ///
-    /// The lock belongs to the open file, which the supervisor inherits as its standard input. So the lock is held
-    /// without a gap from before the start of the supervisor until the last copy is closed, even if the agent ends.
+    /// The lock belongs to the open file, which the supervisor inherits as its standard input. So the lock is held from
+    /// before the start of the supervisor until the last copy is closed, even if the agent ends.
     pub(in crate::driver) fn lock(&self) -> io::Result<Lock> {
         self.make()?;
         OpenOptions::new().append(true).create(true).mode(0o600).open(self.order())?;

@@ -4,9 +4,9 @@
 //! together with the agent, which would interpret that as a stop by hand. It could also stop the unit while the agent
 //! is still moving services away.
 //!
-//! So each unit is ordered before the agent: a transient unit by its properties, a unit of the node by a drop-in in
-//! /run, which ends with the boot. systemd's stop jobs for these units then wait for the agent's end. The agent's own
-//! stop jobs must not wait, so the agent requests them without regard to the order.
+//! So each unit is ordered before the agent. A transient unit has properties for this, a unit of the node has a drop-in
+//! in /run until the next boot. systemd's stop jobs for these units then wait for the agent's end. The agent's own stop
+//! jobs must not wait, so the agent requests them without regard to the order.
 
 use super::bus::{BusError, Session};
 use super::manager::Mode;

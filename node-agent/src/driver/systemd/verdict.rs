@@ -183,7 +183,7 @@ fn main_end(end: MainEnd, result: &str) -> String {
     }
 }
 
-/// Returns `true` if the end of a unit was requested from outside: the unit left the active state before its main
+/// Returns `true` if the end of a unit was requested outside hactl. The unit left the active state before its main
 /// process ended, because of a job (`told`) that the agent did not request.
 ///
 /// A process that exits or is killed ends before the unit leaves the active state. If systemd ends a unit for its own

@@ -56,8 +56,8 @@ impl Provided {
     }
 }
 
-/// Ensures that there is a device, and returns what was done. If softdog replaces a driver whose device was configured
-/// by name or by another path, `place` names softdog's device from then on.
+/// Ensures that there is a device, and returns the action taken. If softdog replaces a driver whose device was
+/// configured by name or by another path, `place` names softdog's device from then on.
 ///
 /// Runs before the daemon's loop, because a module may take seconds to load.
 pub(super) fn provide(place: &mut Place, module: &str, modules: &mut impl Modules) -> Provided {

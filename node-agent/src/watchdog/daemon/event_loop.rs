@@ -1,6 +1,6 @@
 //! The daemon's only loop: it waits, takes messages, and pets.
 //!
-//! While a device is armed, the loop does not allocate, log or block: messages have one size, the core's queue has its
+//! While a device is armed, the loop does not allocate, log or block. Messages have one size, the core's queue has its
 //! capacity from the start, and sockets are non-blocking. A simulated watchdog that does not answer blocks it for at
 //! most 0.1 s. Opening and closing the device, while nothing is armed, may take longer.
 

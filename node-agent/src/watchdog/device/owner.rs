@@ -4,7 +4,7 @@ use super::super::protocol::Name;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Returns the pid and the name of the process that has the device with this number open; 0 and an empty name if none
+/// Returns the pid and the name of the process that has the device with this number open. 0 and an empty name if none
 /// is found.
 pub(super) fn owner_of(device_number: u64) -> (u32, Name) {
     let alias = alias_of(device_number);
