@@ -35,7 +35,7 @@ pub const APART: &str = "hactl-apart";
 /// - A service that does not run uses no memory or disk. Stopped services count as down; disabled, ignored and failed ones
 ///   as offline.
 /// - An unknown capacity of memory, disk or cpus does not limit: it becomes the sum of all requests.
-/// - Measured use counts as a share of the node's capacity, see [`load`].
+/// - Measured use counts as a share of the node's capacity, see `load`.
 pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
     let positions: BTreeMap<&str, usize> = view.nodes.keys().map(String::as_str).zip(0..).collect();
     let (groups, group_of) = groups(view);
