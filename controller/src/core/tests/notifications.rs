@@ -198,6 +198,22 @@ fn a_fence_that_is_not_confirmed_is_told_and_then_its_end() {
 }
 
 #[test]
+fn a_fence_that_a_failed_watchdog_cannot_confirm_is_told() {
+    let mut lab = Lab::new(1, &["node1"]);
+    notify(&mut lab, Some(webhook()));
+    lab.settle();
+    lab.start("web");
+    lab.agent("node1").watchdog_failed = true;
+    lab.run(2_000);
+    lab.agent("node1").die();
+    lab.run(TH + 90_000);
+    assert!(got(&lab).contains(&(NotificationKind::FenceUnconfirmed, "node1".to_owned())), "{:?}", got(&lab));
+    let ready = lab.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
+    assert_eq!(ready.reason, Reason::WatchdogFailed);
+    assert!(ready.message.contains("hactl node confirm-fenced node1"), "{}", ready.message);
+}
+
+#[test]
 fn a_node_that_is_heard_again_without_having_been_fenced_is_told() {
     let mut lab = lab();
     let key = lab.keys.notified();
