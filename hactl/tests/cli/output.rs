@@ -137,7 +137,7 @@ fn events_are_a_kind_to_get() {
     hactl(&server, &["get", "events", "--field-selector", "involvedObject.name=web", "--no-headers"])
         .prints(0, "<unknown>  Normal  Running  resource/web  Service running\n");
     hactl(&server, &["get", "events,nodes"]).fails(2, "get does not combine them with other kinds");
-    hactl(&server, &["delete", "event/agent.2"]).fails(2, "events cannot be changed");
+    hactl(&server, &["delete", "event/agent.2"]).fails(2, "this command does not support events");
     hactl(&server, &["events"])
         .shows(0, &["LAST SEEN  TYPE    REASON   OBJECT        SOURCE         MESSAGE\n"]);
     hactl(&server, &["events", "--for", "web"])
