@@ -271,24 +271,22 @@ impl<'a> Service<'a> {
 
     /// Returns another node that reports, under a current epoch, that an exclusive service runs there.
     fn runs_elsewhere(&self, situation: &Situation<'a>, than: Option<&str>) -> Option<&'a str> {
-        let says_so = |node: &&str| {
-            situation
-                .world
-                .service_report(self.name, node)
-                .is_some_and(|report| matches!(report.value.phase, Phase::ProbedRunning | Phase::Running))
-        };
-        self.may_run_elsewhere(situation, than).into_iter().filter(|_| self.exclusive()).find(says_so)
+        self.running_elsewhere(situation, than).filter(|_| self.exclusive())
     }
 
     /// Returns a node that reports, under a current epoch, that a service with `exclusive: false` runs there.
     fn runs_twice_on(&self, situation: &Situation<'a>) -> Option<&'a str> {
-        let says_so = |node: &&str| {
+        self.running_elsewhere(situation, None).filter(|_| !self.exclusive())
+    }
+
+    /// Returns another node that reports, under a current epoch, that the service runs there.
+    fn running_elsewhere(&self, situation: &Situation<'a>, than: Option<&str>) -> Option<&'a str> {
+        self.may_run_elsewhere(situation, than).into_iter().find(|node| {
             situation
                 .world
                 .service_report(self.name, node)
                 .is_some_and(|report| matches!(report.value.phase, Phase::ProbedRunning | Phase::Running))
-        };
-        self.may_run_elsewhere(situation, None).into_iter().filter(|_| !self.exclusive()).find(says_so)
+        })
     }
 
     /// Returns a registration, not yet admitted, that names this service as not stopped: the node, and the epoch to
