@@ -98,31 +98,32 @@ pub enum Subject {
 /// A condition that the leader waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiting {
-    /// Kind and name of the waiting object: `node node1`, `resource web`.
-    pub who: String,
+    /// Kind of the waiting object.
+    pub kind: Kind,
+    /// Name of the waiting object.
+    pub name: String,
     /// Reason of the wait.
     pub reason: Reason,
     /// Description of the wait, as a sentence.
     pub message: String,
 }
 
+impl Waiting {
+    /// Returns the wait as one sentence, after kind and name of the object: `node node1: …`.
+    pub fn sentence(&self) -> String {
+        format!("{} {}: {}", self.kind.singular(), self.name, self.message)
+    }
+}
+
 impl Plan {
     /// Adds a condition that the leader waits for.
     pub fn wait(&mut self, kind: Kind, name: &str, reason: Reason, message: impl Into<String>) {
-        let who = format!("{} {name}", kind.singular());
-        self.waiting.push(Waiting { who, reason, message: message.into() });
+        self.waiting.push(Waiting { kind, name: name.to_owned(), reason, message: message.into() });
     }
 
-    /// Returns the waits for objects of a kind, by name; the first one of each.
-    pub fn waits_of(&self, kind: Kind) -> BTreeMap<String, Waiting> {
-        let prefix = format!("{} ", kind.singular());
-        let mut waits = BTreeMap::new();
-        for waiting in &self.waiting {
-            if let Some(name) = waiting.who.strip_prefix(&prefix) {
-                waits.entry(name.to_owned()).or_insert_with(|| waiting.clone());
-            }
-        }
-        waits
+    /// Returns the waits of an object, in the order in which they were added.
+    pub fn waits_of(&self, kind: Kind, name: &str) -> impl Iterator<Item = &Waiting> {
+        self.waiting.iter().filter(move |waiting| waiting.kind == kind && waiting.name == name)
     }
 
     /// Sets a wake-up at a time, unless that time has passed.

@@ -65,7 +65,8 @@ pub struct Planner<'a> {
     rebalances: BTreeMap<String, rebalance::Rebalance>,
     /// The plan so far.
     pub plan: Plan,
-    /// Conditions that the leader waits for before nodes can be fenced or used, by node.
+    /// First condition that the leader waits for before a node can be fenced or used, by node. Fixed before services are
+    /// planned, so that no service searches all waits of the plan.
     node_waits: BTreeMap<String, Waiting>,
     /// Source and target nodes of the replacements of secondaries that this plan begins.
     replacements: Vec<[String; 2]>,
@@ -321,7 +322,8 @@ impl<'a> Service<'a> {
 /// Plans all services: dependencies before their dependents, otherwise higher priority first.
 pub fn plan(planner: &mut Planner<'_>) {
     let world = planner.situation.world;
-    planner.node_waits = planner.plan.waits_of(Kind::Node);
+    let waits = planner.plan.waiting.iter().rev().filter(|waiting| waiting.kind == Kind::Node);
+    planner.node_waits = waits.map(|waiting| (waiting.name.clone(), waiting.clone())).collect();
     let services = world.resources.iter().map(|(name, read)| (name.as_str(), read.value.spec.priority));
     let sequence = planner.order.sequence(services);
     let operations = operation::requests(&planner.situation);

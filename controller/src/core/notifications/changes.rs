@@ -223,9 +223,8 @@ fn proof_missing(
     plan: &Plan,
 ) -> Option<(Mono, Reason, String)> {
     let node = nodes.get(name)?;
-    let who = format!("{} {name}", Kind::Node.singular());
     let waits = |reasons: &[Reason]| {
-        plan.waiting.iter().find(|waiting| waiting.who == who && reasons.contains(&waiting.reason))
+        plan.waits_of(Kind::Node, name).find(|waiting| reasons.contains(&waiting.reason))
     };
     match fence.value.state {
         FenceState::Open => {

@@ -29,8 +29,9 @@ pub(super) fn holds_restart(planner: &mut Planner<'_>, service: &Service<'_>, no
     let stop = world.service_report(service.name, node).filter(|report| {
         report.value.reason == Reason::LeaseLost && situation.now.raw < report.seen + REPORTED_MS
     });
+    let Some(stop) = stop else { return holds_start(planner, service) };
     let stopped_with_it = |first: &&str| {
-        world.service_report(first, node).zip(stop).is_some_and(|(report, stop)| {
+        world.service_report(first, node).is_some_and(|report| {
             report.value.exclusive && report.value.phase.may_run() && report.modified < stop.modified
         })
     };
@@ -38,10 +39,8 @@ pub(super) fn holds_restart(planner: &mut Planner<'_>, service: &Service<'_>, no
         return holds_start(planner, service);
     };
     let message = format!("Waiting for node {node} to report that dependency {first} is also stopped");
-    if let Some(stop) = stop {
-        let why = "an agent has reported all services that it stopped";
-        planner.plan.wake(&situation, stop.seen + REPORTED_MS, why);
-    }
+    let why = "an agent has reported all services that it stopped";
+    planner.plan.wake(&situation, stop.seen + REPORTED_MS, why);
     Some(message)
 }
 

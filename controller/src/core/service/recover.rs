@@ -89,7 +89,7 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             let held = ordering::holds_start(planner, service);
             if let Some(message) = held.filter(|_| service.wanted() == RequestedState::Started) {
                 // A service that may run twice keeps running on a lost node. If that node is back, the service is
-                // adopted there, which is no start: a dependency may have to be placed with it (a required rule).
+                // adopted there without a start: a dependency may have to be placed with it (a required rule).
                 match service.runs_twice_on(&planner.situation) {
                     Some(node) if planner.nodes.get(node).is_some_and(NodeHealth::is_online) => {
                         start_on(planner, service, draft, node, Reason::Adopted);

@@ -2,7 +2,7 @@
 
 use super::{condition, reservation, write};
 use crate::core::health::{Health, NodeTable};
-use crate::core::plan::Plan;
+use crate::core::plan::{Plan, Waiting};
 use crate::core::service;
 use crate::core::situation::Situation;
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus, Disarmed, RecentFence};
@@ -57,8 +57,7 @@ fn status(situation: &Situation<'_>, disarm: Option<Disarmed>, plan: &Plan) -> C
 }
 
 fn waiting_for(plan: &Plan) -> Vec<String> {
-    let mut sentences: Vec<String> =
-        plan.waiting.iter().map(|waiting| format!("{}: {}", waiting.who, waiting.message)).collect();
+    let mut sentences: Vec<String> = plan.waiting.iter().map(Waiting::sentence).collect();
     sentences.sort();
     sentences.dedup();
     let more = sentences.len().saturating_sub(MOST_WAITING);

@@ -256,9 +256,8 @@ fn conditions(
     plan: &Plan,
     generation: i64,
 ) {
-    let who = format!("node {name}");
-    let waits = plan.waiting.iter().find(|waiting| waiting.who == who);
-    let (reason, message) = match (not_online(&node.health), waits) {
+    let wait = plan.waits_of(Kind::Node, name).next();
+    let (reason, message) = match (not_online(&node.health), wait) {
         (Ok(()), None) if status.state == NodeState::Maintenance => {
             (Reason::Maintenance, Reason::Maintenance.sentence().to_owned())
         }

@@ -503,7 +503,7 @@ impl Lab {
             lines.push(format!("event {} {} {}: {}", event.kind, event.name, event.reason, event.message));
         }
         for waiting in self.members.iter().flat_map(|member| member.core.waiting()) {
-            lines.push(format!("waits {}: {}", waiting.who, waiting.message));
+            lines.push(format!("waits {}", waiting.sentence()));
         }
         lines.join("\n")
     }
