@@ -71,12 +71,7 @@ impl Drain {
         let nodes = self.nodes.read(session).await?;
         match self.nodes.dry_run.mode {
             DryRun::None => {
-                let is_blocked = nodes.len() > 1;
-                if is_blocked {
-                    // Each enabled maintenance makes the leader move services, which must not move to the next node.
-                    block(session, &nodes).await?;
-                }
-                enable_all(session, &nodes, DryRun::None, is_blocked).await?;
+                enable_all(session, &nodes, DryRun::None).await?;
                 let names: Vec<&str> = nodes.iter().map(name_of).collect();
                 until_drained(session, &names, self.timeout).await?;
             }
@@ -89,7 +84,7 @@ impl Drain {
                 shown?;
             }
             DryRun::Client => {
-                enable_all(session, &nodes, DryRun::Client, false).await?;
+                enable_all(session, &nodes, DryRun::Client).await?;
             }
         }
         Ok(Exit::Done)
@@ -108,12 +103,12 @@ async fn block(session: &Session, nodes: &[Value]) -> Result<(), Failure> {
 }
 
 /// Enables the maintenance of all nodes. Returns the nodes as they are stored, or would be after a dry run.
-async fn enable_all(
-    session: &Session,
-    nodes: &[Value],
-    dry_run: DryRun,
-    is_blocked: bool,
-) -> Result<Vec<Value>, Failure> {
+async fn enable_all(session: &Session, nodes: &[Value], dry_run: DryRun) -> Result<Vec<Value>, Failure> {
+    // Each enabled maintenance makes the leader move services, which must not move to the next node.
+    let is_blocked = matches!(dry_run, DryRun::None) && nodes.len() > 1;
+    if is_blocked {
+        block(session, nodes).await?;
+    }
     let mut changed = Vec::new();
     for node in nodes {
         changed.push(enable(session, node, dry_run, is_blocked).await?);
@@ -123,7 +118,7 @@ async fn enable_all(
 
 /// Shows where the services of nodes would move.
 async fn show(session: &Session, nodes: &[Value]) -> Result<(), Failure> {
-    show_effects(session, enable_all(session, nodes, DryRun::Server, false).await?).await
+    show_effects(session, enable_all(session, nodes, DryRun::Server).await?).await
 }
 
 impl Nodes {

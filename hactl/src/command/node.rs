@@ -7,6 +7,7 @@ mod watchdog;
 use super::operate::{Patience, carry_out};
 use crate::failure::{Failure, Outcome};
 use crate::render::age;
+use crate::render::columns::condition;
 use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::{Args, Subcommand};
@@ -127,18 +128,19 @@ impl Asked {
     ) -> Outcome {
         let target = super::node(&self.node)?;
         let node = session.client()?.target(&target).await?;
-        let (name, status) = (&target.name.name, &node["status"]);
-        if !self.yes && !Terminal::confirm(&question(name, status))? {
+        let name = &target.name.name;
+        if !self.yes && !Terminal::confirm(&question(name, &node))? {
             return Err(Failure::refused("not confirmed: nothing was changed"));
         }
-        carry_out(session, operation(action, carries, name, status), &self.patience).await
+        carry_out(session, operation(action, carries, name, &node["status"]), &self.patience).await
     }
 }
 
-fn is_off(name: &str, status: &Value) -> String {
+fn is_off(name: &str, node: &Value) -> String {
+    let status = &node["status"];
     let seen = age(status["lastSeen"].as_str());
     let now = format!("{}, last seen {seen} ago, with {} services", is_now(name, status), services(status));
-    if !has_another_machine(status) {
+    if condition(node, "Ready").is_none_or(|ready| ready["reason"] != "DuplicateNode") {
         return format!(
             "WARNING: data loss if {name} still runs: its services would run twice.\n\
              {now}.\n\
@@ -153,23 +155,16 @@ fn is_off(name: &str, status: &Value) -> String {
     )
 }
 
-/// Returns `true` if another machine registers under the name of the node.
-fn has_another_machine(status: &Value) -> bool {
-    let conditions = status["conditions"].as_array().into_iter().flatten();
-    conditions
-        .filter(|condition| condition["type"] == "Ready")
-        .any(|ready| ready["reason"] == "DuplicateNode")
-}
-
-fn may_be_reset(name: &str, status: &Value) -> String {
-    let watchdog = status["watchdog"]["identity"].as_str().unwrap_or("the watchdog");
+fn may_be_reset(name: &str, node: &Value) -> String {
+    let watchdog = node["status"]["watchdog"]["identity"].as_str().unwrap_or("the watchdog");
     format!(
         "WARNING: {watchdog} resets {name} without a shutdown; data that is not on disk is lost.\n\
          The test is refused unless the node is in maintenance and runs no services. Reset {name} now?"
     )
 }
 
-fn may_be_fenced(name: &str, status: &Value) -> String {
+fn may_be_fenced(name: &str, node: &Value) -> String {
+    let status = &node["status"];
     format!(
         "WARNING: fencing stops {name} without a shutdown, as in a power failure.\n\
          {}, with {} services. Its fence devices act immediately. Fence {name} now?",
@@ -233,13 +228,13 @@ mod tests {
 
     #[test]
     fn the_confirmation_names_the_machine_that_must_be_off() {
-        let status = |reason: &str| {
-            json!({"state": "Unknown", "services": 0, "machineId": "955882b1",
-                "conditions": [{"type": "Ready", "status": "False", "reason": reason}]})
+        let node = |reason: &str| {
+            json!({"status": {"state": "Unknown", "services": 0, "machineId": "955882b1",
+                "conditions": [{"type": "Ready", "status": "False", "reason": reason}]}})
         };
-        let question = is_off("c4", &status("DuplicateNode"));
+        let question = is_off("c4", &node("DuplicateNode"));
         assert!(question.contains("the previous machine itself (machine id 955882b1)"), "{question}");
-        let question = is_off("c4", &status("WatchdogTimeout"));
+        let question = is_off("c4", &node("WatchdogTimeout"));
         assert!(question.contains("Confirm, at the machine itself, that c4 is powered off"), "{question}");
     }
 }

@@ -39,8 +39,8 @@ impl Set {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
         let target = Target::parse(&self.what)?;
-        let patch = patch(target.kind, &self.fields)?;
-        for renamed in self.fields.iter().filter_map(|field| earlier_name(target.kind, field)) {
+        let (patch, renamed) = patch(target.kind, &self.fields)?;
+        for renamed in renamed {
             session.terminal().warn(&renamed.notice());
         }
         let client = session.client()?;
@@ -94,22 +94,17 @@ impl Set {
     }
 }
 
-/// Returns the renamed field if `FIELD=VALUE` uses its earlier name.
-fn earlier_name(kind: Kind, field: &str) -> Option<&'static Renamed> {
-    let path = field.split_once('=').map_or(field, |(path, _)| path);
-    renamed::of_path(kind, path.strip_prefix("spec.").unwrap_or(path))
-}
-
-/// Returns the merge patch for `FIELD=VALUE…`.
-fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
-    let mut patch = json!({"spec": {}});
+/// Returns the merge patch for `FIELD=VALUE…`, and the renamed fields that have their earlier name there.
+fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static Renamed>), Failure> {
+    let (mut patch, mut found) = (json!({"spec": {}}), Vec::new());
     for text in fields {
         let (path, value) = text.split_once('=').ok_or_else(|| {
             Failure::usage(format!("{text:?} is not an assignment"))
                 .help("write FIELD=VALUE, such as state=stopped")
         })?;
         let path = path.strip_prefix("spec.").unwrap_or(path);
-        let renamed = earlier_name(kind, text);
+        let renamed = renamed::of_path(kind, path);
+        found.extend(renamed);
         let path = renamed.map_or_else(|| path.to_owned(), Renamed::current_path);
         let mut schema = &schema::of(kind)["properties"]["spec"];
         let mut place = &mut patch["spec"];
@@ -130,7 +125,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
             None => value,
         };
     }
-    Ok(patch)
+    Ok((patch, found))
 }
 
 /// Returns the schema of a field. The error is a hint with the most similar name, if any.
@@ -211,7 +206,7 @@ mod tests {
     fn check(kind: Kind, fields: &[&str], expected: Result<Value, &str>) {
         let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
         match (patch(kind, &fields), expected) {
-            (Ok(got), Ok(expected)) => assert_eq!(got["spec"], expected),
+            (Ok((got, _)), Ok(expected)) => assert_eq!(got["spec"], expected),
             (Err(failure), Err(part)) => assert!(failure.message.contains(part), "{failure:?}"),
             (got, expected) => panic!("{fields:?}: {got:?} instead of {expected:?}"),
         }
