@@ -3,8 +3,7 @@
 
 use super::replacements::Replaces;
 use ha_api_types::cluster::OnEtcdLoss;
-use ha_api_types::id::ActionUid;
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{ActionUid, Epoch, Revision};
 use ha_api_types::keys::Keys;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;

@@ -61,18 +61,6 @@ fn released_at_work(device: FenceDevice) -> (Lab, String) {
     (lab, node)
 }
 
-fn operate(lab: &mut Lab, action: OperationAction, node: &str) {
-    let fence = lab.fence(node);
-    let spec = OperationSpec {
-        action,
-        node: Some(node.to_owned()),
-        epoch: Some(fence.epoch),
-        boot_id: Some(fence.boot_id),
-        ..OperationSpec::default()
-    };
-    lab.operate(&format!("{action:?}").to_lowercase(), spec);
-}
-
 /// Returns the actions that one controller ordered from the device of a node.
 fn told(lab: &Lab, member: usize) -> Vec<FencerAction> {
     let runs = lab.members[member].runs.iter().map(|run| run.action);
@@ -176,7 +164,7 @@ fn an_operator_who_fences_a_living_node_has_its_device_act_also_if_it_is_idle() 
         let idle = if busy == "node1" { "node2" } else { "node1" };
         lab.edit::<NodeSpec>(idle, |node| node.spec.fencing.devices = vec![pdu()]);
         let node = if is_idle { idle.to_owned() } else { busy };
-        operate(&mut lab, OperationAction::Fence, &node);
+        lab.operate_node(OperationAction::Fence, &node);
         lab.run(3_000);
         assert_eq!(
             lab.operation("fence").phase,
@@ -200,7 +188,7 @@ fn an_operator_who_fences_a_living_node_has_its_device_act_also_if_it_is_idle() 
 #[test]
 fn fencing_that_no_device_confirmed_has_failed_although_the_node_is_fenced() {
     let (mut lab, node) = guarded_by(pdu());
-    operate(&mut lab, OperationAction::Fence, &node);
+    lab.operate_node(OperationAction::Fence, &node);
     lab.until(2_000, "at work", |lab| told(lab, 0) == [FencerAction::Off]);
     // The machine is reset by other means before the device answers.
     lab.agent(&node).die();
@@ -214,7 +202,7 @@ fn fencing_that_no_device_confirmed_has_failed_although_the_node_is_fenced() {
 #[test]
 fn fencing_is_refused_without_a_device_and_after_the_fact() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    operate(&mut lab, OperationAction::Fence, &node);
+    lab.operate_node(OperationAction::Fence, &node);
     lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
     let status = lab.operation("fence");
     assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::NoProofPossible));
@@ -278,7 +266,7 @@ fn on_is_tried_until_it_is_confirmed_also_by_the_next_leader_and_holds_up_nobody
 fn a_device_that_does_nothing_it_is_told_keeps_no_living_node_out() {
     let (mut lab, node) = guarded_by(pdu());
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
-    operate(&mut lab, OperationAction::Fence, &node);
+    lab.operate_node(OperationAction::Fence, &node);
     lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
     let status = lab.operation("fence");
     assert_eq!((status.phase, status.reason), (OperationPhase::Failed, Reason::FenceDeviceFailed));
@@ -322,7 +310,7 @@ fn an_operator_who_confirms_a_machine_off_has_it_in_hand() {
     lab.refused = vec![FencerAction::On];
     lab.agent(&node).die();
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    operate(&mut lab, OperationAction::ConfirmFenced, &node);
+    lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.until(DURATION_MS + 5_000, "confirmed", |lab| {
         let fence = lab.fence(&node);
         matches!(fence.proof, Some(Proof::Operator { .. })) && fence.device.is_none()
@@ -371,7 +359,7 @@ fn an_operator_lets_the_same_boot_in_again() {
     let (mut lab, node) = cut_off_by(switch());
     lab.agent(&node).cut = false;
     lab.run(5_000);
-    operate(&mut lab, OperationAction::Unfence, &node);
+    lab.operate_node(OperationAction::Unfence, &node);
     lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
     lab.run(1_000);
@@ -385,7 +373,7 @@ fn a_fabric_device_that_does_not_reboot_is_undone_by_an_operator_alone() {
     lab.run(60_000);
     assert_eq!(told(&lab, 0), [FencerAction::Off]);
     assert_eq!(lab.fence(&node).state, FenceState::Fenced);
-    operate(&mut lab, OperationAction::Unfence, &node);
+    lab.operate_node(OperationAction::Unfence, &node);
     lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
 }
@@ -393,7 +381,7 @@ fn a_fabric_device_that_does_not_reboot_is_undone_by_an_operator_alone() {
 #[test]
 fn unfencing_what_is_not_cut_off_is_refused() {
     let (mut lab, node) = guarded_by(pdu());
-    operate(&mut lab, OperationAction::Unfence, &node);
+    lab.operate_node(OperationAction::Unfence, &node);
     lab.run(1_000);
     let status = lab.operation("unfence");
     assert_eq!(

@@ -151,16 +151,7 @@ fn another_machine_under_the_same_name_is_refused_until_an_operator_confirms_the
     let fence = lab.fence(&node);
     assert_ne!(fence.state, FenceState::Open);
     assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
-    lab.operate(
-        "confirm",
-        OperationSpec {
-            action: OperationAction::ConfirmFenced,
-            node: Some(node.clone()),
-            epoch: Some(fence.epoch),
-            boot_id: Some(fence.boot_id),
-            ..OperationSpec::default()
-        },
-    );
+    lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.until(10_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(lab.fence(&node).machine_id, "another");
 }
@@ -561,16 +552,7 @@ fn another_machine_under_the_name_of_a_deleted_node_gets_an_object_to_confirm_on
     let (fence, status) = (lab.fence(&node), lab.node(&node));
     assert_eq!((fence.state, status.state), (FenceState::Fenced, NodeState::Unknown));
     assert_eq!(status.machine_id, fence.machine_id, "the machine that the operator confirms off");
-    lab.operate(
-        "confirm",
-        OperationSpec {
-            action: OperationAction::ConfirmFenced,
-            node: Some(node.clone()),
-            epoch: Some(fence.epoch),
-            boot_id: Some(fence.boot_id),
-            ..OperationSpec::default()
-        },
-    );
+    lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.until(10_000, "admitted", |lab| lab.node_is(&node, NodeState::Online));
     assert_eq!(lab.node(&node).machine_id, "another");
 }

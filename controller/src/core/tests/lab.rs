@@ -14,7 +14,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
 use ha_api_types::notification::Notification;
 use ha_api_types::object::{Object, Spec};
-use ha_api_types::operation::{Operation, OperationSpec, OperationStatus};
+use ha_api_types::operation::{Operation, OperationAction, OperationSpec, OperationStatus};
 use ha_api_types::record::{Assignment, Fence, HoldAnswer};
 use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono, Now};
@@ -435,6 +435,19 @@ impl Lab {
 
     pub(super) fn operate(&mut self, name: &str, spec: OperationSpec) {
         self.apply(Operation::new(name, spec));
+    }
+
+    /// Requests an operation on a node with the epoch and boot that the operator sees. Its name is the action in lower case.
+    pub(super) fn operate_node(&mut self, action: OperationAction, node: &str) {
+        let fence = self.fence(node);
+        let spec = OperationSpec {
+            action,
+            node: Some(node.to_owned()),
+            epoch: Some(fence.epoch),
+            boot_id: Some(fence.boot_id),
+            ..OperationSpec::default()
+        };
+        self.operate(&format!("{action:?}").to_lowercase(), spec);
     }
 
     pub(super) fn operation(&self, name: &str) -> OperationStatus {

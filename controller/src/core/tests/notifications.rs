@@ -181,17 +181,7 @@ fn a_fence_that_is_not_confirmed_is_told_and_then_its_end() {
     let item = lab.delivered[0].1.items[0].clone();
     assert_eq!(item.reason, Reason::NoProofPossible);
     assert!(item.action.contains(&format!("hactl node confirm-fenced {node}")), "{item:?}");
-    let fence = lab.fence(&node);
-    lab.operate(
-        "confirm",
-        ha_api_types::operation::OperationSpec {
-            epoch: Some(fence.epoch),
-            boot_id: Some(fence.boot_id),
-            node: Some(node.clone()),
-            resource: None,
-            ..operation(OperationAction::ConfirmFenced, None)
-        },
-    );
+    lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.run(120_000);
     assert_eq!(got(&lab)[1..], [(NotificationKind::NodeFenced, node)]);

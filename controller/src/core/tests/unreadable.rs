@@ -321,14 +321,7 @@ fn an_unreadable_fence_counts_as_fencing_until_an_operator_confirms() {
     lab.run(60_000);
     assert!(lab.places("web").is_empty(), "{}", lab.show());
     let before = lab.fence(&node);
-    let spec = OperationSpec {
-        action: OperationAction::ConfirmFenced,
-        node: Some(node.clone()),
-        epoch: Some(before.epoch),
-        boot_id: Some(before.boot_id.clone()),
-        ..OperationSpec::default()
-    };
-    lab.operate("confirm", spec);
+    lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.until(20_000, "confirmed", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(lab.fence(&node).epoch > before.epoch);
     lab.agent(other).die();
