@@ -1,7 +1,6 @@
 //! Events: records of changes of an object and their reasons. They have a lease in etcd, so that old ones disappear.
 
-use crate::id::ActionUid;
-use crate::id::Epoch;
+use crate::id::{ActionUid, Epoch};
 use crate::kind::Kind;
 use crate::reason::Reason;
 use crate::time::Timestamp;

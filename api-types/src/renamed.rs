@@ -67,7 +67,7 @@ pub const ALL: [Renamed; 11] = [
 pub const INTERNAL: &str = "internal";
 
 /// Returns the fields of a status that only the leader and the agents use. The API serves them in [`INTERNAL`]; in etcd
-/// they are beside the other fields of the status.
+/// they are among the other fields of the status.
 pub fn internal(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Cluster => &["disarm"],

@@ -2,8 +2,7 @@
 
 use crate::availability::Availability;
 use crate::driver::{DriverSpec, Identity};
-use crate::id::ActionUid;
-use crate::id::Epoch;
+use crate::id::{ActionUid, Epoch};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::names;

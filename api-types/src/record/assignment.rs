@@ -1,8 +1,7 @@
 //! The assignment of a service to a node by the leader.
 
 use super::Replacement;
-use crate::id::ActionUid;
-use crate::id::{Epoch, Revision};
+use crate::id::{ActionUid, Epoch, Revision};
 use crate::resource::ServiceDefinition;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};

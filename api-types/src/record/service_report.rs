@@ -2,8 +2,7 @@
 
 use super::ReplacementReport;
 use crate::driver::Identity;
-use crate::id::ActionUid;
-use crate::id::{Epoch, Revision};
+use crate::id::{ActionUid, Epoch, Revision};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::resource::ServiceDefinition;

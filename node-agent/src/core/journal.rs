@@ -1,7 +1,6 @@
 //! The state that an agent must keep across its own restart: its registration, and the actions that it has begun.
 
-use ha_api_types::id::ActionUid;
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{ActionUid, Epoch, Revision};
 use ha_api_types::record::WatchdogTest;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Timestamp};

@@ -1,8 +1,7 @@
 //! Tests of FENCING 6 and 7: taking over after a restart, adopting, probing.
 
 use super::*;
-use ha_api_types::id::ActionUid;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{ActionUid, Epoch};
 use ha_api_types::record::Mode;
 use ha_api_types::resource::RequestedState;
 

@@ -2,8 +2,7 @@
 
 use super::*;
 use ha_api_types::driver::{DriverSpec, OcfDriver};
-use ha_api_types::id::ActionUid;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{ActionUid, Epoch};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, ResourceSpec};
 

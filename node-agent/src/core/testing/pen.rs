@@ -1,8 +1,7 @@
 //! Writes of the leader and of users to etcd, and readings of the stored values.
 
 use super::*;
-use ha_api_types::id::ActionUid;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{ActionUid, Epoch};
 use ha_api_types::reason::Reason;
 
 impl World {
