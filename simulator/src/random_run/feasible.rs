@@ -1,5 +1,6 @@
 //! The check whether some node could run a service now, without the scheduler: from the objects and the running services.
 
+use super::together::set_of;
 use crate::world::World;
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::{Affinity, AffinityRule};
@@ -49,27 +50,23 @@ impl World {
         running: &BTreeMap<String, Vec<String>>,
     ) -> bool {
         let runs_at = |other: &str| running.get(other).into_iter().flatten();
-        // Stopped services that must be with this one are placed together with it.
-        let mut unit = vec![(name.to_owned(), resource.clone())];
-        for (_, about, others) in World::partners(rules, name) {
-            let allowed = match about.affinity {
-                Affinity::Negative => !others.iter().any(|other| runs_at(other).any(|at| at == node)),
-                Affinity::Positive => others.iter().all(|other| runs_at(other).all(|at| at == node)),
-            };
-            if !allowed {
-                return false;
-            }
-            let with_it = others.iter().filter(|other| {
-                about.affinity == Affinity::Positive
-                    && runs_at(other).next().is_none()
-                    && !unit.iter().any(|(member, _)| member == *other)
-            });
-            let with_it: Vec<_> = with_it
-                .filter_map(|other| Some((other.clone(), self.typed::<Resource>(Kind::Resource, other)?)))
-                .filter(|(_, other)| other.spec.state == RequestedState::Started)
-                .collect();
-            unit.extend(with_it);
+        let mut apart =
+            World::partners(rules, name).filter(|(_, about, _)| about.affinity == Affinity::Negative);
+        if apart.any(|(_, _, others)| others.iter().any(|other| runs_at(other).any(|at| at == node))) {
+            return false;
         }
+        let mut set = set_of(rules, name);
+        set.remove(name);
+        if set.iter().any(|other| runs_at(other).any(|at| at != node)) {
+            return false;
+        }
+        // Stopped services that must be with this one are placed together with it.
+        let stopped = set.into_iter().filter(|other| runs_at(other).next().is_none());
+        let mut unit: Vec<_> = stopped
+            .filter_map(|other| self.typed::<Resource>(Kind::Resource, &other).map(|found| (other, found)))
+            .filter(|(_, other)| other.spec.state == RequestedState::Started)
+            .collect();
+        unit.push((name.to_owned(), resource.clone()));
         let there: Vec<String> = running
             .iter()
             .filter(|(other, nodes)| *other != name && nodes.iter().any(|at| at == node))

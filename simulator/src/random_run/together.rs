@@ -77,6 +77,13 @@ impl World {
     }
 }
 
+/// Returns the set of services that strict Positive rules keep with a service, including itself. Rules also join through a
+/// resource that does not exist (yet).
+pub(super) fn set_of(rules: &[AffinityRule], name: &str) -> BTreeSet<String> {
+    let set = sets(rules).into_iter().find(|set| set.contains(name));
+    set.unwrap_or_else(|| BTreeSet::from([name.to_owned()]))
+}
+
 /// Returns the sets of services that strict Positive rules keep together; rules that share a service form one set.
 fn sets(rules: &[AffinityRule]) -> Vec<BTreeSet<String>> {
     let mut sets: Vec<BTreeSet<String>> = Vec::new();
@@ -151,8 +158,11 @@ mod tests {
             let about = json!({"resources": names, "affinity": "Positive", "strict": true});
             serde_json::from_value(json!({"apiVersion": "hactl.io/v1", "kind": "AffinityRule", "metadata": {"name": names[0]}, "spec": {"resourceAffinity": about}})).expect("a rule")
         };
-        let sets = sets(&[rule(["a", "b"]), rule(["c", "d"]), rule(["d", "a"])]);
+        let rules = [rule(["a", "b"]), rule(["c", "d"]), rule(["d", "a"])];
+        let sets = sets(&rules);
         let expected: BTreeSet<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
-        assert_eq!(sets, [expected]);
+        assert_eq!(sets, std::slice::from_ref(&expected));
+        assert_eq!(set_of(&rules, "c"), expected);
+        assert_eq!(set_of(&rules, "e"), BTreeSet::from(["e".to_owned()]), "no rule names it");
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -41,6 +42,7 @@ pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
     for mutant in mutants(root)? {
         let text = fs::read_to_string(root.join(&mutant)).with_context(|| mutant.clone())?;
         found.extend(wrong_mutant(&mutant, &text, &rules, &rows));
+        found.extend(misplaced_mutant(root, &mutant)?);
     }
     Ok(found)
 }
@@ -177,9 +179,36 @@ fn wrong_mutant(path: &str, text: &str, rules: &[String], rows: &[Row]) -> Vec<S
     found
 }
 
+/// Checks that the lines around each change of a mutant are the lines of the tree. `patch` would accept other lines and
+/// could change the wrong statement.
+fn misplaced_mutant(root: &Path, path: &str) -> Result<Option<String>> {
+    let mut git = Command::new("git");
+    git.current_dir(root).args(["apply", "--check", path]);
+    let output = git.output().context("git apply --check")?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    let reason = message.lines().next().unwrap_or("unknown reason");
+    Ok((!output.status.success())
+        .then(|| format!("{path}: does not fit the tree ({reason}): write it again")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A mutant fits only where the lines around its change are those of the file.
+    #[test]
+    fn a_mutant_with_other_lines_around_its_change_does_not_fit() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("a.txt"), "one\ntwo\nthree\n").expect("a file");
+        let patch = |first: &str| {
+            let hunk = format!("--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n {first}\n-two\n+2\n three\n");
+            fs::write(folder.path().join("m.patch"), hunk).expect("a patch");
+            misplaced_mutant(folder.path(), "m.patch").expect("git runs")
+        };
+        assert_eq!(patch("one"), None);
+        let problem = patch("another line").expect("a problem");
+        assert!(problem.starts_with("m.patch: does not fit the tree"), "{problem}");
+    }
 
     fn row(rule: &str, cells: &str) -> Row {
         Row { rule: rule.to_owned(), cells: cells.to_owned() }
