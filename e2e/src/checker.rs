@@ -6,7 +6,8 @@
 //! instant is a violation. The witness ([`Witness`]) is a second, independent observer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -26,16 +27,37 @@ const RATE_FLOOR_HZ: f64 = 20.0;
 
 /// Pid namespaces of the cluster's machines, with the machines' names. The map is shared, because each power cycle adds an entry.
 #[derive(Debug, Clone, Default)]
-pub struct Places(Arc<Mutex<BTreeMap<u64, String>>>);
+pub struct Places(Arc<Mutex<BTreeMap<u64, Place>>>);
+
+#[derive(Debug)]
+struct Place {
+    machine: String,
+    /// Stays open after the machine has lost its power. The kernel would otherwise give the inode to the next namespace, which
+    /// may belong to a machine of another cluster.
+    _namespace: File,
+}
 
 impl Places {
-    /// Registers a pid namespace as the one of a machine.
-    pub fn add(&self, namespace: u64, machine: &str) {
-        locked(&self.0).insert(namespace, machine.to_owned());
+    /// Registers the pid namespace of a process as the one of a machine.
+    ///
+    /// # Errors
+    /// Fails if the process has ended.
+    pub fn add(&self, process: ProcessId, machine: &str) -> Result<()> {
+        let path = format!("/proc/{}/ns/pid", process.pid);
+        let namespace = File::open(&path).with_context(|| path.clone())?;
+        let inode = namespace.metadata().context(path)?.ino();
+        let place = Place { machine: machine.to_owned(), _namespace: namespace };
+        locked(&self.0).insert(inode, place);
+        Ok(())
+    }
+
+    /// Returns the machine on which a process runs.
+    pub fn machine_of(&self, process: ProcessId) -> Option<String> {
+        self.all().remove(&process.pid_namespace()?)
     }
 
     fn all(&self) -> BTreeMap<u64, String> {
-        locked(&self.0).clone()
+        locked(&self.0).iter().map(|(inode, place)| (*inode, place.machine.clone())).collect()
     }
 }
 
@@ -280,7 +302,7 @@ mod tests {
         let mut child =
             std::process::Command::new("sleep").arg("60").env("HA_RESOURCE", "checked").spawn().unwrap();
         let places = Places::default();
-        places.add(ProcessId::own().unwrap().pid_namespace().unwrap(), "here");
+        places.add(ProcessId::own().unwrap(), "here").unwrap();
         let checker = Checker::start(places, &["sleep"]);
         let seen = crate::wait::wait_until("the service to be seen", Duration::from_secs(20), || {
             checker.places("checked").contains("here")

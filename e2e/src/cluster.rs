@@ -222,8 +222,8 @@ impl Cluster {
         let state: State = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
         let places = Places::default();
         for machine in &state.machines {
-            if let Some(namespace) = machine.namespace() {
-                places.add(namespace, &machine.name);
+            if let Some(init) = machine.first_process() {
+                places.add(init, &machine.name)?;
             }
         }
         Ok(Self { state, record, places, children: Vec::new(), ends_here: false })

@@ -185,9 +185,14 @@ impl Machine {
         Ok(())
     }
 
+    /// Returns process 1 of the machine; `None` while the power is off.
+    pub fn first_process(&self) -> Option<ProcessId> {
+        self.init.filter(ProcessId::is_alive)
+    }
+
     /// Returns the inode of the tree's pid namespace; `None` while the power is off.
     pub fn namespace(&self) -> Option<u64> {
-        self.init.filter(ProcessId::is_alive).and_then(|init| init.pid_namespace())
+        self.first_process().and_then(|init| init.pid_namespace())
     }
 
     /// Returns all processes of the machine.

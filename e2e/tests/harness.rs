@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use ha_e2e::checker::Places;
 use ha_e2e::cluster::Cluster;
 use ha_e2e::command::{run, tool};
 use ha_e2e::machine::Role;
 use ha_e2e::plan::Plan;
+use ha_e2e::process::ProcessId;
 use ha_e2e::scratch;
 use ha_e2e::wait::{holds_for, wait_until};
 use nix::sys::signal::Signal;
@@ -95,6 +97,43 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
     assert_eq!(std::fs::read_to_string(cluster.machine(&old)?.machine_id_file())?, identity);
     wait_until("all members to be healthy", CEILING, || cluster.etcdctl().is_healthy())?;
     cluster.remove()
+}
+
+/// The kernel gives the number of an ended pid namespace to the next one. A process of another cluster must not count as one
+/// of a machine that has lost its power.
+#[test]
+fn a_namespace_that_ended_names_no_later_process() -> Result<()> {
+    let boot = || -> Result<(std::process::Child, ProcessId)> {
+        let unshared = std::process::Command::new("unshare")
+            .args(["--pid", "--fork", "--kill-child", "sleep", "600"])
+            .stderr(std::process::Stdio::null())
+            .spawn()?;
+        let outside = ProcessId::own()?.pid_namespace();
+        let mut first = None;
+        wait_until("the first process of the namespace", CEILING, || {
+            let path = format!("/proc/{0}/task/{0}/children", unshared.id());
+            let children = std::fs::read_to_string(path).unwrap_or_default();
+            let child = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
+            first = child.and_then(ProcessId::of).filter(|child| child.pid_namespace() != outside);
+            first.is_some()
+        })?;
+        Ok((unshared, first.expect("the process that was waited for")))
+    };
+    let places = Places::default();
+    let (mut unshared, init) = boot()?;
+    places.add(init, "controller1")?;
+    assert_eq!(places.machine_of(init).as_deref(), Some("controller1"));
+    init.signal(Signal::SIGKILL)?;
+    unshared.wait()?;
+    // The kernel frees the number some milliseconds after the end of the namespace.
+    for _ in 0..20 {
+        let (mut unshared, later) = boot()?;
+        let machine = places.machine_of(later);
+        later.signal(Signal::SIGKILL)?;
+        unshared.wait()?;
+        assert_eq!(machine, None);
+    }
+    Ok(())
 }
 
 #[test]

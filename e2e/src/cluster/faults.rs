@@ -38,8 +38,8 @@ impl Cluster {
             self.start_watchdog(name, init)?;
         }
         let machine = self.machine(name)?;
-        if let Some(namespace) = machine.namespace() {
-            self.places.add(namespace, name);
+        if let Some(init) = machine.first_process() {
+            self.places.add(init, name)?;
         }
         machine.go()?;
         self.learn_container(name)?;
@@ -53,8 +53,7 @@ impl Cluster {
     pub fn learn_container(&self, name: &str) -> Result<()> {
         let machine = self.machine(name)?;
         if machine.role == Role::Node && self.state.plan.units.is_some() {
-            let namespace = container::process_one(machine)?.pid_namespace();
-            self.places.add(namespace.context("systemd has ended")?, name);
+            self.places.add(container::process_one(machine)?, name)?;
         }
         Ok(())
     }

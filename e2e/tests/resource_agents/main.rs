@@ -148,7 +148,7 @@ fn copies_on_two_nodes_are_found_first(scenario: &Scenario) -> Result<()> {
     scenario.apply("resources", "twice", &spec)?;
     wait_until("twice to be in Error", CEILING, || scenario.state("twice") == "Error")?;
     let why = hactl(scenario, &["why", "twice"])?;
-    for words in NODES.into_iter().chain(["RunsTwice"]) {
+    for words in NODES.into_iter().chain(["MultipleActive"]) {
         assert!(why.contains(words), "{words:?} is not in:\n{why}");
     }
     assert!(NODES.iter().all(has_it), "neither is touched");
