@@ -20,6 +20,15 @@ macro_rules! reasons {
                 match self { $( $( Reason::$name => stringify!($name), )+ )+ Reason::Unknown => "Unknown" }
             }
 
+            /// Returns the reason with this present or former word.
+            pub fn from_word(word: &str) -> Option<Reason> {
+                let former = || super::RENAMED.iter().find(|(former, _)| *former == word).map(|(_, reason)| *reason);
+                match word {
+                    $( $( stringify!($name) => Some(Reason::$name), )+ )+
+                    _ => former(),
+                }
+            }
+
             /// Returns the cause as a sentence without names and without a full stop. It starts with an upper-case
             /// letter, except for most reasons of [`Subject::Place`], which follow the name of a node.
             ///
@@ -52,19 +61,51 @@ macro_rules! reasons {
 
         impl<'de> Deserialize<'de> for Reason {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Reason, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                Ok(match text.as_str() {
-                    $( $( stringify!($name) => Reason::$name, )+ )+
-                    // The name until version 0.1, in stored events and conditions.
-                    "WatchdogStandIn" => Reason::WatchdogSimulated,
-                    _ => Reason::Unknown,
-                })
+                Ok(Reason::from_word(&String::deserialize(deserializer)?).unwrap_or_default())
             }
         }
     };
 }
 
 mod words;
+
+/// The words until version 0.1, which stored events and conditions may still have, and the present reasons.
+const RENAMED: [(&str, Reason); 34] = [
+    ("NotSeenYet", Reason::Pending),
+    ("StoppedAsWanted", Reason::Stopped),
+    ("DisabledAsWanted", Reason::Disabled),
+    ("IgnoredAsWanted", Reason::Unmanaged),
+    ("Placed", Reason::Scheduled),
+    ("NoFeasibleNode", Reason::Unschedulable),
+    ("MakesRoom", Reason::MovingForAntiAffinity),
+    ("MaintenanceMove", Reason::Draining),
+    ("MaintenanceReturn", Reason::ReturningFromMaintenance),
+    ("OperatorRequest", Reason::UserRequested),
+    ("StartOrder", Reason::WaitingForDependency),
+    ("StopOrder", Reason::StoppingForDependency),
+    ("RunsTwice", Reason::MultipleActive),
+    ("StoppedOutside", Reason::StoppedExternally),
+    ("StartedOutside", Reason::StartedExternally),
+    ("FailedHere", Reason::PreviousFailure),
+    ("AlreadyThere", Reason::CurrentNode),
+    ("HeartbeatSeen", Reason::NodeReady),
+    ("HeartbeatLate", Reason::HeartbeatMissed),
+    ("LeftCleanly", Reason::ShutdownComplete),
+    ("ClosedIdle", Reason::LostWhileIdle),
+    ("NoProofPossible", Reason::FencingUnavailable),
+    ("MaxFencingReached", Reason::FencingRateLimited),
+    ("ObserverGap", Reason::FailureDetectionReset),
+    ("WentDown", Reason::UncleanShutdown),
+    ("DoctorFound", Reason::HealthCheckFailed),
+    ("ReservationFailed", Reason::InsufficientFailoverCapacity),
+    ("ReservationHolds", Reason::FailoverCapacityAvailable),
+    ("ReservationUndecided", Reason::FailoverCapacityUnknown),
+    ("StoreRestored", Reason::EtcdRestored),
+    ("StoreTooOld", Reason::EtcdTooOld),
+    ("AgentAway", Reason::AgentDown),
+    ("LowerPriorityClass", Reason::LowerPriorityTier),
+    ("WatchdogStandIn", Reason::WatchdogSimulated),
+];
 
 pub use words::Reason;
 
@@ -114,7 +155,7 @@ impl Subject {
             ),
             Subject::Place => (
                 "Eligibility of nodes for a service",
-                "The verdict on each node in `hactl why` and `hactl check n+1`, the message of NoFeasibleNode, the metric `hactl_resource_unplaced`.",
+                "The verdict on each node in `hactl why` and `hactl check n+1`, the message of Unschedulable, the metric `hactl_resource_unplaced`.",
             ),
             Subject::Node => (
                 "Nodes",
@@ -152,10 +193,22 @@ mod tests {
     }
 
     #[test]
+    fn a_former_word_is_read_as_the_present_one() {
+        for (former, reason) in RENAMED {
+            let read: Reason = serde_json::from_str(&format!("{former:?}")).expect("a reason");
+            assert_eq!(read, reason, "{former}");
+            assert!(
+                Reason::ALL.iter().all(|present| present.as_str() != former),
+                "{former} has two meanings"
+            );
+        }
+    }
+
+    #[test]
     fn a_failure_or_refusal_says_what_to_do() {
         for reason in Reason::ALL {
             let wants = matches!(reason.subject(), Subject::Failure | Subject::Place);
-            let fine = matches!(reason, Reason::Allowed | Reason::AlreadyThere);
+            let fine = matches!(reason, Reason::Allowed | Reason::CurrentNode);
             assert!(!wants || fine || !reason.help().is_empty(), "{reason}");
             assert!(!reason.sentence().is_empty(), "{reason}");
             for text in [reason.sentence(), reason.help()] {

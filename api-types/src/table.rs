@@ -151,7 +151,15 @@ const AFFINITY_RULE: &[Column] = &[
 
 const NODE: &[Column] = &[
     NAME,
-    column("State", "State of the node.", |object, _| or(text(object, "/status/state"), "Unknown")),
+    column("State", "State of the node, with SchedulingDisabled if the node is cordoned.", |object, _| {
+        let state = or(text(object, "/status/state"), "Unknown");
+        let is_cordoned = object.pointer("/spec/schedulable").and_then(Value::as_bool) == Some(false);
+        if is_cordoned {
+            json!(format!("{},SchedulingDisabled", state.as_str().unwrap_or_default()))
+        } else {
+            state
+        }
+    }),
     column("Agent", "State of the agent.", |object, _| text(object, "/status/agent")),
     column("Watchdog", "Whether the watchdog is armed, and whether it is simulated.", |object, _| {
         let watchdog: Option<WatchdogStatus> = read(object, "/status/watchdog");
@@ -175,10 +183,10 @@ const NODE: &[Column] = &[
     wide("Schedulable", "Whether new services can be scheduled.", |object, _| {
         truth(object, "/spec/schedulable", true)
     }),
-    wide("Fence", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| {
+    wide("Fencing", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| {
         text(object, "/status/fence")
     }),
-    wide("Epoch", "Number of the registration.", |object, _| number(object, "/status/epoch")),
+    wide("Registration", "Number of the registration.", |object, _| number(object, "/status/epoch")),
     wide("Version", "Version of the agent.", |object, _| text(object, "/status/version")),
     wide("CPU", "Number of cores.", |object, _| text(object, "/status/capacity/cpu")),
     wide("CPU Used", "Measured number of cores in use.", |object, _| text(object, "/status/usage/cpu")),
@@ -473,6 +481,11 @@ mod tests {
             Kind::Node,
             json!({"metadata": metadata, "status": {"watchdog": {"kind": "Simulated", "armed": true}, "drivers": ["exec"]}}),
             "Name=100 State=Unknown Watchdog=armed (simulated) Services=0 Age=60s",
+        );
+        check(
+            Kind::Node,
+            json!({"metadata": metadata, "spec": {"schedulable": false}, "status": {"state": "Online"}}),
+            "Name=100 State=Online,SchedulingDisabled Services=0 Age=60s",
         );
         check(
             Kind::AffinityRule,

@@ -327,7 +327,7 @@ async fn node(api: &Api<MemoryStore>, name: &str, state: &str) {
     api.post("nodes", &object).await;
     let status = json!({"state": state, "conditions": [
         {"type": "Ready", "status": if state == "Online" { "True" } else { "False" },
-            "reason": "HeartbeatLate", "message": "Heartbeats are missing"}]});
+            "reason": "HeartbeatMissed", "message": "Heartbeats are missing"}]});
     api.status(Kind::Node, name, &status).await;
     let report =
         json!({"drivers": ["simulated"], "watchdog": {"kind": "Kernel"}, "mode": {"kind": "Active"}});
@@ -353,7 +353,7 @@ async fn a_placement_is_explained_node_by_node() {
     let why = api.get("resources/vm:web/explain").await;
     assert_eq!(
         (why.code, why.at("/type"), why.at("/reason")),
-        (200, &json!("vm"), &json!("NotSeenYet")),
+        (200, &json!("vm"), &json!("Pending")),
         "{}",
         why.body
     );
@@ -369,7 +369,7 @@ async fn a_placement_is_explained_node_by_node() {
         .collect();
     assert_eq!(
         nodes,
-        [("node1", true, "Placed"), ("node2", false, "NodeNotOnline"), ("node3", false, "NotInGroup")]
+        [("node1", true, "Scheduled"), ("node2", false, "NodeNotOnline"), ("node3", false, "NotInGroup")]
     );
     api.merge("nodes/node1", &json!({"spec": {"maintenance": true}})).await;
     let why = api.get("resources/web/explain").await;

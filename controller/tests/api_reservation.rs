@@ -120,7 +120,7 @@ async fn what_would_newly_break_it_is_warned_of_or_refused() {
     assert_eq!(refused.code, 409, "{}", refused.body);
     let text = refused.at("/message").as_str().unwrap().to_owned();
     assert!(text.contains("refused by reservation.enforce:") && text.contains(sentence), "{text}");
-    assert_eq!(refused.at("/details/causes/0/reason"), "ReservationFailed");
+    assert_eq!(refused.at("/details/causes/0/reason"), "InsufficientFailoverCapacity");
     assert_eq!(api.get("resources/big").await.code, 404);
     assert_eq!(api.post("resources", &sized("small", "1Gi")).await.code, 201, "what breaks nothing is taken");
     // Maintenance of a node is always allowed, with a warning.
@@ -204,7 +204,7 @@ async fn the_facts_that_placement_goes_by_are_told() {
     assert_eq!(told.code, 200, "{}", told.body);
     assert_eq!(told.at("/nodes/node1/capacity"), &json!({"cpu": "8", "memory": "4Gi"}));
     assert_eq!(told.at("/nodes/node1/notOnline"), &Value::Null);
-    assert_eq!(told.at("/nodes/node2/notOnline"), "LeftCleanly");
+    assert_eq!(told.at("/nodes/node2/notOnline"), "ShutdownComplete");
     assert_eq!(told.at("/services/web/uses"), &json!(["node1"]));
     assert_eq!(told.at("/services/web/requests/memory"), "3Gi");
     assert_eq!(told.at("/settings/maxCpuRatio"), &json!(4.0));

@@ -341,7 +341,7 @@ fn describe_explain_events_and_access() {
         name: "web".to_owned(),
         uid,
         event_type: EventType::Warning,
-        reason: Reason::NoFeasibleNode,
+        reason: Reason::Unschedulable,
         message: "No eligible node: node1 is in maintenance".to_owned(),
         source: "controller/c1".to_owned(),
         node: None,
@@ -356,9 +356,9 @@ fn describe_explain_events_and_access() {
     server.check(
         0,
         &["describe", "resource", "web"],
-        &["Name:", "web", "Events:", "NoFeasibleNode", "node1 is in maintenance"],
+        &["Name:", "web", "Events:", "Unschedulable", "node1 is in maintenance"],
     );
-    server.check(0, &["get", "events"], &["LAST SEEN", "Warning", "resource/web", "NoFeasibleNode"]);
+    server.check(0, &["get", "events"], &["LAST SEEN", "Warning", "resource/web", "Unschedulable"]);
     server.check(0, &["get", "resources"], &["READY", "STATE", "DESIRED", "NODE", "REASON", "AGE"]);
     server.check(
         1,
@@ -368,7 +368,7 @@ fn describe_explain_events_and_access() {
     server.check(
         0,
         &["get", "events", "-A", "--field-selector", "involvedObject.name=web"],
-        &["NoFeasibleNode"],
+        &["Unschedulable"],
     );
     server.check(0, &["explain", "resource"], &["KIND:", "Resource", "spec"]);
     server.check(0, &["explain", "resource.spec"], &["maxRestart", "driver", "Keep the service running"]);

@@ -23,7 +23,7 @@ pub enum Verdict {
 pub struct Placement {
     /// The node for the service; `None` if no node is eligible.
     pub node: Option<String>,
-    /// Reason for the choice: Placed, AlreadyThere, Failback, Preferred, MaintenanceReturn, or NoFeasibleNode.
+    /// Reason for the choice: Scheduled, CurrentNode, Failback, Preferred, ReturningFromMaintenance, or Unschedulable.
     pub reason: Reason,
     /// The verdict on every node, by node name.
     pub verdicts: BTreeMap<String, Verdict>,
@@ -56,7 +56,7 @@ pub struct Placement {
 /// view.nodes.insert("node2".to_owned(), NodeFacts::default());
 /// let web = ServiceFacts { driver: Some("systemd".to_owned()), ..ServiceFacts::default() };
 /// let placement = place(&view, "web", &web);
-/// assert_eq!((placement.node.as_deref(), placement.reason), (Some("node2"), Reason::Placed));
+/// assert_eq!((placement.node.as_deref(), placement.reason), (Some("node2"), Reason::Scheduled));
 /// let Verdict::Refused(refusals) = &placement.verdicts["node1"] else { panic!("node1 is eligible") };
 /// assert_eq!(refusals[0].reason, Reason::NodeInMaintenance);
 /// ```
@@ -201,7 +201,7 @@ fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a str, Score)]) -> (Option<&'a 
     let Asked { view, unit, place, .. } = *asked;
     // The scores are ordered by node name, and `min_by_key` returns the first of equal ones.
     let Some((best, best_score)) = scores.iter().min_by_key(|(_, score)| *score) else {
-        return (None, Reason::NoFeasibleNode);
+        return (None, Reason::Unschedulable);
     };
     let score_of = |node: &str| {
         let at = scores.binary_search_by(|(known, _)| (*known).cmp(node)).ok()?;
@@ -216,19 +216,20 @@ fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a str, Score)]) -> (Option<&'a 
         same_class(score) || (!failback && score.failed_before == best_score.failed_before)
     });
     if let Some((home, _)) = home {
-        let reason = if place == Some(*home) { Reason::AlreadyThere } else { Reason::MaintenanceReturn };
+        let reason =
+            if place == Some(*home) { Reason::CurrentNode } else { Reason::ReturningFromMaintenance };
         return (Some(home), reason);
     }
     let Some((current, current_score)) = place.and_then(score_of) else {
-        return (Some(best), Reason::Placed);
+        return (Some(best), Reason::Scheduled);
     };
     if current_score.failed_before && !best_score.failed_before {
-        return (Some(best), Reason::Placed);
+        return (Some(best), Reason::Scheduled);
     }
     // Preferred rules between services weigh as priority tiers do: less than the node group, and only with failback.
     let prefers = |score: &Score| (score.node_group, score.preferences_missed);
     if !failback || (same_class(current_score) && prefers(current_score) <= prefers(best_score)) {
-        return (Some(current), Reason::AlreadyThere);
+        return (Some(current), Reason::CurrentNode);
     }
     (Some(best), if same_class(current_score) { Reason::Preferred } else { Reason::Failback })
 }

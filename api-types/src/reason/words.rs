@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 reasons! {
     Service {
-        /// The leader has not processed the resource yet.
-        NotSeenYet => "Waiting for the leader to process the object",
+        /// The leader has not processed the object yet.
+        Pending => "Waiting for the leader to process the object",
             "wait a few seconds; if this persists, check that a controller is leader: hactl status",
         /// A node has not yet reported whether the service runs there.
         NotProbed => "Waiting for a node to report whether the service runs there",
@@ -28,15 +28,15 @@ reasons! {
         /// The service is being stopped.
         Stopping => "Service is stopping", "",
         /// The service is stopped, as the spec requests.
-        StoppedAsWanted => "Service is stopped as requested", "",
+        Stopped => "Service is stopped as requested", "",
         /// The service is disabled, as the spec requests.
-        DisabledAsWanted => "Service is disabled as requested", "",
+        Disabled => "Service is disabled as requested", "",
         /// The service is not managed, as the spec requests.
-        IgnoredAsWanted => "Service is not managed, as requested", "",
+        Unmanaged => "Service is not managed, as requested", "",
         /// The service was found running on an eligible node and is now managed.
         Adopted => "Service was already running and is now managed", "",
         /// The node was selected by score.
-        Placed => "Node selected by score", "",
+        Scheduled => "Node selected by score", "",
         /// The assigned node failed.
         NodeFailed => "Assigned node failed", "check the node; the service is recovered automatically",
         /// The assigned node is being fenced.
@@ -54,29 +54,29 @@ reasons! {
         Preempted => "Preempted by a service of higher priority",
             "add capacity, or raise the priority of the service",
         /// A dependency does not run yet.
-        StartOrder => "Waiting for a dependency to start",
+        WaitingForDependency => "Waiting for a dependency to start",
             "check the dependency named in the message: hactl why RESOURCE",
         /// Dependents stop first, or the service stops because a dependency stops.
-        StopOrder => "Services stop in the reverse of their start order", "",
+        StoppingForDependency => "Services stop in the reverse of their start order", "",
         /// No node is eligible.
-        NoFeasibleNode => "No node is eligible",
+        Unschedulable => "No node is eligible",
             "run hactl why RESOURCE for the blocking reasons of each node and the suggested actions",
         /// Moved because a preferred node is available again.
         Failback => "A preferred node is available again", "",
         /// Moved because a preferred rule between services favors the other node.
         Preferred => "A preferred rule favors another node", "",
         /// Moved, or held, so that other services can move to the nodes that rules require.
-        MakesRoom => "Services with anti-affinity move one at a time", "",
+        MovingForAntiAffinity => "Services with anti-affinity move one at a time", "",
         /// Moved because the load of the nodes was unequal for too long.
         Rebalanced => "Load of the nodes is being rebalanced", "",
         /// Moved because the node is no longer eligible.
         PlacementChanged => "Assigned node is no longer eligible", "",
         /// Moved because its node is in maintenance.
-        MaintenanceMove => "Assigned node is in maintenance", "",
+        Draining => "Assigned node is in maintenance", "",
         /// Moved back to the node that the service left for maintenance.
-        MaintenanceReturn => "Maintenance of the previous node has ended", "",
+        ReturningFromMaintenance => "Maintenance of the previous node has ended", "",
         /// Requested by an operator.
-        OperatorRequest => "Requested by an operator", "",
+        UserRequested => "Requested by an operator", "",
         /// Live migration in progress.
         Migrating => "Live migration is in progress", "",
         /// Relocation (stop and start) in progress.
@@ -122,7 +122,7 @@ reasons! {
         PoliciesExhausted => "All attempts that the policy allows have failed",
             "fix the cause named in the message, then run hactl clear-error RESOURCE",
         /// Two copies run.
-        RunsTwice => "Service runs on two nodes",
+        MultipleActive => "Service runs on two nodes",
             "check both nodes named in the message; hactl clear-error RESOURCE stops both copies and starts one",
         /// A command timed out.
         TimedOut => "Command timed out",
@@ -147,16 +147,16 @@ reasons! {
         LeaseLost => "Service was stopped because the node could not renew its lease",
             "check the network of the node and etcd; the service is recovered automatically",
         /// Stopped with a tool other than hactl.
-        StoppedOutside => "Service was stopped outside hactl",
+        StoppedExternally => "Service was stopped outside hactl",
             "none: the service is started again; to stop it, run hactl stop RESOURCE",
         /// Started with a tool other than hactl.
-        StartedOutside => "Service was started outside hactl",
+        StartedExternally => "Service was started outside hactl",
             "stop the service with the tool that started it, or run hactl start RESOURCE",
         /// The start authorization was refused by etcd.
         PermitRefused => "Start authorization was refused",
             "none: the state has changed, and the controller retries",
         /// etcd was restored from a backup.
-        StoreRestored => "etcd was restored from a backup",
+        EtcdRestored => "etcd was restored from a backup",
             "start the agents of the nodes named in the message; for a node that is powered off, run \
                 hactl node confirm-fenced NODE",
     }
@@ -195,7 +195,7 @@ reasons! {
         StorageUnreachable => "storage pool is not connected to the node",
             "connect the node to the storage pool, or remove the requirement from the resource",
         /// The service failed to start on this node, which is tried last.
-        FailedHere => "start failed on this node, which is tried last",
+        PreviousFailure => "start failed on this node, which is tried last",
             "none while other nodes are eligible; fix the cause named in the failure message",
         /// The node cannot fence itself and has no fence device.
         WatchdogMissing => "Node has no watchdog that the cluster accepts", "hactl doctor NODE",
@@ -203,10 +203,10 @@ reasons! {
         NodeUnverified => "Node has not reported on each resource that was created while the node was unreachable",
             "check the resources named in the message; if a driver cannot check, run hactl node not-here NODE",
         /// The node has a lower priority tier than the selected node.
-        LowerPriorityClass => "a node of a higher priority tier is eligible",
+        LowerPriorityTier => "a node of a higher priority tier is eligible",
             "none: the node is used when no node of a higher tier is eligible",
         /// The service already runs on the node.
-        AlreadyThere => "service is already on this node", "",
+        CurrentNode => "service is already on this node", "",
         /// A service with the same exclusion tag uses the node.
         ExclusionTag => "a service with the same exclusion tag uses the node",
             "move the other service away, or change the tags",
@@ -220,18 +220,18 @@ reasons! {
 
     Node {
         /// Heartbeats are received.
-        HeartbeatSeen => "Heartbeat received", "",
+        NodeReady => "Heartbeat received", "",
         /// Heartbeats are missing.
-        HeartbeatLate => "Heartbeats are missing",
+        HeartbeatMissed => "Heartbeats are missing",
             "check the load and network of the node, and etcd; a node that stays unreachable is fenced automatically",
         /// The agent is registering.
         Registering => "Node is registering", "wait until the previous registration expires",
         /// The agent left after an orderly shutdown.
-        LeftCleanly => "Node shut down cleanly", "start the machine or its agent when the node is needed again",
+        ShutdownComplete => "Node shut down cleanly", "start the machine or its agent when the node is needed again",
         /// An orderly shutdown of the machine is in progress.
         ShuttingDown => "Node is shutting down", "",
         /// The agent left for a restart and did not return in time.
-        AgentAway => "Agent has been down for longer than freezeTimeoutSeconds",
+        AgentDown => "Agent has been down for longer than freezeTimeoutSeconds",
             "run systemctl start ha-node-agent on the node: its services are unmonitored",
         /// The leader revoked the node's registration because heartbeats were missing.
         DeclaredDead => "Node failed and its registration was revoked",
@@ -239,17 +239,17 @@ reasons! {
         /// The node was fenced.
         Fenced => "Node was fenced", "check the machine; the node returns when it boots",
         /// The registration was revoked while no service was active.
-        ClosedIdle => "Registration was revoked while the node ran no services",
+        LostWhileIdle => "Registration was revoked while the node ran no services",
             "check the machine; no service ran there",
         /// Unreachable, and fencing cannot be confirmed.
-        NoProofPossible => "Node is unreachable and cannot be fenced (no armed watchdog, no usable fence device)",
+        FencingUnavailable => "Node is unreachable and cannot be fenced (no armed watchdog, no usable fence device)",
             "power the node off, then run hactl node confirm-fenced NODE; configure a watchdog or a fence device",
         /// More nodes are unreachable than fencing.maxFencing allows to fence.
-        MaxFencingReached => "Fencing limit reached: more nodes are unreachable than fencing.maxFencing allows",
+        FencingRateLimited => "Fencing limit reached: more nodes are unreachable than fencing.maxFencing allows",
             "fix the network or power that the unreachable nodes share; for each node that is powered off, run \
                 hactl node confirm-fenced NODE",
         /// The leader could not commit to etcd without a gap, so failure detection restarted.
-        ObserverGap => "Failure detection restarted after the leader lost contact with etcd",
+        FailureDetectionReset => "Failure detection restarted after the leader lost contact with etcd",
             "none; if this happens often, check the latency of etcd",
         /// The node is unreachable under an etcd-outage hold, and does not ask the controller that is leader.
         JoinedLater => "Node may continue to run with the agreement of controllers that joined before this leader",
@@ -295,7 +295,7 @@ reasons! {
         /// An operator confirmed that the node is powered off.
         ConfirmedByOperator => "Operator confirmed that the node is powered off", "",
         /// The machine is up again after a reset, a power loss or a panic.
-        WentDown => "Unclean shutdown of the machine",
+        UncleanShutdown => "Unclean shutdown of the machine",
             "check the log of the machine for the cause of the reset or power loss",
         /// The node runs although fencing was requested or confirmed.
         NodeAlive => "Node is running",
@@ -304,11 +304,11 @@ reasons! {
         Outdated => "Request is stale because the state of the node has changed",
             "check hactl status, and repeat the request if it still applies",
         /// A check of `hactl doctor` fails.
-        DoctorFound => "Health check of the node failed", "hactl doctor NODE shows the suggested fix",
+        HealthCheckFailed => "Health check of the node failed", "hactl doctor NODE shows the suggested fix",
         /// In maintenance.
         Maintenance => "Node is in maintenance", "hactl node maintenance disable NODE when the work is done",
         /// etcd runs a version with known defects.
-        StoreTooOld => "etcd version has known defects",
+        EtcdTooOld => "etcd version has known defects",
             "upgrade etcd to 3.5.30 or newer 3.5.x, or to 3.6.11 or newer, one member at a time",
     }
 
@@ -328,8 +328,6 @@ reasons! {
     }
 
     Operation {
-        /// Not started yet.
-        Pending => "Operation is pending", "",
         /// In progress.
         InProgress => "Operation is in progress", "",
         /// Completed.
@@ -354,15 +352,15 @@ reasons! {
         /// The keys of a controller were deleted.
         ControllerDeleted => "Key of a removed controller was deleted", "",
         /// The failover capacity (N+1) check failed.
-        ReservationFailed => "Some services could not be restarted after a node failure",
+        InsufficientFailoverCapacity => "Some services could not be restarted after a node failure",
             "run hactl check n+1 --show-placement for the services and their unmet requirements; add capacity or lower requests",
         /// The failover capacity (N+1) check passed.
-        ReservationHolds => "Every service can be restarted after the failure of any one node", "",
+        FailoverCapacityAvailable => "Every service can be restarted after the failure of any one node", "",
         /// A notification was discarded.
         NotificationFailed => "Notification could not be delivered",
             "check the server named in the message, or correct Cluster.spec.notifications",
         /// The failover capacity (N+1) check is inconclusive.
-        ReservationUndecided => "Failover capacity check is inconclusive for some node failures",
+        FailoverCapacityUnknown => "Failover capacity check is inconclusive for some node failures",
             "run hactl check n+1 --show-placement for the known results; more capacity makes the check conclusive",
     }
 }

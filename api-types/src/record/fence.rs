@@ -168,9 +168,9 @@ impl Proof {
             Proof::Silence { .. } => Reason::Fenced,
             Proof::Device { .. } => Reason::FenceDeviceConfirmed,
             Proof::NewBoot { .. } | Proof::Reregistered => Reason::Registering,
-            Proof::CleanLeave { .. } => Reason::LeftCleanly,
+            Proof::CleanLeave { .. } => Reason::ShutdownComplete,
             Proof::Operator { .. } => Reason::ConfirmedByOperator,
-            Proof::NothingActive => Reason::ClosedIdle,
+            Proof::NothingActive => Reason::LostWhileIdle,
         }
     }
 

@@ -142,7 +142,7 @@ fn nodes<S>(state: &ApiState<S>, world: &World) -> Vec<NodeOverview> {
 /// Returns the reason and message of the Ready condition.
 fn ready(conditions: &[Condition]) -> (Reason, String) {
     conditions.iter().find(|condition| condition.kind == "Ready").map_or_else(
-        || (Reason::NotSeenYet, Reason::NotSeenYet.sentence().to_owned()),
+        || (Reason::Pending, Reason::Pending.sentence().to_owned()),
         |ready| (ready.reason, ready.message.clone()),
     )
 }

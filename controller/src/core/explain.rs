@@ -49,9 +49,8 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
         target: status.target.clone(),
         running: status.running,
         usage: usage::of_service(world, resource, &status).copied(),
-        reason: ready.map_or(Reason::NotSeenYet, |ready| ready.reason),
-        message: ready
-            .map_or_else(|| Reason::NotSeenYet.sentence().to_owned(), |ready| ready.message.clone()),
+        reason: ready.map_or(Reason::Pending, |ready| ready.reason),
+        message: ready.map_or_else(|| Reason::Pending.sentence().to_owned(), |ready| ready.message.clone()),
         waiting_for,
         conditions: status.conditions.clone(),
         balance: balance(&view, name, &service),
@@ -185,7 +184,7 @@ fn not_chosen(
     placement: &Placement,
 ) -> (Reason, String) {
     if score.failed_before {
-        return (Reason::FailedHere, Reason::FailedHere.sentence().to_owned());
+        return (Reason::PreviousFailure, Reason::PreviousFailure.sentence().to_owned());
     }
     let chosen = placement.node.as_ref().and_then(|node| Some((node, placement.verdicts.get(node)?)));
     if let Some((node, Judged::Allowed(best))) = chosen
@@ -201,7 +200,7 @@ fn not_chosen(
             class_name(score.class.0),
             class_name(best.class.0)
         );
-        return (Reason::LowerPriorityClass, message);
+        return (Reason::LowerPriorityTier, message);
     }
     (Reason::Allowed, Reason::Allowed.sentence().to_owned())
 }

@@ -207,7 +207,7 @@ fn plan_restarting(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mu
         "Agent was stopped for a restart and has not started again; its services continue unmonitored. Start \
          ha-node-agent on {name}, or, if the machine is powered off, run hactl node confirm-fenced {name}"
     );
-    plan.wait(Kind::Node, name, Reason::AgentAway, message);
+    plan.wait(Kind::Node, name, Reason::AgentDown, message);
 }
 
 fn plan_closed(

@@ -243,24 +243,24 @@ fn silence_proves(
     trust_watchdog_on_virtual_machine: bool,
 ) -> Result<Millis, Reason> {
     let world = situation.world;
-    let Some(report) = world.node_reports.get(name) else { return Err(Reason::NoProofPossible) };
+    let Some(report) = world.node_reports.get(name) else { return Err(Reason::FencingUnavailable) };
     if let Some(fence) = world.fences.get(name)
         && fence.value.state != FenceState::Open
         && (report.modified > fence.modified || report.value.mode == Mode::Registering)
     {
         // The report was overwritten after the close; the fence keeps the waiting time that followed from it.
-        return fence.value.armed_wait_ms.ok_or(Reason::NoProofPossible);
+        return fence.value.armed_wait_ms.ok_or(Reason::FencingUnavailable);
     }
     if world.is_node_report_unreadable(name) {
         return Err(Reason::Unreadable);
     }
     if !report.value.armed {
-        return Err(Reason::NoProofPossible);
+        return Err(Reason::FencingUnavailable);
     }
     // A watchdog daemon that has died does not pet, so an armed watchdog resets the node even earlier.
     watchdog_counts_but(world, &report.value, Some(Reason::WatchdogMissing))?;
     if report.value.is_virtual && !trust_watchdog_on_virtual_machine {
-        return Err(Reason::NoProofPossible);
+        return Err(Reason::FencingUnavailable);
     }
     // A machine that sleeps is paused with its watchdog (FENCING R5.32, R5.34). An agent that does not report sleep
     // protection counts as protected.

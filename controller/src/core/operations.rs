@@ -78,7 +78,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         }
         if world.is_old(operation.modified) {
             let message = "Requested before etcd was restored from a backup: request it again";
-            let outdated = verdict(OperationPhase::Failed, Reason::StoreRestored, message);
+            let outdated = verdict(OperationPhase::Failed, Reason::EtcdRestored, message);
             write(situation, &request, &outdated, plan);
             continue;
         }
@@ -250,8 +250,13 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
         return;
     }
     if !situation.commits.is_current(situation.now.raw, valid_ms / 2) {
-        let message = Reason::ObserverGap.sentence();
-        write(situation, request, &verdict(OperationPhase::Pending, Reason::ObserverGap, message), plan);
+        let message = Reason::FailureDetectionReset.sentence();
+        write(
+            situation,
+            request,
+            &verdict(OperationPhase::Pending, Reason::FailureDetectionReset, message),
+            plan,
+        );
         return;
     }
     let proof = Proof::Operator { operation: request.name.to_owned(), by: spec.requested_by.clone() };
@@ -356,7 +361,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
                 "Node {name} has no fence device: configure spec.fencing.devices with \"hactl edit node/{name}\", or \
                  power the machine off and run \"hactl node confirm-fenced {name}\""
             );
-            verdict(refused, Reason::NoProofPossible, message)
+            verdict(refused, Reason::FencingUnavailable, message)
         }
         FenceState::Open if begun => {
             failed(format!("No fence device confirmed that {name} is off, and the node has registered again"))
@@ -365,7 +370,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
             let subject = Subjected::of(situation, name, node);
             let (transaction, message) = fencing::closing(situation, &subject, fence, None, false);
             let told =
-                node_event(situation, name, EventType::Warning, Reason::OperatorRequest, message.clone());
+                node_event(situation, name, EventType::Warning, Reason::UserRequested, message.clone());
             let running = verdict(OperationPhase::Running, Reason::InProgress, message);
             write_fence(situation, request, name, &running, transaction, told, plan);
             return;

@@ -130,12 +130,12 @@ fn short_of_nodes_before(world: &World) -> BTreeSet<String> {
 pub fn not_online(health: &Health) -> Result<(), Reason> {
     match health {
         Health::Online => Ok(()),
-        Health::Unregistered => Err(Reason::NotSeenYet),
+        Health::Unregistered => Err(Reason::Pending),
         Health::Registering => Err(Reason::Registering),
-        Health::Late => Err(Reason::HeartbeatLate),
+        Health::Late => Err(Reason::HeartbeatMissed),
         Health::ShuttingDown(_) => Err(Reason::ShuttingDown),
         Health::Restarting => Err(Reason::Frozen),
-        Health::Leaving(_) => Err(Reason::LeftCleanly),
+        Health::Leaving(_) => Err(Reason::ShutdownComplete),
         Health::Fencing => Err(Reason::Fencing),
         Health::Down(proof) => Err(proof.reason()),
     }

@@ -21,7 +21,7 @@ const MOST_NODES: usize = 4;
 pub struct Finding {
     /// `true` if every service could be scheduled; `None` if undecided.
     pub holds: Option<bool>,
-    /// Reason of the condition: `ReservationHolds`, `ReservationFailed` or `ReservationUndecided`.
+    /// Reason of the condition: `FailoverCapacityAvailable`, `InsufficientFailoverCapacity` or `FailoverCapacityUnknown`.
     pub reason: Reason,
     /// Summary sentence with the nodes.
     pub headline: String,
@@ -97,12 +97,12 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a str, &'a V
     if !failing.is_empty() {
         if !undecided.is_empty() {
             let nodes = names(undecided.iter().map(|(node, _)| *node).collect());
-            details.push(format!("node(s) {nodes}: {}", Reason::ReservationUndecided.sentence()));
+            details.push(format!("node(s) {nodes}: {}", Reason::FailoverCapacityUnknown.sentence()));
         }
         let nodes = names(failing.iter().map(|(node, _)| *node).collect());
         return Finding {
             holds: Some(false),
-            reason: Reason::ReservationFailed,
+            reason: Reason::InsufficientFailoverCapacity,
             headline: failed(cluster, &nodes),
             details,
         };
@@ -114,10 +114,10 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a str, &'a V
         );
         let left = undecided.iter().flat_map(|(_, left)| left.iter().map(unplaced));
         let details = left.collect();
-        return Finding { holds: None, reason: Reason::ReservationUndecided, headline, details };
+        return Finding { holds: None, reason: Reason::FailoverCapacityUnknown, headline, details };
     }
-    let headline = Reason::ReservationHolds.sentence().to_owned();
-    Finding { holds: Some(true), reason: Reason::ReservationHolds, headline, details }
+    let headline = Reason::FailoverCapacityAvailable.sentence().to_owned();
+    Finding { holds: Some(true), reason: Reason::FailoverCapacityAvailable, headline, details }
 }
 
 /// Returns the sentence of the condition, the event and the alert.

@@ -73,15 +73,15 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         plan.wake(situation, until, "a machine that is isolated from the restored etcd has been reset");
         let message = format!(
             "{}: no service is scheduled for {} s, until watchdogs have reset isolated machines",
-            Reason::StoreRestored.sentence(),
+            Reason::EtcdRestored.sentence(),
             rest_ms(&world.timings(), &marker.value).div_ceil(1000)
         );
-        plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::StoreRestored, message);
+        plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::EtcdRestored, message);
     }
     for name in nodes.keys().filter(|name| world.nodes.contains_key(*name) && !is_accounted(world, name)) {
         is_over = false;
         if world.is_unheard(name) {
-            plan.wait(Kind::Node, name, Reason::StoreRestored, unheard(name));
+            plan.wait(Kind::Node, name, Reason::EtcdRestored, unheard(name));
         }
     }
     let waits_for_services = world
@@ -98,7 +98,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     let transaction = Transaction::new().delete(world.keys.restored(), Guard::Unchanged(marker.modified));
     let message =
         "Restore of etcd completed: every node has been reachable since, or is confirmed powered off";
-    let told = cluster_event(situation, EventType::Normal, Reason::StoreRestored, message);
+    let told = cluster_event(situation, EventType::Normal, Reason::EtcdRestored, message);
     plan.act(Subject::Restored, transaction, vec![told], Note::None);
 }
 

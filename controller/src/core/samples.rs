@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
 /// Results of the N+1 check.
 const FOUND: [(&str, Reason); 3] = [
-    ("Holds", Reason::ReservationHolds),
-    ("Failed", Reason::ReservationFailed),
-    ("Undecided", Reason::ReservationUndecided),
+    ("Holds", Reason::FailoverCapacityAvailable),
+    ("Failed", Reason::InsufficientFailoverCapacity),
+    ("Undecided", Reason::FailoverCapacityUnknown),
 ];
 
 /// Number of started moves, by resource and reason.

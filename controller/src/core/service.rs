@@ -132,7 +132,7 @@ impl<'a> Planner<'a> {
     fn await_node(&self, draft: &mut Draft, node: &str) {
         let (reason, message) = match self.node_waits.get(node) {
             Some(waiting) => (waiting.reason, format!("{node}: {}", waiting.message)),
-            None => (Reason::HeartbeatLate, format!("Heartbeat of node {node} is late")),
+            None => (Reason::HeartbeatMissed, format!("Heartbeat of node {node} is late")),
         };
         draft.wait(reason, message);
     }
@@ -443,7 +443,7 @@ fn step(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
         ServiceState::Error => error::error(planner, service, draft),
         ServiceState::Ignored => ignore::ignored(service, draft),
         // The object is no longer being deleted, so the service is probed again.
-        ServiceState::Deleting => draft.go(ServiceState::Queued, Reason::NotSeenYet, String::new()),
+        ServiceState::Deleting => draft.go(ServiceState::Queued, Reason::Pending, String::new()),
     }
 }
 

@@ -69,10 +69,10 @@ fn node_facts(world: &World, name: &str) -> Option<NodeFacts> {
 }
 
 fn online(status: Option<&NodeStatus>) -> Result<(), Reason> {
-    let Some(status) = status else { return Err(Reason::NotSeenYet) };
+    let Some(status) = status else { return Err(Reason::Pending) };
     match status.state {
         NodeState::Online | NodeState::Maintenance => Ok(()),
-        NodeState::Offline => Err(Reason::LeftCleanly),
+        NodeState::Offline => Err(Reason::ShutdownComplete),
         NodeState::Fence => Err(Reason::Fencing),
         NodeState::Gone => Err(Reason::NotFound),
         NodeState::Unknown => Err(why_not_ready(status)),
@@ -83,5 +83,5 @@ fn why_not_ready(status: &NodeStatus) -> Reason {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
     ready
         .filter(|ready| ready.status != ConditionStatus::True)
-        .map_or(Reason::HeartbeatLate, |ready| ready.reason)
+        .map_or(Reason::HeartbeatMissed, |ready| ready.reason)
 }

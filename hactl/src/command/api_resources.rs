@@ -11,7 +11,11 @@ use serde_json::Value;
 /// List the kinds that the API serves
 #[derive(Args, Debug)]
 #[command(after_help = "Fields of a kind: hactl explain KIND.")]
-pub(crate) struct ApiResources {}
+pub(crate) struct ApiResources {
+    /// Omit the headers of the table
+    #[arg(long)]
+    no_headers: bool,
+}
 
 /// A kind that the API serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,14 +80,18 @@ impl ApiResource {
 impl ApiResources {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Wide, Format::Name])?;
-        let resources = discovered(session.client()?).await?;
+        let mut resources = discovered(session.client()?).await?;
+        // Served for kubectl only: objects of hactl have no namespace.
+        resources.retain(|resource| resource.kind != "Namespace");
         let terminal = session.terminal();
         if format == Some(&Format::Name) {
             for resource in &resources {
                 terminal.line(&resource.full_name());
             }
         } else {
-            terminal.out(&table(&resources, format == Some(&Format::Wide)).render(terminal, 0));
+            let table = table(&resources, format == Some(&Format::Wide));
+            let table = if self.no_headers { table.without_header() } else { table };
+            terminal.out(&table.render(terminal, 0));
         }
         Ok(Exit::Done)
     }

@@ -19,6 +19,9 @@ pub(crate) struct Events {
     /// Watch for new events until interrupted
     #[arg(long, short = 'w')]
     watch: bool,
+    /// Omit the headers of the table
+    #[arg(long)]
+    no_headers: bool,
 }
 
 impl Events {
@@ -29,7 +32,7 @@ impl Events {
         let client = session.client()?;
         let form = if render::is_table(format) { Form::Rows } else { Form::Objects };
         if self.watch {
-            return follow(session, about.as_ref(), query, form, format).await;
+            return self.follow(session, about.as_ref(), query, form, format).await;
         }
         let list = sorted(client, &query, form).await?;
         if list.items.is_empty() {
@@ -42,10 +45,66 @@ impl Events {
             }
             let rows = list.items.iter().map(|event| (event, false));
             let table = columns(&list.columns, about.is_none()).table(rows);
+            let table = if self.no_headers { table.without_header() } else { table };
             session.terminal().out(&table.render(session.terminal(), 0));
         } else {
             let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list.items});
             session.print_value(format, &list)?;
+        }
+        Ok(Exit::Done)
+    }
+
+    async fn follow(
+        &self,
+        session: &Session,
+        about: Option<&Target>,
+        query: Vec<(&'static str, String)>,
+        form: Form,
+        format: Option<&Format>,
+    ) -> Outcome {
+        let terminal = session.terminal();
+        let client = session.client()?;
+        let mut watcher = Watcher::new(client, Collection::Events, with_objects(query, form)).form(form);
+        // Known events are sorted first; later events are printed as they happen.
+        let mut before = Some(Vec::new());
+        let mut widths = vec![9, 7, 14, 18];
+        while !terminal.is_closed() {
+            let (events, is_first) = match (watcher.next().await?, &mut before) {
+                (Change::Applied(event), Some(before)) => {
+                    before.push(event);
+                    continue;
+                }
+                (Change::Applied(event), None) => (vec![event], false),
+                (Change::Deleted(_), _) => continue,
+                (Change::Synced, _) => {
+                    let mut events = before.take().unwrap_or_default();
+                    if events.is_empty() {
+                        exists(client, about).await?;
+                    }
+                    events.sort_by(|left, right| when(left).cmp(when(right)));
+                    (events, true)
+                }
+            };
+            if form == Form::Rows {
+                let rows = events.iter().map(|event| (event, false));
+                let table = columns(watcher.columns(), about.is_none()).table(rows);
+                widths = table.widths(&widths);
+                if is_first && !self.no_headers {
+                    terminal.out(&table.header_line(terminal, &widths, 0));
+                }
+                terminal.out(&table.row_lines(terminal, &widths));
+                continue;
+            }
+            for event in events {
+                match format {
+                    Some(Format::Json) => terminal.line(&event.to_string()),
+                    Some(Format::Yaml) => terminal.out(&format!("---\n{}", render::yaml(&event)?)),
+                    Some(Format::Wide | Format::Name | Format::JsonPath(_) | Format::CustomColumns(_))
+                    | None => {
+                        session.print_value(format, &event)?;
+                    }
+                }
+            }
         }
         Ok(Exit::Done)
     }
@@ -57,59 +116,6 @@ async fn exists(client: &Client, about: Option<&Target>) -> Result<(), Failure> 
         client.target(about).await?;
     }
     Ok(())
-}
-
-async fn follow(
-    session: &Session,
-    about: Option<&Target>,
-    query: Vec<(&'static str, String)>,
-    form: Form,
-    format: Option<&Format>,
-) -> Outcome {
-    let terminal = session.terminal();
-    let client = session.client()?;
-    let mut watcher = Watcher::new(client, Collection::Events, with_objects(query, form)).form(form);
-    // Known events are sorted first; later events are printed as they happen.
-    let mut before = Some(Vec::new());
-    let mut widths = vec![9, 7, 14, 18];
-    while !terminal.is_closed() {
-        let (events, is_first) = match (watcher.next().await?, &mut before) {
-            (Change::Applied(event), Some(before)) => {
-                before.push(event);
-                continue;
-            }
-            (Change::Applied(event), None) => (vec![event], false),
-            (Change::Deleted(_), _) => continue,
-            (Change::Synced, _) => {
-                let mut events = before.take().unwrap_or_default();
-                if events.is_empty() {
-                    exists(client, about).await?;
-                }
-                events.sort_by(|left, right| when(left).cmp(when(right)));
-                (events, true)
-            }
-        };
-        if form == Form::Rows {
-            let rows = events.iter().map(|event| (event, false));
-            let table = columns(watcher.columns(), about.is_none()).table(rows);
-            widths = table.widths(&widths);
-            if is_first {
-                terminal.out(&table.header_line(terminal, &widths, 0));
-            }
-            terminal.out(&table.row_lines(terminal, &widths));
-            continue;
-        }
-        for event in events {
-            match format {
-                Some(Format::Json) => terminal.line(&event.to_string()),
-                Some(Format::Yaml) => terminal.out(&format!("---\n{}", render::yaml(&event)?)),
-                Some(Format::Wide | Format::Name | Format::JsonPath(_) | Format::CustomColumns(_)) | None => {
-                    session.print_value(format, &event)?;
-                }
-            }
-        }
-    }
-    Ok(Exit::Done)
 }
 
 /// Returns the events of an object as rows, oldest first.

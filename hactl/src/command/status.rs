@@ -103,7 +103,7 @@ fn controllers(terminal: &Terminal, overview: &Overview) -> String {
     let leader = match &overview.leader {
         Some(leader) => {
             let since = age(Some(&leader.since.0));
-            format!("leader {} (term {}, for {since})", terminal.paint(Style::Good, &leader.id), leader.term)
+            format!("leader {} (for {since})", terminal.paint(Style::Good, &leader.id))
         }
         None => terminal.paint(Style::Bad, "no leader"),
     };
@@ -138,7 +138,7 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
         header.push("ARMING");
     }
     if wide {
-        header.extend(["MODE", "EPOCH", "FENCE", "VERSION"]);
+        header.extend(["MODE", "REGISTRATION", "FENCING", "VERSION"]);
     }
     header.push("MESSAGE");
     let mut table = Table::new(&header);
@@ -167,8 +167,7 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
             );
         }
         // A received heartbeat needs no message.
-        let quiet =
-            node.message.is_empty() || matches!(node.reason, Reason::HeartbeatSeen | Reason::Maintenance);
+        let quiet = node.message.is_empty() || matches!(node.reason, Reason::NodeReady | Reason::Maintenance);
         row.push(if quiet { Cell::blank() } else { Cell::plain(&node.message) });
         table.row(row);
     }

@@ -30,6 +30,9 @@ pub(crate) struct Top {
     /// Sort by this value, largest first, instead of by name
     #[arg(long, value_name = "AMOUNT")]
     sort_by: Option<SortBy>,
+    /// Omit the headers of the table
+    #[arg(long)]
+    no_headers: bool,
 }
 
 /// Column by which rows are sorted, largest first.
@@ -73,6 +76,7 @@ impl Top {
                 session.terminal().note("No resources found");
                 return Ok(Exit::Done);
             }
+            let table = if self.no_headers { table.without_header() } else { table };
             session.terminal().out(&table.render(session.terminal(), 0));
         }
         Ok(Exit::Done)

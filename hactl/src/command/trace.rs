@@ -116,7 +116,7 @@ fn text(session: &Session, followed: &Followed) -> String {
     }
     text.push('\n');
     let mut table =
-        Table::new(&["TIME", "ELAPSED", "SOURCE", "NODE", "EPOCH", "OBJECT", "REASON", "MESSAGE"]);
+        Table::new(&["TIME", "ELAPSED", "SOURCE", "NODE", "REGISTRATION", "OBJECT", "REASON", "MESSAGE"]);
     for step in &followed.steps {
         let style = if step.warning { Style::Warn } else { Style::Plain };
         table.row(vec![

@@ -86,7 +86,10 @@ impl Columns {
 /// Returns the style of a cell in a column.
 fn style(column: &str, text: &str) -> Style {
     match (column, text) {
-        ("State" | "Phase" | "Agent", state) => state_style(state),
+        ("State" | "Phase" | "Agent", state) => match state.split_once(',') {
+            Some(_) => Style::Warn,
+            None => state_style(state),
+        },
         ("Ready", "True") => Style::Good,
         ("Ready", "False") | ("Watchdog", "none") => Style::Bad,
         ("Ready", "Unknown") | ("Type", "Warning") => Style::Warn,

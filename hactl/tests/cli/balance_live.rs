@@ -222,7 +222,7 @@ fn it_ends_when_the_cluster_is_no_longer_as_planned() {
         ends_early(ran, &server, expected);
     };
     check(
-        |facts, _| facts.lock()["nodes"]["node2"]["notOnline"] = json!("HeartbeatLate"),
+        |facts, _| facts.lock()["nodes"]["node2"]["notOnline"] = json!("HeartbeatMissed"),
         &["changed since the plan: node node2 is not online, was online"],
     );
     check(

@@ -36,7 +36,7 @@ fn status_is_one_screen_and_its_exit_status_says_how_it_is() {
             "1 of 2 members, quorum",
             "s2      unreachable",
             "connection refused",
-            "leader c1 (term 5",
+            "leader c1 (for ",
             "node1  Online",
             "armed",
             "1.5s",
@@ -45,7 +45,7 @@ fn status_is_one_screen_and_its_exit_status_says_how_it_is() {
     );
     let place = |text: &str| ran.stdout.find(text).expect("shown");
     assert!(place("etcd") < place("Controllers") && place("Controllers") < place("Nodes"), "{}", ran.stdout);
-    let problem = |severity: &str| json!([{"severity": severity, "about": "resource/web", "reason": "NoFeasibleNode", "message": "fits nowhere", "help": "hactl why web"}]);
+    let problem = |severity: &str| json!([{"severity": severity, "about": "resource/web", "reason": "Unschedulable", "message": "fits nowhere", "help": "hactl why web"}]);
     hactl(&overview(&problem("Degraded"), true), &["status"])
         .shows(1, &["degraded", "resource/web: fits nowhere", "hactl why web"]);
     hactl(&overview(&problem("Failed"), true), &["status"]).shows(2, &["failed"]);
@@ -77,7 +77,7 @@ fn delete_names_the_lost_controller_of_a_node() {
 fn why_names_every_node_and_what_would_help() {
     let answer = json!({
         "resource": "web", "type": "exec", "requested": "Started", "state": "Recovery", "running": false,
-        "reason": "NoFeasibleNode", "message": "no node can take web",
+        "reason": "Unschedulable", "message": "no node can take web",
         "waitingFor": ["node2 to return"], "help": ["add memory to node1"],
         "nodes": [
             {"node": "node1", "allowed": false, "causes": [
@@ -99,7 +99,7 @@ fn why_names_every_node_and_what_would_help() {
         0,
         &[
             "exec:web  Recovery",
-            "NoFeasibleNode: no node can take web",
+            "Unschedulable: no node can take web",
             "NotEnoughMemory: needs 4Gi, 1Gi is free (lower requests.memory)",
             "NotInGroup: not a member of g",
             "eligible (best)",
@@ -116,6 +116,10 @@ fn what_needs_no_cluster_works_without_one() {
     run(&mut command(&["explain", "resource.spec.state"]))
         .shows(0, &["Started, Stopped, Disabled, Ignored", "Default: Started"]);
     run(&mut command(&["explain", "resource.spec.stat"])).fails(2, "did you mean state?");
+    run(&mut command(&["explain", "resource.spec.after"]))
+        .fails(2, "this field was renamed\nhint: run \"hactl explain resource.spec.dependsOn\"");
+    run(&mut command(&["explain", "resource.status.copies.definition.after"]))
+        .fails(2, "resource.status.copies.definition.dependsOn");
     run(&mut command(&["explain", "har", "--recursive"])).shows(0, &["workingDirectory"]);
     for shell in ["bash", "zsh", "fish"] {
         run(&mut command(&["completion", shell])).shows(0, &["hactl", "maintenance"]);

@@ -14,7 +14,8 @@ fn answer(request: &Request) -> Option<Scripted> {
         "/apis" => json!({"groups": [version("hactl.io"), version("authorization.k8s.io")]}),
         "/api/v1" => json!({"groupVersion": "v1", "resources": [
             {"name": "events", "singularName": "event", "namespaced": true, "kind": "Event", "verbs": ["get", "list"],
-                "shortNames": ["ev"]}]}),
+                "shortNames": ["ev"]},
+            {"name": "namespaces", "singularName": "namespace", "namespaced": false, "kind": "Namespace", "verbs": ["get"]}]}),
         "/apis/hactl.io/v1" => json!({"groupVersion": "hactl.io/v1", "resources": [
             {"name": "resources", "singularName": "resource", "namespaced": false, "kind": "Resource",
                 "verbs": ["create", "get"], "shortNames": ["har"], "categories": ["all", "hactl"]},
@@ -53,6 +54,8 @@ fn kinds_come_from_the_discovery_of_the_server() {
     );
     hactl(&server, &["api-resources", "-o", "wide"])
         .shows(0, &["VERBS", "CATEGORIES", "create,get", "all,hactl"]);
+    let rows = hactl(&server, &["api-resources", "--no-headers"]).shows(0, &["events"]);
+    assert!(!rows.stdout.contains("NAME"), "{}", rows.stdout);
     hactl(&server, &["api-resources", "-o", "json"]).fails(2, "not supported");
     run(&mut command(&["--server", "http://127.0.0.1:1", "api-resources"]))
         .fails(3, "cannot reach any controller");

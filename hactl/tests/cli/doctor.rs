@@ -62,9 +62,9 @@ fn the_cluster_shows_its_checks_and_what_asks_for_something_on_nodes() {
     fine.put("nodes", node("node2", &busy()));
     hactl(&fine, &["doctor"]).shows(1, &["FAIL  watchdog-owner"]);
     let two = server(
-        r#"[{"name": "store-members", "verdict": "Fail", "seen": "2 of the 3", "help": "add members"}]"#,
+        r#"[{"name": "etcd-members", "verdict": "Fail", "seen": "2 of the 3", "help": "add members"}]"#,
     );
-    hactl(&two, &["doctor"]).shows(1, &["FAIL  store-members", "→ add members"]);
+    hactl(&two, &["doctor"]).shows(1, &["FAIL  etcd-members", "→ add members"]);
 }
 
 #[test]

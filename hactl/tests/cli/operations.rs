@@ -165,8 +165,8 @@ fn what_keeps_a_node_from_being_empty_is_told_without_a_terminal() {
     furnish(&server);
     let service = |state: &str, node: &str, stalled: &str, said: &str| {
         json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": state, "node": node, "running": true, "conditions": [
-            {"type": "Ready", "status": "True", "reason": "MaintenanceMove", "message": said},
-            {"type": "Stalled", "status": stalled, "reason": "MaintenanceMove", "message": said}]}})
+            {"type": "Ready", "status": "True", "reason": "Draining", "message": said},
+            {"type": "Stalled", "status": stalled, "reason": "Draining", "message": said}]}})
     };
     server.put("resources", service("Started", "node2", "True", "no node can take it"));
     let arguments = ["--server", server.url(), "node", "maintenance", "enable", "node2", "--wait"];

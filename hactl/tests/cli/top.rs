@@ -38,6 +38,8 @@ fn nodes_and_resources_are_listed_with_what_they_use() {
          node1  1500m  25%   3Gi     38%      2Mi     -\n\
          node2  -      -     -       -        -       -\n",
     );
+    hactl(&server, &["top", "nodes", "node1", "--no-headers"])
+        .prints(0, "node1  1500m  25%  3Gi  38%  2Mi  -\n");
     hactl(&server, &["top", "no", "node1", "-o", "json"]).shows(0, &["\"1500m\""]);
     hactl(&server, &["top", "resources", "--sort-by", "cpu"]).prints(
         0,

@@ -175,7 +175,7 @@ impl AgentCore {
             name: self.config.node.clone(),
             uid: String::new(),
             event_type: EventType::Warning,
-            reason: Reason::WentDown,
+            reason: Reason::UncleanShutdown,
             message: format!("Node returned after an unclean shutdown: {message}"),
             source: format!("agent/{}", self.config.node),
             node: Some(self.config.node.clone()),

@@ -49,7 +49,7 @@ impl AgentCore {
         );
         service.definition = confirmed;
         let text = "Edited definition active without a stop";
-        self.event(now, service, false, Reason::OperatorRequest, text);
+        self.event(now, service, false, Reason::UserRequested, text);
         let failed_to_stop = self.current(service).is_some_and(|report| report.phase == Phase::StopFailed);
         if failed_to_stop {
             // The stop failed under the wrong definition, so it is retried immediately.

@@ -73,7 +73,14 @@ impl AgentCore {
         let graceful_ms = service.definition.timeouts.stop_ms();
         self.set_desired(
             service,
-            self.report(now, service, uid.as_ref(), Phase::Stopping, Reason::LeftCleanly, "Node shuts down"),
+            self.report(
+                now,
+                service,
+                uid.as_ref(),
+                Phase::Stopping,
+                Reason::ShutdownComplete,
+                "Node shuts down",
+            ),
         );
         service.permit = None;
         service.go(Step::Stop { uid, graceful_ms });

@@ -334,7 +334,7 @@ impl AgentCore {
                 service.permit = None;
                 let text = "Service was moved or stopped while the cluster was disarmed";
                 let report =
-                    self.report(now, service, Some(uid), Phase::Stopped, Reason::StoppedOutside, text);
+                    self.report(now, service, Some(uid), Phase::Stopped, Reason::StoppedExternally, text);
                 self.set_desired(service, report);
             }
             Presence::Stopped => self.crashed(now, service, uid),
@@ -354,12 +354,12 @@ impl AgentCore {
                     now,
                     service,
                     true,
-                    Reason::StartedOutside,
+                    Reason::StartedExternally,
                     "Service was started outside hactl and must not run here: stopping it",
                 );
                 self.set_desired(
                     service,
-                    self.report(now, service, Some(uid), Phase::Stopping, Reason::StartedOutside, ""),
+                    self.report(now, service, Some(uid), Phase::Stopping, Reason::StartedExternally, ""),
                 );
                 let graceful_ms = service.definition.timeouts.stop_ms();
                 service.go(Step::Stop { uid: Some(uid.clone()), graceful_ms });
@@ -495,7 +495,7 @@ impl AgentCore {
             probed_generation: asked.generation,
             probed_arming: asked.arming,
             probed_fence: asked.fence,
-            reason: if phase == Phase::ProbedStopped { Reason::StoppedAsWanted } else { Reason::Running },
+            reason: if phase == Phase::ProbedStopped { Reason::Stopped } else { Reason::Running },
             ..report
         };
         let report = if phase == Phase::ProbedUnknown {

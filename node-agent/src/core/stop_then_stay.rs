@@ -343,7 +343,7 @@ impl AgentCore {
                 "Killed because the watchdog is not renewed and will reset this machine",
             ),
             KillReason::NotHere => {
-                (Reason::StartedOutside, "Killed because the service must not run on this node")
+                (Reason::StartedExternally, "Killed because the service must not run on this node")
             }
             KillReason::NotReceived => (Reason::MoveFailed, "Migration to this node did not take place"),
             KillReason::HalfLeft => {

@@ -215,7 +215,7 @@ impl AgentCore {
         let stable = service
             .started_at
             .is_none_or(|started_at| now.raw.since(started_at) >= service.definition.timeouts.stable_ms());
-        let reason = if by_hand { Reason::StoppedOutside } else { Reason::Crashed };
+        let reason = if by_hand { Reason::StoppedExternally } else { Reason::Crashed };
         // SEMANTICS 3: a crash counts as a failed start only if it follows another crash within the stable time.
         if stable || by_hand {
             service.failures = 0;

@@ -298,9 +298,9 @@ impl AgentCore {
                 let (phase, reason) = match uid {
                     Some(_) => (
                         Phase::Stopped,
-                        if self.is_leaving() { Reason::LeftCleanly } else { Reason::StoppedAsWanted },
+                        if self.is_leaving() { Reason::ShutdownComplete } else { Reason::Stopped },
                     ),
-                    None => (Phase::ProbedStopped, Reason::StoppedAsWanted),
+                    None => (Phase::ProbedStopped, Reason::Stopped),
                 };
                 self.set_desired(service, self.report(now, service, uid, phase, reason, ""));
                 service.go(Step::Rest);

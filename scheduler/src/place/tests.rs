@@ -42,7 +42,7 @@ fn check(view: &View, service: &ServiceFacts, node: Option<&str>, reason: Reason
 fn offline(view: &mut View, nodes: &[&str]) {
     for node in nodes {
         if let Some(node) = view.nodes.get_mut(*node) {
-            node.online = Err(Reason::HeartbeatLate);
+            node.online = Err(Reason::HeartbeatMissed);
         }
     }
 }
@@ -50,11 +50,11 @@ fn offline(view: &mut View, nodes: &[&str]) {
 #[test]
 fn the_highest_class_with_a_feasible_node_wins() {
     let mut view = cluster(false);
-    check(&view, &service(None, Some("g")), Some("node1"), Reason::Placed);
+    check(&view, &service(None, Some("g")), Some("node1"), Reason::Scheduled);
     offline(&mut view, &["node1"]);
-    check(&view, &service(None, Some("g")), Some("node2"), Reason::Placed);
+    check(&view, &service(None, Some("g")), Some("node2"), Reason::Scheduled);
     offline(&mut view, &["node2", "node3"]);
-    check(&view, &service(None, Some("g")), Some("node4"), Reason::Placed);
+    check(&view, &service(None, Some("g")), Some("node4"), Reason::Scheduled);
 }
 
 #[test]
@@ -66,11 +66,11 @@ fn a_node_must_have_the_driver_and_of_third_parties_that_one() {
         node.drivers = drivers.iter().map(|driver| (*driver).to_owned()).collect();
     }
     let mut service = service(None, Some("g"));
-    check(&view, &service, Some("node1"), Reason::Placed);
+    check(&view, &service, Some("node1"), Reason::Scheduled);
     service.driver = Some("external:zpool".to_owned());
-    check(&view, &service, Some("node3"), Reason::Placed);
+    check(&view, &service, Some("node3"), Reason::Scheduled);
     service.driver = Some("external:absent".to_owned());
-    check(&view, &service, None, Reason::NoFeasibleNode);
+    check(&view, &service, None, Reason::Unschedulable);
 }
 
 #[test]
@@ -78,17 +78,17 @@ fn a_class_is_split_evenly() {
     let mut view = cluster(false);
     offline(&mut view, &["node1"]);
     view.services.insert("other".to_owned(), service(Some("node2"), Some("g")));
-    check(&view, &service(None, Some("g")), Some("node3"), Reason::Placed);
+    check(&view, &service(None, Some("g")), Some("node3"), Reason::Scheduled);
 }
 
 #[test]
 fn members_only_when_restricted() {
     let mut view = cluster(true);
     offline(&mut view, &["node1"]);
-    check(&view, &service(None, Some("only1")), None, Reason::NoFeasibleNode);
+    check(&view, &service(None, Some("only1")), None, Reason::Unschedulable);
     let mut view = cluster(false);
     offline(&mut view, &["node1"]);
-    check(&view, &service(None, Some("only1")), Some("node2"), Reason::Placed);
+    check(&view, &service(None, Some("only1")), Some("node2"), Reason::Scheduled);
 }
 
 #[test]
@@ -96,28 +96,28 @@ fn failback_only_where_wanted() {
     let view = cluster(false);
     check(&view, &service(Some("node2"), Some("g")), Some("node1"), Reason::Failback);
     let stays = ServiceFacts { failback: false, ..service(Some("node2"), Some("g")) };
-    check(&view, &stays, Some("node2"), Reason::AlreadyThere);
+    check(&view, &stays, Some("node2"), Reason::CurrentNode);
     let mut view = cluster(false);
     if let Some(group) = view.groups.get_mut("g") {
         group.nofailback = true;
     }
-    check(&view, &service(Some("node2"), Some("g")), Some("node2"), Reason::AlreadyThere);
+    check(&view, &service(Some("node2"), Some("g")), Some("node2"), Reason::CurrentNode);
 }
 
 #[test]
 fn a_service_stays_within_its_class() {
     let view = cluster(false);
-    check(&view, &service(Some("node3"), None), Some("node3"), Reason::AlreadyThere);
+    check(&view, &service(Some("node3"), None), Some("node3"), Reason::CurrentNode);
 }
 
 #[test]
 fn a_service_goes_back_to_the_node_it_left_for_maintenance() {
     let view = cluster(false);
     let moved = ServiceFacts { maintenance_node: Some("node2".to_owned()), ..service(Some("node3"), None) };
-    check(&view, &moved, Some("node2"), Reason::MaintenanceReturn);
+    check(&view, &moved, Some("node2"), Reason::ReturningFromMaintenance);
     // Without failback the service would have stayed on that node, so it returns even to a lower priority tier.
     let stays = ServiceFacts { failback: false, ..moved };
-    check(&view, &stays, Some("node2"), Reason::MaintenanceReturn);
+    check(&view, &stays, Some("node2"), Reason::ReturningFromMaintenance);
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn failed_nodes_are_tried_last() {
         failed_nodes: ["node1".to_owned()].into_iter().collect(),
         ..service(Some("node1"), None)
     };
-    check(&view, &failed, Some("node2"), Reason::Placed);
+    check(&view, &failed, Some("node2"), Reason::Scheduled);
     offline(&mut view, &["node2", "node3", "node4"]);
-    check(&view, &failed, Some("node1"), Reason::AlreadyThere);
+    check(&view, &failed, Some("node1"), Reason::CurrentNode);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn memory_is_a_hard_limit_that_says_what_is_free() {
     view.services.insert("other".to_owned(), other);
     let mut big = service(None, Some("g"));
     big.requests.memory = "2Gi".parse().ok();
-    check(&view, &big, Some("node2"), Reason::Placed);
+    check(&view, &big, Some("node2"), Reason::Scheduled);
     let placement = place(&view, "web", &big);
     let Some(Verdict::Refused(refusals)) = placement.verdicts.get("node1") else { panic!("{placement:?}") };
     assert_eq!(refusals[0].reason, Reason::NotEnoughMemory);
@@ -156,8 +156,8 @@ fn an_exclusive_service_needs_a_node_that_can_be_proven_dead() {
     for node in view.nodes.values_mut() {
         node.fenceable = Err(Reason::WatchdogMissing);
     }
-    check(&view, &service(None, None), None, Reason::NoFeasibleNode);
-    check(&view, &ServiceFacts { exclusive: false, ..service(None, None) }, Some("node1"), Reason::Placed);
+    check(&view, &service(None, None), None, Reason::Unschedulable);
+    check(&view, &ServiceFacts { exclusive: false, ..service(None, None) }, Some("node1"), Reason::Scheduled);
 }
 
 #[test]
@@ -213,12 +213,12 @@ fn with_reservation_enabled_services_on_a_node_weigh_by_their_number() {
     }
     let mut new = service(None, None);
     new.requests.memory = "1Gi".parse().ok();
-    check(&view, &new, Some("node1"), Reason::Placed);
+    check(&view, &new, Some("node1"), Reason::Scheduled);
     view.reservation.enabled = true;
-    check(&view, &new, Some("node2"), Reason::Placed);
+    check(&view, &new, Some("node2"), Reason::Scheduled);
     // The weight becomes small relative to the load, so that the load decides again.
     view.reservation.scale_down = 100;
-    check(&view, &new, Some("node1"), Reason::Placed);
+    check(&view, &new, Some("node1"), Reason::Scheduled);
 }
 
 proptest! {

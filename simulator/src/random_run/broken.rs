@@ -35,7 +35,7 @@ impl World {
             && self.machines.get(node).is_some_and(|machine| !machine.fence_broken);
         let report: NodeReport = self.record(&self.keys.node_report(node))?;
         if report.mode == Mode::Restart {
-            return Some(&[Reason::Frozen, Reason::AgentAway]);
+            return Some(&[Reason::Frozen, Reason::AgentDown]);
         }
         if has_device {
             return None;
@@ -45,7 +45,7 @@ impl World {
         let counts = report.watchdog.kind != WatchdogKind::Simulated || allows_simulated;
         if !report.armed || !counts || (report.is_virtual && !spec.fencing.trust_watchdog_on_virtual_machine)
         {
-            return Some(&[Reason::NoProofPossible, Reason::WatchdogMissing, Reason::Fencing]);
+            return Some(&[Reason::FencingUnavailable, Reason::WatchdogMissing, Reason::Fencing]);
         }
         if report.watchdog_failed {
             return Some(&[Reason::WatchdogFailed]);

@@ -114,7 +114,10 @@ fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) ->
     let says_so = status.conditions.iter().any(|condition| {
         matches!(
             condition.reason,
-            Reason::NoFeasibleNode | Reason::Preempted | Reason::StartOrder | Reason::StopOrder
+            Reason::Unschedulable
+                | Reason::Preempted
+                | Reason::WaitingForDependency
+                | Reason::StoppingForDependency
         ) && !condition.message.is_empty()
     });
     let waits = match resource.spec.state {

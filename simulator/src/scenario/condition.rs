@@ -61,10 +61,7 @@ const FORMS: &str = "write `service R is STATE`, `service R on NODE`, `service R
 /// Parses a reason of the vocabulary.
 fn reason(word: &str) -> Result<Reason, String> {
     let known = || Reason::ALL.iter().map(|reason| reason.as_str());
-    Reason::ALL
-        .iter()
-        .find(|reason| reason.as_str() == word)
-        .copied()
+    Reason::from_word(word)
         .ok_or_else(|| format!("{word:?} is not a valid reason, {}", one_of(word, known())))
 }
 

@@ -157,7 +157,7 @@ impl World {
 /// Returns `true` if a service's status shows an action in progress or to come.
 pub(super) fn is_busy(status: &ResourceStatus) -> bool {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
-    let for_others = [Reason::NoFeasibleNode, Reason::NotProbed, Reason::NoProofPossible, Reason::Frozen];
+    let for_others = [Reason::Unschedulable, Reason::NotProbed, Reason::FencingUnavailable, Reason::Frozen];
     let only_waits = ready.is_some_and(|ready| {
         for_others.contains(&ready.reason)
             || (ready.reason == Reason::Disarmed && status.state == ServiceState::Queued)

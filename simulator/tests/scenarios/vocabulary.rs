@@ -24,7 +24,7 @@ const EXCEPTED: [(Reason, &str); 8] = [
         "stands for a word that a newer version wrote: api-types, reason::tests::a_word_of_a_newer_version_is_unknown",
     ),
     (
-        Reason::StoreTooOld,
+        Reason::EtcdTooOld,
         "told of the store's members, which have no versions here: controller, \
          api::overview::problems::tests::a_member_that_is_too_old_is_named",
     ),
@@ -34,7 +34,7 @@ const EXCEPTED: [(Reason, &str); 8] = [
          api::overview::problems::tests::a_key_that_cannot_be_read_is_named",
     ),
     (
-        Reason::DoctorFound,
+        Reason::HealthCheckFailed,
         "told of real machines, of which there are none here: controller, \
          api::overview::problems::tests::what_the_doctor_finds_failing_is_repeated",
     ),
@@ -44,7 +44,7 @@ const EXCEPTED: [(Reason, &str); 8] = [
          core::tests::notifications::what_a_target_refuses_is_given_up_with_an_event",
     ),
     (
-        Reason::ReservationUndecided,
+        Reason::FailoverCapacityUnknown,
         "told when a search runs out of its steps, which so small clusters do not: controller, \
          core::reservation::tests::what_could_not_be_decided_says_so",
     ),

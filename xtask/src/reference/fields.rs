@@ -99,7 +99,7 @@ fn meaning(field: &Value) -> String {
 }
 
 fn is_reason(field: &Value) -> bool {
-    let declared = json!("NoFeasibleNode");
+    let declared = json!("Unschedulable");
     field["enum"].as_array().is_some_and(|values| values.contains(&declared))
 }
 

@@ -60,7 +60,7 @@ fn clones(world: &World, nodes: &[&NodeOverview]) -> Check {
 }
 
 fn members(overview: &Overview) -> Check {
-    let name = "store-members";
+    let name = "etcd-members";
     let count = overview.store.members.len();
     let help = "use three or five etcd members, each on its own machine (docs/etcd.md)";
     match count {
@@ -80,7 +80,7 @@ fn members(overview: &Overview) -> Check {
 
 /// Finds etcd members on the same machine, which fail together.
 fn machines(overview: &Overview) -> Check {
-    let name = "store-machines";
+    let name = "etcd-machines";
     let mut by_host: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for member in &overview.store.members {
         let shown = if member.name.is_empty() { &member.url } else { &member.name };

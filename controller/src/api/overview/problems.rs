@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 pub(super) fn no_store(error: &ApiError) -> Problem {
     problem(
         Severity::Failed,
-        "store".to_owned(),
+        "etcd".to_owned(),
         Reason::Unknown,
         error.to_string(),
         "check etcd: a majority of its members must run and reach each other",
@@ -49,7 +49,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
         };
         found.push(problem(
             Severity::Degraded,
-            "store".to_owned(),
+            "etcd".to_owned(),
             Reason::Unknown,
             message,
             "check etcd on that machine",
@@ -58,11 +58,11 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
     for member in overview.store.members.iter().filter(|member| is_too_old(&member.version)) {
         let name = if member.name.is_empty() { &member.url } else { &member.name };
         let message =
-            format!("etcd member {name} runs version {}: {}", member.version, Reason::StoreTooOld.sentence());
+            format!("etcd member {name} runs version {}: {}", member.version, Reason::EtcdTooOld.sentence());
         found.push(problem(
             Severity::Degraded,
-            "store".to_owned(),
-            Reason::StoreTooOld,
+            "etcd".to_owned(),
+            Reason::EtcdTooOld,
             message,
             "upgrade etcd to 3.5.30 or newer 3.5.x, or to 3.6.11 or newer, one member at a time",
         ));
@@ -104,7 +104,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
         let message = format!("key {key}, written by {writer}, cannot be read by this version: {why}");
         found.push(problem(
             Severity::Degraded,
-            "store".to_owned(),
+            "etcd".to_owned(),
             Reason::Unreadable,
             message,
             Reason::Unreadable.help(),
@@ -191,9 +191,9 @@ fn failing_checks(world: &World, overview: &Overview, found: &mut Vec<Problem>) 
     for check in overview.checks.iter().filter(fails) {
         // Each node without a watchdog has a problem of its own.
         if check.name != "watchdogs" {
-            let about = if check.name.starts_with("store") { "store" } else { "cluster/default" };
+            let about = if check.name.starts_with("etcd") { "etcd" } else { "cluster/default" };
             let (seen, help) = (check.seen.clone(), &check.help);
-            found.push(problem(Severity::Degraded, about.to_owned(), Reason::DoctorFound, seen, help));
+            found.push(problem(Severity::Degraded, about.to_owned(), Reason::HealthCheckFailed, seen, help));
         }
     }
     for node in &overview.nodes {
@@ -206,7 +206,7 @@ fn failing_checks(world: &World, overview: &Overview, found: &mut Vec<Problem>) 
                 found.push(problem(
                     Severity::Degraded,
                     about.clone(),
-                    Reason::DoctorFound,
+                    Reason::HealthCheckFailed,
                     message,
                     &check.help,
                 ));
@@ -268,7 +268,7 @@ mod tests {
             overview.store.members = vec![member];
             let found = reasons(&World::new(Keys::new("test")), &overview);
             let named = |(reason, message): &(Reason, String)| {
-                *reason == Reason::StoreTooOld && message.contains("member1") && message.contains(version)
+                *reason == Reason::EtcdTooOld && message.contains("member1") && message.contains(version)
             };
             assert_eq!(found.iter().any(named), expected, "{version}: {found:?}");
         };
@@ -342,7 +342,7 @@ mod tests {
         let overview = Overview {
             nodes: vec![of_node("node1", "Kernel"), of_node("node2", "Kernel"), of_node("node3", "None")],
             checks: vec![
-                Check::fail("store-members", "the store has 1", "add members"),
+                Check::fail("etcd-members", "the store has 1", "add members"),
                 Check::fail("watchdogs", "node3 has none", "see there"),
                 Check::warn("versions", "two", "upgrade"),
             ],
@@ -355,9 +355,9 @@ mod tests {
             .collect();
         // Node3's missing watchdog is reported once, under its own reason.
         let expected = [
-            ("node/node1", Reason::DoctorFound),
+            ("etcd", Reason::HealthCheckFailed),
+            ("node/node1", Reason::HealthCheckFailed),
             ("node/node3", Reason::WatchdogMissing),
-            ("store", Reason::DoctorFound),
         ];
         assert_eq!(found, expected.map(|(about, reason)| (about.to_owned(), reason)));
     }

@@ -59,7 +59,7 @@ pub(in crate::api) async fn check<S: Store>(
         return Ok(vec![format!("with this change: {message}")]);
     }
     let text = format!("refused by reservation.enforce: {message}");
-    let cause = (Reason::ReservationFailed.as_str().to_owned(), "spec".to_owned(), text.clone());
+    let cause = (Reason::InsufficientFailoverCapacity.as_str().to_owned(), "spec".to_owned(), text.clone());
     Err(ApiError::new(ErrorReason::Conflict, text).about(kind, name).with_causes(vec![cause]))
 }
 

@@ -107,7 +107,7 @@ impl Comparison<'_> {
             }
             (Some(RequestedState::Stopped | RequestedState::Disabled), Some(node)) => {
                 if was == Some(RequestedState::Started) {
-                    let reason = Reason::StoppedAsWanted;
+                    let reason = Reason::Stopped;
                     self.effect(name, EffectKind::Stop, Some(node), None, reason);
                 }
                 self.leave(name);
@@ -140,14 +140,14 @@ impl Comparison<'_> {
                 .is_some_and(|facts| choose(&self.view_before, name, facts).0.is_some());
         match chosen {
             Some(node) if !feasible_before => {
-                self.effect(name, EffectKind::Start, None, Some(node.clone()), Reason::Placed);
+                self.effect(name, EffectKind::Start, None, Some(node.clone()), Reason::Scheduled);
                 self.go(name, &node);
             }
             // The service starts there with or without the change.
             Some(node) => self.go(name, &node),
             None if feasible_before || !wanted_before => {
-                self.effect(name, EffectKind::Wait, None, None, Reason::NoFeasibleNode);
-                self.plan.warnings.push(format!("{name}: {}", Reason::NoFeasibleNode.sentence()));
+                self.effect(name, EffectKind::Wait, None, None, Reason::Unschedulable);
+                self.plan.warnings.push(format!("{name}: {}", Reason::Unschedulable.sentence()));
             }
             None => {}
         }

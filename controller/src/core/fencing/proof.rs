@@ -117,7 +117,7 @@ fn settle(
             );
     }
     let (event_type, message) = match state {
-        FenceState::Closed => (EventType::Normal, Reason::ClosedIdle.sentence().to_owned()),
+        FenceState::Closed => (EventType::Normal, Reason::LostWhileIdle.sentence().to_owned()),
         FenceState::Open | FenceState::Fencing | FenceState::Fenced => {
             (EventType::Warning, format!("Fenced: {}", proof.sentence()))
         }

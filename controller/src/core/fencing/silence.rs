@@ -34,7 +34,7 @@ pub(super) fn plan(
         |plan: &mut Plan, reason: Reason, message: String| plan.wait(Kind::Node, name, reason, message);
     if situation.world.is_unheard(name) {
         // Do not close the epoch: more services may have been active there than the backup records.
-        plan.wait(Kind::Node, name, Reason::StoreRestored, restored::unheard(name));
+        plan.wait(Kind::Node, name, Reason::EtcdRestored, restored::unheard(name));
         return;
     }
     if situation.world.settings().disarmed.is_some() {
@@ -46,7 +46,7 @@ pub(super) fn plan(
         return;
     }
     if !situation.commits.is_current(situation.now.raw, valid_ms / 2) {
-        wait(plan, Reason::ObserverGap, Reason::ObserverGap.sentence().to_owned());
+        wait(plan, Reason::FailureDetectionReset, Reason::FailureDetectionReset.sentence().to_owned());
         return;
     }
     if may_hide_something(situation, subject) {
@@ -54,7 +54,7 @@ pub(super) fn plan(
             "Node has been unreachable since before the cluster was armed, and services may have been moved to it \
              manually. Start its agent, or power the node off and run hactl node confirm-fenced {name}"
         );
-        wait(plan, Reason::NoProofPossible, message);
+        wait(plan, Reason::FencingUnavailable, message);
         return;
     }
     if node.active.is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn plan(
             Err(reason @ (Reason::WatchdogFailed | Reason::SleepUnprotected)) => {
                 (reason, format!("Node is unreachable and cannot be fenced: {}", reason.sentence()))
             }
-            Ok(_) | Err(_) => (Reason::NoProofPossible, Reason::NoProofPossible.sentence().to_owned()),
+            Ok(_) | Err(_) => (Reason::FencingUnavailable, Reason::FencingUnavailable.sentence().to_owned()),
         };
         let message = format!(
             "{why}; services may still run on it ({}). Power the node off, then run hactl node confirm-fenced {name}",
@@ -87,7 +87,7 @@ pub(super) fn plan(
             budget.limit,
             situation.world.settings().fencing.window_seconds
         );
-        wait(plan, Reason::MaxFencingReached, message);
+        wait(plan, Reason::FencingRateLimited, message);
         return;
     }
     close(situation, subject, fence, None, Note::ClosesOnSilence(name.to_owned()), plan);

@@ -184,8 +184,8 @@ fn unconfirmed(
                     object: object(Kind::Node, name),
                     node: Some(name.clone()),
                     since: None,
-                    reason: Reason::HeartbeatSeen,
-                    message: format!("{} (registration {epoch})", Reason::HeartbeatSeen.sentence()),
+                    reason: Reason::NodeReady,
+                    message: format!("{} (registration {epoch})", Reason::NodeReady.sentence()),
                     action: String::new(),
                 };
                 items.entry(NotificationKind::NodeReturned).or_default().push(item);
@@ -229,10 +229,10 @@ fn proof_missing(
     match fence.value.state {
         FenceState::Open => {
             let reasons = [
-                Reason::NoProofPossible,
+                Reason::FencingUnavailable,
                 Reason::WatchdogFailed,
                 Reason::SleepUnprotected,
-                Reason::MaxFencingReached,
+                Reason::FencingRateLimited,
                 Reason::JoinedLater,
             ];
             let waiting = waits(&reasons)?;

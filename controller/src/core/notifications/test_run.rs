@@ -25,7 +25,7 @@ pub(in crate::core) fn test(
             return (OperationPhase::Refused, Reason::NotFound, message);
         }
         let item = NotificationItem {
-            reason: Reason::OperatorRequest,
+            reason: Reason::UserRequested,
             message: "Test requested by an operator; no action is needed".to_owned(),
             since: Some(situation.now.timestamp()),
             ..NotificationItem::default()

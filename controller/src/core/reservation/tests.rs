@@ -30,7 +30,7 @@ fn what_fails_names_nodes_and_services() {
     let db = without_place("db", "node2", &[]);
     check(
         &[("node1", failing(vec![web])), ("node2", failing(vec![db]))],
-        Reason::ReservationFailed,
+        Reason::InsufficientFailoverCapacity,
         "Failover capacity (N+1) check of cluster default failed: services of node(s) node1, node2 could not be \
          restarted after a failure; add capacity or stop unused services: web on node1: too small (node2, node3), away (node4); \
          db on node2: no other node",
@@ -42,7 +42,7 @@ fn what_could_not_be_decided_says_so() {
     let left = vec![without_place("web", "node1", &[("node2", "too small")])];
     check(
         &[("node1", Verdict::Unknown(left))],
-        Reason::ReservationUndecided,
+        Reason::FailoverCapacityUnknown,
         "Failover capacity (N+1) check of cluster default is inconclusive for failures of node(s) node1: \
          web on node1: too small (node2)",
     );
@@ -50,7 +50,11 @@ fn what_could_not_be_decided_says_so() {
 
 #[test]
 fn what_is_survived_is_one_sentence() {
-    check(&[], Reason::ReservationHolds, "Every service can be restarted after the failure of any one node");
+    check(
+        &[],
+        Reason::FailoverCapacityAvailable,
+        "Every service can be restarted after the failure of any one node",
+    );
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(super) fn settled(
     let (placement, words) = match planner.arranged.nodes.get(service.name) {
         Some(node) if matches!(placement.verdicts.get(node), Some(Verdict::Allowed(_))) => {
             let words = words(planner, service, placement.node.as_deref(), node);
-            (Placement { node: Some(node.clone()), reason: Reason::Placed, ..placement }, words)
+            (Placement { node: Some(node.clone()), reason: Reason::Scheduled, ..placement }, words)
         }
         Some(_) | None => (placement, None),
     };

@@ -89,8 +89,9 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
         }
     }
     // A blocking reason is reported once, when it begins.
-    let wants_attention = matches!(reason, Reason::NoFeasibleNode | Reason::RunsTwice | Reason::Preempting)
-        || (draft.infeasible && matches!(reason, Reason::MaintenanceMove | Reason::WatchdogFailed));
+    let wants_attention =
+        matches!(reason, Reason::Unschedulable | Reason::MultipleActive | Reason::Preempting)
+            || (draft.infeasible && matches!(reason, Reason::Draining | Reason::WatchdogFailed));
     let is_new = before.as_ref().is_none_or(|(known, _)| *known != reason)
         || (draft.blocked && before.is_none_or(|(_, known)| known != message));
     if draft.told.is_empty() && is_new && (wants_attention || draft.blocked) {
@@ -103,9 +104,9 @@ fn resting(draft: &Draft) -> (Reason, String) {
     let node = draft.status.node.clone().unwrap_or_default();
     match draft.status.state {
         ServiceState::Started => (Reason::Running, format!("Running on {node}")),
-        ServiceState::Stopped => (Reason::StoppedAsWanted, Reason::StoppedAsWanted.sentence().to_owned()),
-        ServiceState::Disabled => (Reason::DisabledAsWanted, Reason::DisabledAsWanted.sentence().to_owned()),
-        ServiceState::Ignored => (Reason::IgnoredAsWanted, Reason::IgnoredAsWanted.sentence().to_owned()),
+        ServiceState::Stopped => (Reason::Stopped, Reason::Stopped.sentence().to_owned()),
+        ServiceState::Disabled => (Reason::Disabled, Reason::Disabled.sentence().to_owned()),
+        ServiceState::Ignored => (Reason::Unmanaged, Reason::Unmanaged.sentence().to_owned()),
         ServiceState::Queued
         | ServiceState::RequestStart
         | ServiceState::Starting
@@ -123,8 +124,8 @@ fn resting(draft: &Draft) -> (Reason, String) {
 
 fn is_ready(draft: &Draft, reason: Reason) -> bool {
     match draft.status.state {
-        ServiceState::Started => draft.status.running && reason != Reason::RunsTwice,
-        ServiceState::Stopped => reason != Reason::StartedOutside,
+        ServiceState::Started => draft.status.running && reason != Reason::MultipleActive,
+        ServiceState::Stopped => reason != Reason::StartedExternally,
         ServiceState::Disabled | ServiceState::Ignored => true,
         ServiceState::Queued
         | ServiceState::RequestStart

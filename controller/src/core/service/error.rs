@@ -115,11 +115,9 @@ pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
     draft.forget_failures();
     if confirmed && service.may_run_elsewhere(&situation, None).is_empty() {
         let (state, reason) = match service.wanted() {
-            RequestedState::Started => (ServiceState::RequestStart, Reason::Placed),
-            RequestedState::Stopped => (ServiceState::Stopped, Reason::StoppedAsWanted),
-            RequestedState::Disabled | RequestedState::Ignored => {
-                (ServiceState::Disabled, Reason::DisabledAsWanted)
-            }
+            RequestedState::Started => (ServiceState::RequestStart, Reason::Scheduled),
+            RequestedState::Stopped => (ServiceState::Stopped, Reason::Stopped),
+            RequestedState::Disabled | RequestedState::Ignored => (ServiceState::Disabled, Reason::Disabled),
         };
         draft.go(state, reason, "Error cleared".to_owned());
     } else {

@@ -24,7 +24,7 @@ pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mu
     draft.status.displaced_by = None;
     draft.status.epoch = None;
     draft.status.action_uid = None;
-    draft.go(ServiceState::Ignored, Reason::IgnoredAsWanted, String::new());
+    draft.go(ServiceState::Ignored, Reason::Unmanaged, String::new());
 }
 
 /// Returns `true` if the service may be on either of two nodes right now.
@@ -78,7 +78,7 @@ fn received(situation: &Situation<'_>, service: &Service<'_>) -> Option<Phase> {
 /// Manages the service again: every node is probed, because the service may have been started on any of them.
 pub(super) fn ignored(service: &Service<'_>, draft: &mut Draft) {
     if service.wanted() == RequestedState::Ignored {
-        draft.say(Reason::IgnoredAsWanted, String::new());
+        draft.say(Reason::Unmanaged, String::new());
         return;
     }
     draft.status.probe_generation = Some(service.resource.value.metadata.generation);

@@ -135,7 +135,7 @@ fn rewrite(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, 
     replacement::rewrite(situation, draft, rewritten);
     let message = format!("Node {} uses the edited definition without a stop", assignment.node);
     let by = &request.operation.value.spec.requested_by;
-    draft.tell(EventType::Normal, Reason::OperatorRequest, format!("{message}, confirmed by {by}"));
+    draft.tell(EventType::Normal, Reason::UserRequested, format!("{message}, confirmed by {by}"));
     set(situation, service, draft, OperationPhase::Succeeded, Reason::Completed, &message);
 }
 

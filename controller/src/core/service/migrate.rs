@@ -267,7 +267,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     match (source_side, target_side) {
         (Side::Running, Side::Running) => {
             let message = format!("Running on both {source} and {target} after a migration");
-            error::enter(planner, service, draft, Reason::RunsTwice, message, false);
+            error::enter(planner, service, draft, Reason::MultipleActive, message, false);
         }
         (Side::Gone, Side::Running) => arrive(planner, service, draft, target, target_standing),
         // The source has not handed over, and the target cannot continue or is lost: the service stays. The new

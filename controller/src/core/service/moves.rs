@@ -46,23 +46,23 @@ pub(super) fn improve(
             (Some(to), makes_room_for)
         }
         Some(Turn::Hold { message }) if wanted.is_some() || !driven.is_empty() => {
-            draft.wait(Reason::MakesRoom, message);
+            draft.wait(Reason::MovingForAntiAffinity, message);
             return;
         }
         Some(Turn::Blocked { message }) if wanted.is_none() && driven.is_empty() => {
             draft.blocked = true;
-            draft.wait(Reason::MakesRoom, message);
+            draft.wait(Reason::MovingForAntiAffinity, message);
             return;
         }
         Some(Turn::Go { .. } | Turn::Hold { .. } | Turn::Blocked { .. }) | None => (wanted, BTreeSet::new()),
     };
     let reason = if driven.contains(&Reason::NodeInMaintenance) {
-        Reason::MaintenanceMove
+        Reason::Draining
     } else if driven.contains(&Reason::WatchdogFailed) {
         Reason::WatchdogFailed
     } else if !makes_room.is_empty() {
-        Reason::MakesRoom
-    } else if driven.contains(&Reason::PositivePartner) || placement.reason == Reason::AlreadyThere {
+        Reason::MovingForAntiAffinity
+    } else if driven.contains(&Reason::PositivePartner) || placement.reason == Reason::CurrentNode {
         // Most services with a positive affinity to this one are already on the target.
         Reason::PositivePartner
     } else if driven.is_empty() {
@@ -93,7 +93,7 @@ pub(super) fn improve(
         }
         if followed == Follows::Operator {
             draft.status.maintenance_node = None;
-        } else if reason == Reason::MaintenanceMove && driven.contains(&Reason::NodeInMaintenance) {
+        } else if reason == Reason::Draining && driven.contains(&Reason::NodeInMaintenance) {
             draft.status.maintenance_node.get_or_insert(node);
         }
     }
@@ -344,11 +344,11 @@ fn arrive(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
         return;
     }
     if let Some(message) = ordering::has_to_stop(planner, service) {
-        draft.go(ServiceState::RequestStart, Reason::StartOrder, message);
+        draft.go(ServiceState::RequestStart, Reason::WaitingForDependency, message);
         return;
     }
     if let Some(message) = ordering::holds_start(planner, service) {
-        draft.wait(Reason::StartOrder, message);
+        draft.wait(Reason::WaitingForDependency, message);
         return;
     }
     let placement = choose(planner, service, draft);

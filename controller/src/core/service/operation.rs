@@ -196,7 +196,7 @@ fn refusal_of_state(
 ) -> Option<(Reason, String)> {
     let name = service.name;
     match state {
-        ServiceState::Ignored => Some((Reason::IgnoredAsWanted, format!("{name} is Ignored (not managed)"))),
+        ServiceState::Ignored => Some((Reason::Unmanaged, format!("{name} is Ignored (not managed)"))),
         ServiceState::Error => {
             Some((Reason::Refused, format!("{name} is in Error: run \"hactl clear-error {name}\"")))
         }
@@ -236,7 +236,7 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
     }
     if is_at_home(draft.status.state) && draft.status.node.as_deref() == Some(target) {
         let message = format!("{} is already on {target}", service.name);
-        refuse(&situation, service, draft, Reason::AlreadyThere, &message);
+        refuse(&situation, service, draft, Reason::CurrentNode, &message);
         return;
     }
     // An operator's request retries a node on which the service could never run.
@@ -311,7 +311,7 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
         OperationAction::Migrate | OperationAction::Relocate => {
             let live = spec.action == OperationAction::Migrate;
             let target = spec.node.clone().unwrap_or_default();
-            let begun = moves::begin(planner, service, draft, &target, live, Reason::OperatorRequest);
+            let begun = moves::begin(planner, service, draft, &target, live, Reason::UserRequested);
             if begun {
                 // After an operator's move, the service no longer returns to its node from before maintenance.
                 draft.status.maintenance_node = None;
@@ -368,13 +368,13 @@ fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) 
         if !assign(planner, service, draft, &node, Action::Restart) {
             return false;
         }
-        draft.go(ServiceState::Starting, Reason::OperatorRequest, message);
+        draft.go(ServiceState::Starting, Reason::UserRequested, message);
     } else {
         if !stop_on(planner, service, draft, &node) {
             return false;
         }
         draft.status.target = Some(node);
-        draft.go(ServiceState::Relocate, Reason::OperatorRequest, message);
+        draft.go(ServiceState::Relocate, Reason::UserRequested, message);
     }
     true
 }
@@ -394,7 +394,7 @@ pub(super) fn rehome(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     draft.status.maintenance_node = None;
     draft.status.operation = Some(request.name.to_owned());
     let disabled = service.wanted() == RequestedState::Disabled;
-    let reason = if disabled { Reason::DisabledAsWanted } else { Reason::StoppedAsWanted };
+    let reason = if disabled { Reason::Disabled } else { Reason::Stopped };
     draft.say(reason, format!("Stopped, assigned to {target}"));
     set(
         &situation,

@@ -151,7 +151,7 @@ pub(super) fn way_is_clear(planner: &mut Planner<'_>, service: &Service<'_>, dra
     }
     let dependents = if running.len() == 1 { "dependent service" } else { "dependent services" };
     let message = format!("Waiting for {dependents} to stop: {}", running.join(", "));
-    draft.wait(Reason::StopOrder, message);
+    draft.wait(Reason::StoppingForDependency, message);
     false
 }
 

@@ -79,7 +79,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             }
             (ServiceState::Error, _) => end(failed, Reason::StopFailed, &message),
             (ServiceState::Ignored, _) => {
-                end(failed, Reason::IgnoredAsWanted, "Resource is Ignored (not managed)");
+                end(failed, Reason::Unmanaged, "Resource is Ignored (not managed)");
             }
             (_, RequestedState::Started) if overtaken => end(failed, Reason::Refused, &became),
             (_, RequestedState::Started) => {
@@ -100,7 +100,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
                 end(failed, Reason::Refused, &message);
             }
             ServiceState::Ignored => {
-                end(failed, Reason::IgnoredAsWanted, "Resource is Ignored (not managed)");
+                end(failed, Reason::Unmanaged, "Resource is Ignored (not managed)");
             }
             ServiceState::Queued
             | ServiceState::RequestStart

@@ -39,7 +39,7 @@ pub(super) fn with_companions(
     let facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     match together(&planner.view, &placement, service.name, &facts, &with) {
         Some(node) if placement.node.as_ref() != Some(&node) => {
-            Placement { node: Some(node), reason: Reason::Placed, ..placement }
+            Placement { node: Some(node), reason: Reason::Scheduled, ..placement }
         }
         Some(_) | None => placement,
     }
@@ -71,7 +71,7 @@ pub(super) fn why_nowhere(placement: &Placement) -> String {
 /// Reports that no node is eligible, and why.
 pub(super) fn nowhere(draft: &mut Draft, placement: &Placement) {
     draft.infeasible = true;
-    draft.wait(Reason::NoFeasibleNode, why_nowhere(placement));
+    draft.wait(Reason::Unschedulable, why_nowhere(placement));
 }
 
 /// Handles a failed start without a running copy. Tries another node, at most `maxRelocate` times, then the same node
@@ -99,7 +99,7 @@ pub(super) fn start_failed(
         return;
     }
     if let Some(message) = ordering::holds_start(planner, service) {
-        draft.wait(Reason::StartOrder, message);
+        draft.wait(Reason::WaitingForDependency, message);
         return;
     }
     let mut facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);

@@ -163,7 +163,7 @@ pub(super) fn start_again(draft: &mut Draft) {
             draft.go(ServiceState::Recovery, Reason::Preempted, message);
         }
         None => {
-            draft.go(ServiceState::RequestStart, Reason::Placed, "Stopped, starting again".to_owned());
+            draft.go(ServiceState::RequestStart, Reason::Scheduled, "Stopped, starting again".to_owned());
         }
     }
 }

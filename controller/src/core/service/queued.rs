@@ -52,7 +52,7 @@ pub(super) fn after_restore(draft: &mut Draft) {
     status.probe_arming = None;
     let message =
         "etcd was restored from a backup: asking every node whether the service runs there".to_owned();
-    draft.go(ServiceState::Queued, Reason::StoreRestored, message);
+    draft.go(ServiceState::Queued, Reason::EtcdRestored, message);
 }
 
 /// Probes the service on every node, because it may have been moved by hand while the cluster was disarmed (FENCING,
@@ -117,9 +117,9 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         return;
     }
     if let Some(until) = restored::rests_until(&situation) {
-        let sentence = Reason::StoreRestored.sentence();
+        let sentence = Reason::EtcdRestored.sentence();
         let message = format!("{sentence}: waiting until watchdogs have reset all isolated nodes");
-        draft.wait(Reason::StoreRestored, message);
+        draft.wait(Reason::EtcdRestored, message);
         draft.wake_after(until, 0, "watchdogs have reset all isolated nodes after the restore");
         return;
     }
@@ -129,7 +129,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
     let answers = answers(planner, service, &draft.status);
     if answers.is_empty() {
-        draft.wait(Reason::NotSeenYet, "No node has registered yet");
+        draft.wait(Reason::Pending, "No node has registered yet");
         return;
     }
     let mut open: Vec<String> = Vec::new();
@@ -163,7 +163,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         draft.status.node = Some((*first).to_owned());
         draft.status.probe_generation = None;
         draft.status.probe_arming = None;
-        error::enter(planner, service, draft, Reason::RunsTwice, message, false);
+        error::enter(planner, service, draft, Reason::MultipleActive, message, false);
         return;
     }
     let held = identity::held_by(situation.world, service.name);
@@ -193,7 +193,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
     match (found, service.wanted()) {
         (None, RequestedState::Started) => {
-            draft.go(ServiceState::RequestStart, Reason::Placed, "Not running yet, scheduling".to_owned());
+            draft.go(ServiceState::RequestStart, Reason::Scheduled, "Not running yet, scheduling".to_owned());
         }
         (None, RequestedState::Stopped | RequestedState::Disabled) => {
             wants_stop(service, draft);

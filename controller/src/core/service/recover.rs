@@ -94,7 +94,7 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                     Some(node) if planner.nodes.get(node).is_some_and(NodeHealth::is_online) => {
                         start_on(planner, service, draft, node, Reason::Adopted);
                     }
-                    Some(_) | None => draft.wait(Reason::StartOrder, message),
+                    Some(_) | None => draft.wait(Reason::WaitingForDependency, message),
                 }
                 return;
             }
@@ -110,12 +110,12 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                     return;
                 }
                 let displaced = draft.status.displaced_by.is_some();
-                let reason = if displaced { Reason::Placed } else { Reason::Recovered };
+                let reason = if displaced { Reason::Scheduled } else { Reason::Recovered };
                 if start_on(planner, service, draft, &node, reason) {
                     draft.add_words(for_others);
                 }
             } else if stop_on(planner, service, draft, &node) {
-                draft.go(ServiceState::Stopped, Reason::StoppedAsWanted, format!("Assigned to {node}"));
+                draft.go(ServiceState::Stopped, Reason::Stopped, format!("Assigned to {node}"));
             }
         }
         RequestedState::Ignored => {}
@@ -143,7 +143,11 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
             }
             Some(Health::Online) => {
                 if !wants_stop(service, draft) {
-                    draft.go(ServiceState::RequestStart, Reason::Placed, format!("Node {node} has returned"));
+                    draft.go(
+                        ServiceState::RequestStart,
+                        Reason::Scheduled,
+                        format!("Node {node} has returned"),
+                    );
                 }
             }
             Some(
@@ -255,7 +259,7 @@ pub(super) fn settle(
         Action::Stop { .. } => {
             if phase.is_some_and(|phase| !phase.may_run()) {
                 if !wants_stop(service, draft) {
-                    draft.go(ServiceState::RequestStart, Reason::Placed, "Start requested".to_owned());
+                    draft.go(ServiceState::RequestStart, Reason::Scheduled, "Start requested".to_owned());
                 }
             } else {
                 draft.go(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));

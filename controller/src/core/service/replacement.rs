@@ -235,7 +235,7 @@ pub(super) fn refusal(
         return refused(format!("{name} runs on {target}: the secondary must be another node"));
     }
     if draft.status.secondary() == Some(target) {
-        return Some((Reason::AlreadyThere, format!("{target} is already the secondary of {name}")));
+        return Some((Reason::CurrentNode, format!("{target} is already the secondary of {name}")));
     }
     let facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     let refusals = secondary_refusals(&planner.view, name, &facts, target, node);

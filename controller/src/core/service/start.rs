@@ -20,7 +20,7 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
         return;
     }
     if let Some(message) = ordering::holds_start(planner, service) {
-        draft.wait(Reason::StartOrder, message);
+        draft.wait(Reason::WaitingForDependency, message);
         return;
     }
     if recover::comes_back(planner, draft) {
@@ -35,7 +35,7 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
             if partners_come_first(planner, service, draft, &node) {
                 return;
             }
-            if start_on(planner, service, draft, &node, Reason::Placed) {
+            if start_on(planner, service, draft, &node, Reason::Scheduled) {
                 draft.add_words(for_others);
             }
         }
@@ -65,7 +65,7 @@ pub(super) fn stops_first(planner: &Planner<'_>, service: &Service<'_>, draft: &
     let found = service.may_run_elsewhere(&planner.situation, None);
     let Some(node) = found.first().filter(|_| service.exclusive()) else { return false };
     let message = format!("Found running on {node}, stopping there first");
-    draft.go(ServiceState::RequestStop, Reason::StartedOutside, message);
+    draft.go(ServiceState::RequestStop, Reason::StartedExternally, message);
     true
 }
 
@@ -78,11 +78,11 @@ pub(super) fn wants_stop(service: &Service<'_>, draft: &mut Draft) -> bool {
     match service.wanted() {
         RequestedState::Started => false,
         RequestedState::Stopped => {
-            draft.go(ServiceState::Stopped, Reason::StoppedAsWanted, String::new());
+            draft.go(ServiceState::Stopped, Reason::Stopped, String::new());
             true
         }
         RequestedState::Disabled => {
-            draft.go(ServiceState::Disabled, Reason::DisabledAsWanted, String::new());
+            draft.go(ServiceState::Disabled, Reason::Disabled, String::new());
             true
         }
         RequestedState::Ignored => true,
@@ -229,7 +229,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     }
     if let Some(other) = service.runs_elsewhere(&situation, Some(&node)) {
         let message = runs_twice(service.name, &node, other);
-        error::enter(planner, service, draft, Reason::RunsTwice, message, false);
+        error::enter(planner, service, draft, Reason::MultipleActive, message, false);
         return;
     }
     if let Some(other) = service.may_run_elsewhere(&situation, Some(&node)).first() {
@@ -250,7 +250,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     if draft.status.state == ServiceState::Started
         && let Some(message) = ordering::is_waited_for(planner, service)
     {
-        draft.go(ServiceState::RequestStop, Reason::StopOrder, message);
+        draft.go(ServiceState::RequestStop, Reason::StoppingForDependency, message);
     }
 }
 
@@ -301,7 +301,7 @@ fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         return;
     }
     if let Some(message) = ordering::holds_restart(planner, service, node) {
-        draft.wait(Reason::StartOrder, message);
+        draft.wait(Reason::WaitingForDependency, message);
         return;
     }
     start_on(planner, service, draft, node, Reason::LeaseLost);
@@ -313,7 +313,7 @@ fn stop_if_unwanted(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dr
     match service.wanted() {
         RequestedState::Started => match ordering::has_to_stop(planner, service) {
             Some(message) => {
-                draft.go(ServiceState::RequestStop, Reason::StopOrder, message);
+                draft.go(ServiceState::RequestStop, Reason::StoppingForDependency, message);
                 true
             }
             None => false,

@@ -147,7 +147,7 @@ pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             if let Some(node) = home
                 && stop_on(planner, service, draft, &node)
             {
-                draft.say(Reason::StoppedAsWanted, format!("Stopped, assigned to {node}"));
+                draft.say(Reason::Stopped, format!("Stopped, assigned to {node}"));
             }
         }
     }
@@ -173,7 +173,7 @@ pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             if let Some(node) = node
                 && stop_on(planner, service, draft, &node)
             {
-                draft.say(Reason::DisabledAsWanted, String::new());
+                draft.say(Reason::Disabled, String::new());
             }
         }
     }
@@ -186,7 +186,7 @@ fn changes(service: &Service<'_>, draft: &mut Draft, from: RequestedState) -> bo
     }
     match wanted {
         RequestedState::Started => {
-            draft.go(ServiceState::RequestStart, Reason::Placed, "Start requested".to_owned());
+            draft.go(ServiceState::RequestStart, Reason::Scheduled, "Start requested".to_owned());
             true
         }
         RequestedState::Stopped | RequestedState::Disabled => wants_stop(service, draft),
@@ -200,7 +200,7 @@ fn started_outside(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
     let home = service.assignment.map(|assignment| assignment.value.node.as_str());
     let Some(node) = service.runs_elsewhere(&planner.situation, home) else { return false };
     let message = format!("Started on {node} outside hactl, stopping there");
-    draft.go(ServiceState::RequestStop, Reason::StartedOutside, message);
+    draft.go(ServiceState::RequestStop, Reason::StartedExternally, message);
     true
 }
 
@@ -251,7 +251,7 @@ fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> 
                 }
                 Some(report) if report.phase.may_run() => {
                     let message = format!("Found running on {}, stopping there", assignment.node);
-                    draft.say(Reason::StartedOutside, message);
+                    draft.say(Reason::StartedExternally, message);
                 }
                 Some(_) | None => {}
             }

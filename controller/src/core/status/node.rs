@@ -67,7 +67,7 @@ fn alert(
         |status: &NodeStatus| status.conditions.iter().find(|condition| condition.kind == "Ready").cloned();
     let Some(condition) = ready(status) else { return Vec::new() };
     let before = known.and_then(ready).map(|condition| condition.reason);
-    let has_no_other_event = matches!(condition.reason, Reason::AgentAway | Reason::DuplicateNode);
+    let has_no_other_event = matches!(condition.reason, Reason::AgentDown | Reason::DuplicateNode);
     if !has_no_other_event || before == Some(condition.reason) {
         return Vec::new();
     }
@@ -261,7 +261,7 @@ fn conditions(
         (Ok(()), None) if status.state == NodeState::Maintenance => {
             (Reason::Maintenance, Reason::Maintenance.sentence().to_owned())
         }
-        (Ok(()), None) => (Reason::HeartbeatSeen, Reason::HeartbeatSeen.sentence().to_owned()),
+        (Ok(()), None) => (Reason::NodeReady, Reason::NodeReady.sentence().to_owned()),
         (_, Some(waiting)) => (waiting.reason, waiting.message.clone()),
         (Err(reason), None) => (reason, reason.sentence().to_owned()),
     };

@@ -43,12 +43,12 @@ pub(super) fn events(situation: &Situation<'_>, status: &ClusterStatus) -> Vec<E
     let Some(now) = find(&status.conditions) else { return Vec::new() };
     let changed = match &before {
         Some(before) => before.reason != now.reason || headline(&before.message) != headline(&now.message),
-        None => now.reason != Reason::ReservationHolds,
+        None => now.reason != Reason::FailoverCapacityAvailable,
     };
     if !changed {
         return Vec::new();
     }
     let event_type =
-        if now.reason == Reason::ReservationHolds { EventType::Normal } else { EventType::Warning };
+        if now.reason == Reason::FailoverCapacityAvailable { EventType::Normal } else { EventType::Warning };
     vec![cluster_event(situation, event_type, now.reason, now.message)]
 }

@@ -109,7 +109,7 @@ fn a_move_and_its_operation_are_counted_once() {
     lab.operate("move", operation(OperationAction::Relocate, Some(other)));
     lab.until(10_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
     lab.run(2_000);
-    assert_eq!(times(&lab, &relocation(Reason::OperatorRequest)), 1, "{:?}", lab.counted);
+    assert_eq!(times(&lab, &relocation(Reason::UserRequested)), 1, "{:?}", lab.counted);
     let (action, phase) = (OperationAction::Relocate, OperationPhase::Succeeded);
     assert_eq!(times(&lab, &Counted::Operation { action, driver: "simulated", phase }), 1);
     assert_eq!(times(&lab, &Counted::Failover), 0);
@@ -166,7 +166,7 @@ fn what_the_leader_shows_follows_its_view() {
     for sample in [
         leader::NODE_FENCE_STATE.sample([&node, "Fenced"], 1.0),
         leader::RESOURCE_RUNNING.sample(["web"], 0.0),
-        leader::RESOURCE_UNPLACED.sample(["web", "NoFeasibleNode"], 1.0),
+        leader::RESOURCE_UNPLACED.sample(["web", "Unschedulable"], 1.0),
     ] {
         assert!(shown.contains(&sample), "{sample:?} is missing in {shown:#?}");
     }

@@ -205,7 +205,7 @@ fn fencing_is_refused_without_a_device_and_after_the_fact() {
     lab.operate_node(OperationAction::Fence, &node);
     lab.until(2_000, "ended", |lab| lab.operation("fence").phase.is_final());
     let status = lab.operation("fence");
-    assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::NoProofPossible));
+    assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::FencingUnavailable));
     assert!(status.message.contains("hactl node confirm-fenced"), "{}", status.message);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
     lab.agent(&node).die();

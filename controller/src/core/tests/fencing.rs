@@ -80,7 +80,10 @@ fn without_a_possible_proof_a_silent_node_is_unknown_and_says_so() {
     assert_eq!(lab.fence(&node).state, FenceState::Open);
     let status = lab.node(&node);
     assert_eq!(status.state, NodeState::Unknown);
-    assert_eq!(status.conditions.iter().find(|c| c.kind == "Ready").unwrap().reason, Reason::NoProofPossible);
+    assert_eq!(
+        status.conditions.iter().find(|c| c.kind == "Ready").unwrap().reason,
+        Reason::FencingUnavailable
+    );
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.trust_watchdog_on_virtual_machine = true);
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
@@ -301,7 +304,7 @@ fn max_fencing_delays_and_goes_on_as_the_window_slides() {
     let closed =
         |lab: &Lab| ["node1", "node2"].iter().filter(|node| lab.fence(node).epoch == Epoch(2)).count();
     assert_eq!(closed(&lab), 1);
-    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::MaxFencingReached));
+    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::FencingRateLimited));
     lab.until(90_000, "the second too", |lab| closed(lab) == 2);
 }
 

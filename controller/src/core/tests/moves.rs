@@ -42,7 +42,7 @@ fn a_restricted_group_has_no_place_but_its_members_and_says_so_node_by_node() {
     lab.until(20_000, "recovery", |lab| lab.is("web", ServiceState::Recovery));
     let status = lab.status("web");
     let stalled = status.conditions.iter().find(|condition| condition.kind == "Stalled").unwrap();
-    assert_eq!((stalled.status, stalled.reason), (ConditionStatus::True, Reason::NoFeasibleNode));
+    assert_eq!((stalled.status, stalled.reason), (ConditionStatus::True, Reason::Unschedulable));
     assert!(stalled.message.contains("node2: node is not a member"), "{}", stalled.message);
     lab.operate("move", operation(OperationAction::Migrate, Some("node2")));
     lab.run(1_000);
@@ -81,7 +81,7 @@ fn live_migration_by_request() {
     assert!(lab.events.iter().any(|event| event.message.contains("Live-migrating")));
     lab.operate("again", operation(OperationAction::Migrate, Some(&target)));
     lab.run(1_000);
-    assert_eq!(lab.operation("again").reason, Reason::AlreadyThere);
+    assert_eq!(lab.operation("again").reason, Reason::CurrentNode);
     lab.operate("nowhere", operation(OperationAction::Migrate, Some("node9")));
     lab.run(1_000);
     assert_eq!(lab.operation("nowhere").reason, Reason::NotFound);
@@ -184,7 +184,7 @@ fn what_cannot_leave_a_node_in_maintenance_says_why() {
     lab.edit::<NodeSpec>(&node, |node| node.spec.maintenance = true);
     lab.run(2_000);
     assert!(lab.is("web", ServiceState::Started));
-    assert_eq!(condition(&lab, "web", "Stalled"), (ConditionStatus::True, Reason::MaintenanceMove));
+    assert_eq!(condition(&lab, "web", "Stalled"), (ConditionStatus::True, Reason::Draining));
 }
 
 #[test]

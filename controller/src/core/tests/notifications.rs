@@ -179,7 +179,7 @@ fn a_fence_that_is_not_confirmed_is_told_and_then_its_end() {
     lab.run(60_000);
     assert_eq!(got(&lab), [(NotificationKind::FenceUnconfirmed, node.clone())]);
     let item = lab.delivered[0].1.items[0].clone();
-    assert_eq!(item.reason, Reason::NoProofPossible);
+    assert_eq!(item.reason, Reason::FencingUnavailable);
     assert!(item.action.contains(&format!("hactl node confirm-fenced {node}")), "{item:?}");
     lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);

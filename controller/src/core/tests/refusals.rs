@@ -59,7 +59,7 @@ fn what_does_not_exist() {
         let message = "No target node: set spec.node";
         check(&mut lab, operation(action, None), Reason::Invalid, message);
     }
-    check_moves(&mut lab, &node, Reason::AlreadyThere, &format!("web is already on {node}"));
+    check_moves(&mut lab, &node, Reason::CurrentNode, &format!("web is already on {node}"));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_state_in_which_it_would_never_be_carried_out() {
     lab.want("web", RequestedState::Ignored);
     lab.until(5_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
     for action in all {
-        check(&mut lab, web(action), Reason::IgnoredAsWanted, "web is Ignored (not managed)");
+        check(&mut lab, web(action), Reason::Unmanaged, "web is Ignored (not managed)");
     }
     lab.want("web", RequestedState::Started);
     lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));

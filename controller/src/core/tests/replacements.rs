@@ -343,7 +343,7 @@ fn what_it_is_refused_for() {
         move |lab: &mut Lab| lab.edit::<NodeSpec>("node3", |node| change(&mut node.spec))
     };
     check("node9", |_| {}, Reason::NotFound, "Node node9 not found");
-    check("node2", |_| {}, Reason::AlreadyThere, "node2 is already the secondary of web");
+    check("node2", |_| {}, Reason::CurrentNode, "node2 is already the secondary of web");
     check("node1", |_| {}, Reason::Refused, "web runs on node1: the secondary must be another node");
     check(
         "node3",

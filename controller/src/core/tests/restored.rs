@@ -21,7 +21,7 @@ fn an_operation_of_before_the_restore_is_not_carried_out() {
     lab.replace_controller(0, "new", None);
     lab.until(20_000, "ended", |lab| lab.operation("old").phase.is_final());
     let status = lab.operation("old");
-    assert_eq!((status.phase, status.reason), (OperationPhase::Failed, Reason::StoreRestored));
+    assert_eq!((status.phase, status.reason), (OperationPhase::Failed, Reason::EtcdRestored));
     let incarnation: Incarnation = lab.read(&lab.keys.incarnation()).expect("kept");
     assert!(incarnation.followers.is_empty());
 }

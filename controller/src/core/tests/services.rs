@@ -131,7 +131,7 @@ fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
     let status = lab.status("web");
     assert_eq!(status.stop_confirmed, Some(false));
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
-    assert_eq!(ready.reason, Reason::RunsTwice);
+    assert_eq!(ready.reason, Reason::MultipleActive);
     assert!(ready.message.contains("node2") && ready.message.contains("node3"), "{}", ready.message);
     assert!(lab.assignment("web").is_none());
 }
@@ -142,7 +142,7 @@ fn stopped_and_started_again() {
     lab.want("web", RequestedState::Stopped);
     lab.until(2_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
     assert!(lab.places("web").is_empty());
-    assert_eq!(condition(&lab, "web", "Ready"), (ConditionStatus::True, Reason::StoppedAsWanted));
+    assert_eq!(condition(&lab, "web", "Ready"), (ConditionStatus::True, Reason::Stopped));
     lab.want("web", RequestedState::Started);
     lab.until(2_000, "started", |lab| lab.is("web", ServiceState::Started));
     assert_eq!(lab.places("web"), [node], "the current node is preferred");
@@ -232,7 +232,7 @@ fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_s
     lab.until(1_000, "an error", |lab| lab.is("web", ServiceState::Error));
     let status = lab.status("web");
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
-    assert_eq!(ready.reason, Reason::RunsTwice);
+    assert_eq!(ready.reason, Reason::MultipleActive);
     assert!(ready.message.contains(&node) && ready.message.contains(&second), "{}", ready.message);
     assert_eq!(lab.places("web"), [node], "nothing was started or stopped");
     lab.operate("clear", operation(OperationAction::ClearError, None));

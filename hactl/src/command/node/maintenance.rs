@@ -253,7 +253,7 @@ mod tests {
         check(runs, "False", "Started on node1", false, false);
         let failed = ready("True", "MoveFailed", "its move to node2 failed");
         check(failed, "False", "Started on node1: its move to node2 failed", true, false);
-        let nowhere = ready("True", "MaintenanceMove", "no node can take it");
+        let nowhere = ready("True", "Draining", "no node can take it");
         check(nowhere, "True", "Started on node1: no node can take it", true, true);
         let waits = ready("False", "Waiting", "it waits");
         check(waits, "False", "Started on node1: it waits", true, false);

@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn what_agents_say_belongs_to_the_operation_by_the_action() {
         let events = [
-            event(1, "ha-controller", "Placed", "old", ""),
+            event(1, "ha-controller", "Scheduled", "old", ""),
             event(2, "ha-controller", "Stopping", "a1", "move"),
             event(3, "ha-node-agent", "Stopped", "a1", ""),
             event(4, "ha-controller", "Other", "a9", "another"),

@@ -23,7 +23,7 @@ impl World {
     }
 
     fn went_down(&self) -> Vec<&Event> {
-        self.events.iter().filter(|event| event.reason == Reason::WentDown).collect()
+        self.events.iter().filter(|event| event.reason == Reason::UncleanShutdown).collect()
     }
 }
 

@@ -146,11 +146,9 @@ fn a_service_stopped_by_hand_is_started_again_and_counts_no_failure() {
         world.advance(500);
         assert!(world.copies["web"].running);
     }
-    assert!(
-        world.events.iter().any(|event| {
-            event.reason == Reason::StoppedOutside && event.message.contains("hactl stop web")
-        })
-    );
+    assert!(world.events.iter().any(|event| {
+        event.reason == Reason::StoppedExternally && event.message.contains("hactl stop web")
+    }));
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn a_stop_is_answered_with_its_uid_and_enforced_from_then_on() {
     world.advance(100);
     assert!(!world.copies["web"].running);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Stopped, Some(uid)));
-    assert!(world.events.iter().any(|event| event.reason == Reason::StartedOutside));
+    assert!(world.events.iter().any(|event| event.reason == Reason::StartedExternally));
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn an_idle_node_lets_itself_be_reset_and_remembers_it() {
     // after it.
     assert!((1_000..=3_000).contains(&test.lasted_ms), "{test:?}");
     assert_eq!(world.journal.trial, None);
-    let words = world.events.iter().find(|event| event.reason == Reason::WentDown).expect("told");
+    let words = world.events.iter().find(|event| event.reason == Reason::UncleanShutdown).expect("told");
     assert!(
         words.message.contains("Reset by watchdog test in a test (hactl node test-watchdog)"),
         "{words:?}"

@@ -213,7 +213,7 @@ fn a_service_goes_only_where_placement_would_let_it() {
         a(view).group = Some("g".to_owned());
     };
     check(&base(), "a", &["n2", "n3"]);
-    check(&with(|view| n3(view).online = Err(Reason::HeartbeatLate)), "a", &["n2"]);
+    check(&with(|view| n3(view).online = Err(Reason::HeartbeatMissed)), "a", &["n2"]);
     check(&with(|view| n3(view).maintenance = true), "a", &["n2"]);
     check(&with(|view| n3(view).schedulable = false), "a", &["n2"]);
     check(&with(|view| n3(view).capacity.memory = gib(1)), "a", &["n2"]);

@@ -34,7 +34,7 @@ fn after(view: &View, failed: &BTreeSet<String>) -> Failed {
     };
     for (name, node) in &mut view.nodes {
         if failed.contains(name) {
-            node.online = Err(ha_api_types::reason::Reason::HeartbeatLate);
+            node.online = Err(ha_api_types::reason::Reason::HeartbeatMissed);
         }
     }
     let home = |facts: &ServiceFacts| {

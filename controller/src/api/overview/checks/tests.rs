@@ -86,17 +86,17 @@ fn check(change: impl Fn(&mut Overview), name: &str, verdict: Verdict, seen: &st
 #[test]
 fn a_cluster_is_judged_as_a_whole() {
     use Verdict::{Fail, Ok, Warn};
-    check(|_| {}, "store-members", Ok, "3 members");
-    check(|o| o.store.members.truncate(2), "store-members", Fail, "2 members; 3 are required");
+    check(|_| {}, "etcd-members", Ok, "3 members");
+    check(|o| o.store.members.truncate(2), "etcd-members", Fail, "2 members; 3 are required");
     check(
         |o| o.store.members.push(member("d")),
-        "store-members",
+        "etcd-members",
         Warn,
         "4 members, which tolerate no more failures than 3",
     );
     check(
         |o| o.store.members[1].url = "https://a:22379/".to_owned(),
-        "store-machines",
+        "etcd-machines",
         Warn,
         "etcd-a, etcd-b share host a",
     );
