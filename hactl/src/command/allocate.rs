@@ -55,7 +55,7 @@ impl Allocate {
 
 fn text(session: &Session, read: &Read, newcomer: &Newcomer, offers: &[GroupOffer], most: usize) -> String {
     let mut text = format!("New service: {}\n", shown(newcomer));
-    let mut table = Table::new(&["RANK", "GROUP", "POLICY", "PLACE", "SCORE", "REASON"]);
+    let mut table = Table::new(&["RANK", "GROUP", "POLICY", "NODES", "SCORE", "REASON"]);
     let mut rank = 0;
     for offer in offers {
         let group = read.group(offer.group);

@@ -12,6 +12,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
 use ha_api_types::timing::{Profile, StoreTimes, Timings, UNANSWERED_MS, WatchdogBounds};
 use report::{Report, Subject};
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// Longest time until every process has seen a commit, with a healthy etcd.
@@ -32,7 +33,7 @@ pub(crate) struct Timing {
     #[arg(value_name = "NODE", conflicts_with = "profile")]
     nodes: Vec<String>,
     /// Show the times of a profile for each kind of watchdog, without a cluster
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, value_name = "PROFILE", ignore_case = true)]
     profile: Option<ProfileName>,
     /// Assumed time until all clients have received an etcd commit
     #[arg(long, value_name = "DURATION", default_value = COMMIT, value_parser = crate::duration::parse)]
@@ -79,6 +80,7 @@ impl Timing {
         };
         let value = serde_json::to_value(&report)
             .map_err(|error| Failure::refused(format!("cannot print the timing: {error}")))?;
+        let value = in_units_of_the_spec(value);
         if !session.print_value(format, &value)? {
             let terminal = session.terminal();
             let text = if self.explain { report.explanation(terminal) } else { report.summary(terminal) };
@@ -109,6 +111,28 @@ impl Timing {
         let subjects: Vec<Subject> = nodes.iter().map(subject).collect();
         Ok(Report::of(cluster.spec.timing.profile, Timings::from(&cluster.spec.timing), store, &subjects))
     }
+}
+
+/// Returns a document in seconds and percent, with the names that `Cluster.spec.timing` has for them.
+fn in_units_of_the_spec(value: Value) -> Value {
+    let converted = |name: String, value: Value| match (name.strip_suffix("Ms"), name.strip_suffix("Ppm")) {
+        (Some(quantity), _) => (format!("{quantity}Seconds"), divided(&value, 1_000)),
+        (None, Some(quantity)) => (format!("{quantity}Percent"), divided(&value, 10_000)),
+        (None, None) => (name, in_units_of_the_spec(value)),
+    };
+    match value {
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| converted(name, value)).collect::<Map<_, _>>().into()
+        }
+        Value::Array(items) => items.into_iter().map(in_units_of_the_spec).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time has fewer than 52 bits")]
+fn divided(count: &Value, by: u64) -> Value {
+    let count = count.as_u64().unwrap_or_default();
+    if count.is_multiple_of(by) { json!(count / by) } else { json!(count as f64 / by as f64) }
 }
 
 /// Returns a node with the timings that its agent committed.

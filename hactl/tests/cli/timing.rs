@@ -28,15 +28,23 @@ fn a_profile_is_computed_without_a_cluster() {
     let shown =
         run(&mut command(&["timing", "--profile", "fast", "--commit", "10ms", "-o", "json"])).shows(0, &[]);
     let value = json_of(&shown.stdout);
-    let waits: Vec<&Value> =
-        value["failovers"].as_array().expect("a list").iter().map(|one| &one["waitMs"]).collect();
-    assert_eq!(waits, [&json!(7_100), &json!(9_100), &json!(11_700)]);
+    let waits: Vec<&Value> = value["failovers"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| &one["fencingDelaySeconds"])
+        .collect();
+    assert_eq!(waits, [&json!(7.1), &json!(9.1), &json!(11.7)]);
+    assert_eq!(value["settings"]["clockRateErrorPercent"], json!(0.1));
+    assert_eq!(value["etcd"]["commitSeconds"], json!(0.01));
     for failover in value["failovers"].as_array().expect("a list") {
         for bound in [&failover["node"], &failover["leaderNode"]] {
             let mut parts = bound["parts"].as_object().expect("parts").clone();
             let wait = parts.remove("wait").expect("W");
             let numbers = parts.values().chain(wait.as_object().expect("its parts").values());
-            assert_eq!(numbers.map(|ms| ms.as_u64().expect("ms")).sum::<u64>(), bound["totalMs"]);
+            let sum = numbers.map(|seconds| seconds.as_f64().expect("seconds")).sum::<f64>();
+            let total = bound["totalSeconds"].as_f64().expect("seconds");
+            assert!((sum - total).abs() < 1e-9, "{sum} {total}");
         }
     }
     run(&mut command(&["timing", "--profile", "fast"]))
@@ -89,7 +97,7 @@ fn nodes_that_are_alike_stand_together() {
     hactl(&server, &["timing"]).shows(0, &["node1, node2\ndetect ", "\n\nnode3\ndetect "]);
     let lost =
         hactl(&server, &["timing", "node3", "--lost", "1", "--commit", "10ms", "-o", "json"]).shows(0, &[]);
-    assert_eq!(json_of(&lost.stdout)["failovers"][0]["node"]["totalMs"], 18_300 + 40 + 3_000);
+    assert_eq!(json_of(&lost.stdout)["failovers"][0]["node"]["totalSeconds"], 18.3 + 0.04 + 3.0);
 }
 
 #[test]

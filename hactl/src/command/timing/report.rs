@@ -26,7 +26,7 @@ pub(super) struct Report {
     /// Problems of the settings, each with the setting to change.
     problems: Vec<String>,
     /// Assumptions about etcd.
-    store: StoreTimes,
+    etcd: StoreTimes,
     /// Failovers; nodes with equal values form one entry.
     failovers: Vec<Failover>,
     /// Nodes whose agent has not committed timings yet.
@@ -44,7 +44,7 @@ struct Failover {
     timings: Timings,
     /// Whether the timings differ from the cluster's settings.
     differs: bool,
-    wait_ms: Millis,
+    fencing_delay_ms: Millis,
     /// Bound if only the node fails.
     node: Bound,
     /// Bound if the leader fails together with the node.
@@ -91,7 +91,7 @@ impl Report {
                 watchdog,
                 timings,
                 differs: timings != settings,
-                wait_ms: node.parts.wait.total_ms(),
+                fencing_delay_ms: node.parts.wait.total_ms(),
                 node,
                 leader_node,
             });
@@ -100,7 +100,7 @@ impl Report {
             .into_iter()
             .map(|(field, text)| format!("Cluster.spec.timing.{field} {text}"))
             .collect();
-        Report { profile, settings, problems, store: *store, failovers, unknown }
+        Report { profile, settings, problems, etcd: *store, failovers, unknown }
     }
 
     /// Returns `true` if the cluster's timings are valid and active on every node.
