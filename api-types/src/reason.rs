@@ -173,6 +173,12 @@ impl Subject {
     }
 }
 
+/// Returns a text with an upper-case first letter: a cause, which follows a colon elsewhere, as a message of its own.
+pub fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(characters).collect()
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

@@ -10,6 +10,7 @@ use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::kind::Kind;
+use ha_api_types::reason::capitalized;
 use serde_json::Value;
 
 /// Show an object with its conditions and events
@@ -122,9 +123,4 @@ fn section(session: &Session, title: &str, value: &Value) -> Result<String, Fail
     };
     let body: String = body.lines().map(|line| format!("  {line}\n")).collect();
     Ok(format!("\n{}\n{body}", session.terminal().paint(Style::Bold, title)))
-}
-
-fn capitalized(word: &str) -> String {
-    let mut characters = word.chars();
-    characters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(characters).collect()
 }

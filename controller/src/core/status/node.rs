@@ -13,7 +13,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::meta::rename_conditions;
 use ha_api_types::node::{NodeState, NodeStatus, WatchdogStatus};
 use ha_api_types::quantity::{Amounts, Quantity};
-use ha_api_types::reason::Reason;
+use ha_api_types::reason::{Reason, capitalized};
 use ha_api_types::record::{Action, FenceState, Mode, NodeReport, Proof, SleepProtection, WatchdogKind};
 use ha_api_types::time::{Millis, Seconds};
 use std::collections::BTreeMap;
@@ -284,7 +284,7 @@ fn conditions(
         }
         Ok(()) => (true, Reason::WatchdogIdle, Reason::WatchdogIdle.sentence().to_owned()),
         Err(reason) if problem.is_empty() => (false, reason, reason.sentence().to_owned()),
-        Err(reason) => (false, reason, problem),
+        Err(reason) => (false, reason, capitalized(&problem)),
     };
     condition(situation, list, "Fenceable", holds, reason, message, generation);
     let sleeps = report.is_some_and(|report| report.sleep_protection == Some(SleepProtection::None));
