@@ -3,6 +3,7 @@
 use super::hactl::{file, hactl, hactl_with_input, resource};
 use super::server::Server;
 use serde_json::json;
+use snapbox::str;
 
 #[test]
 fn created_then_unchanged_then_configured() {
@@ -62,9 +63,23 @@ fn folders_streams_and_lists_are_read_in_the_order_that_they_need() {
         r#"{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": "h"}, "spec": {"nodes": {"n": 1}}}]}"#,
     );
     let path = folder.path().display().to_string();
-    hactl(&server, &["apply", "-f", &path]).prints(0, "group/g created\nresource/web created\n");
-    hactl(&server, &["apply", "-R", "-f", &path])
-        .prints(0, "group/g unchanged\ngroup/h created\nresource/web unchanged\n");
+    hactl(&server, &["apply", "-f", &path]).prints(
+        0,
+        str![[r#"
+group/g created
+resource/web created
+
+"#]],
+    );
+    hactl(&server, &["apply", "-R", "-f", &path]).prints(
+        0,
+        str![[r#"
+group/g unchanged
+group/h created
+resource/web unchanged
+
+"#]],
+    );
     let twice = format!("{}---\n{}", resource("web"), resource("web"));
     hactl_with_input(&server, &["apply", "-f", "-"], &twice)
         .fails(2, "<stdin>:10: resource/web is already defined at <stdin>:1");
@@ -118,11 +133,31 @@ fn an_inventory_prunes_what_it_set_up_and_nothing_else() {
         )
     };
     let both = format!("{}---\n{}", resource("a"), resource("b"));
-    apply(&both, &[]).prints(0, "resource/a created\nresource/b created\n");
-    apply(&resource("a"), &["--dry-run"])
-        .prints(0, "resource/a unchanged (server dry run)\nresource/b pruned (server dry run)\n");
+    apply(&both, &[]).prints(
+        0,
+        str![[r#"
+resource/a created
+resource/b created
+
+"#]],
+    );
+    apply(&resource("a"), &["--dry-run"]).prints(
+        0,
+        str![[r#"
+resource/a unchanged (server dry run)
+resource/b pruned (server dry run)
+
+"#]],
+    );
     assert!(server.object("resources", "b").is_some());
-    apply(&resource("a"), &[]).prints(0, "resource/a unchanged\nresource/b pruned\n");
+    apply(&resource("a"), &[]).prints(
+        0,
+        str![[r#"
+resource/a unchanged
+resource/b pruned
+
+"#]],
+    );
     let names: Vec<_> =
         server.objects("resources").iter().map(|object| object["metadata"]["name"].clone()).collect();
     assert_eq!(names, ["a", "free", "other"]);

@@ -3,6 +3,7 @@
 use super::hactl::{command, hactl, run};
 use super::server::{Request, Scripted, Server};
 use serde_json::{Value, json};
+use snapbox::str;
 
 fn api() -> Server {
     Server::with(answer, |_, _| false)
@@ -42,15 +43,24 @@ fn kinds_come_from_the_discovery_of_the_server() {
     let server = api();
     hactl(&server, &["api-resources"]).prints(
         0,
-        "NAME                      SHORTNAMES  APIVERSION               NAMESPACED  KIND\n\
-         events                    ev          v1                       true        Event\n\
-         selfsubjectaccessreviews              authorization.k8s.io/v1  false       SelfSubjectAccessReview\n\
-         clusters                              hactl.io/v1              false       Cluster\n\
-         resources                 har         hactl.io/v1              false       Resource\n",
+        str![[r#"
+NAME                      SHORTNAMES  APIVERSION               NAMESPACED  KIND
+events                    ev          v1                       true        Event
+selfsubjectaccessreviews              authorization.k8s.io/v1  false       SelfSubjectAccessReview
+clusters                              hactl.io/v1              false       Cluster
+resources                 har         hactl.io/v1              false       Resource
+
+"#]],
     );
     hactl(&server, &["api-resources", "-o", "name"]).prints(
         0,
-        "events\nselfsubjectaccessreviews.authorization.k8s.io\nclusters.hactl.io\nresources.hactl.io\n",
+        str![[r#"
+events
+selfsubjectaccessreviews.authorization.k8s.io
+clusters.hactl.io
+resources.hactl.io
+
+"#]],
     );
     hactl(&server, &["api-resources", "-o", "wide"])
         .shows(0, &["VERBS", "CATEGORIES", "create,get", "all,hactl"]);
@@ -110,12 +120,15 @@ fn cluster_info_lists_the_addresses() {
     );
     hactl(&server, &["cluster-info"]).prints(
         0,
-        "Cluster lab (answered by c1)\n\
-         Controller c1 is running at https://c1:7443 (leader)\n\
-         Controller c2 is running at https://c2:7443\n\
-         Controller c3 is unreachable at an unknown URL\n\
-         etcd member s1 is running at https://s1:2379 (leader)\n\
-         etcd member s2 is unreachable at https://s2:2379\n\
-         An etcd member is running at https://s3:2379\n",
+        str![[r#"
+Cluster lab (answered by c1)
+Controller c1 is running at https://c1:7443 (leader)
+Controller c2 is running at https://c2:7443
+Controller c3 is unreachable at an unknown URL
+etcd member s1 is running at https://s1:2379 (leader)
+etcd member s2 is unreachable at https://s2:2379
+An etcd member is running at https://s3:2379
+
+"#]],
     );
 }

@@ -1,6 +1,7 @@
 //! Runs of the binary, with checks of their results.
 
 use super::server::Server;
+use snapbox::IntoData;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -13,9 +14,12 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Asserts the exit status and the whole standard output.
-    pub(crate) fn prints(self, status: i32, stdout: &str) -> Ran {
-        assert_eq!((self.status, self.stdout.as_str()), (status, stdout), "stderr:\n{}", self.stderr);
+    /// Asserts the exit status and the whole standard output. `SNAPSHOTS=overwrite cargo test` writes a changed output to
+    /// the test.
+    #[track_caller]
+    pub(crate) fn prints(self, status: i32, stdout: impl IntoData) -> Ran {
+        assert_eq!(self.status, status, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        snapbox::assert_data_eq!(self.stdout.clone(), stdout.raw());
         self
     }
 

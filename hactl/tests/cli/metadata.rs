@@ -3,6 +3,7 @@
 use super::hactl::{file, hactl, hactl_with_input};
 use super::server::{Scripted, Server};
 use serde_json::{Value, json};
+use snapbox::str;
 
 fn server() -> Server {
     let server = Server::start();
@@ -49,10 +50,23 @@ fn an_existing_label_is_replaced_only_on_request() {
         .fails(1, "resource/web: label tier already has the value \"front\"\nhint: nothing was changed; add --overwrite");
     assert_eq!(server.writes(), [""; 0]);
     let arguments = ["label", "resources", "web", "db", "tier=back", "--overwrite"];
-    hactl(&server, &[&arguments[..], &["--dry-run"]].concat())
-        .prints(0, "resource/web labeled (server dry run)\nresource/db unchanged (server dry run)\n");
+    hactl(&server, &[&arguments[..], &["--dry-run"]].concat()).prints(
+        0,
+        str![[r#"
+resource/web labeled (server dry run)
+resource/db unchanged (server dry run)
+
+"#]],
+    );
     assert_eq!(labels(&server, "web"), json!({"tier": "front"}));
-    hactl(&server, &arguments).prints(0, "resource/web labeled\nresource/db unchanged\n");
+    hactl(&server, &arguments).prints(
+        0,
+        str![[r#"
+resource/web labeled
+resource/db unchanged
+
+"#]],
+    );
     assert_eq!(labels(&server, "web"), json!({"tier": "back"}));
 }
 
@@ -61,8 +75,14 @@ fn labels_and_all_select_objects() {
     let server = server();
     hactl(&server, &["label", "resources", "-l", "tier=front", "app=shop", "-o", "name"])
         .prints(0, "resource/web\n");
-    hactl(&server, &["annotate", "har", "--all", "note=a b"])
-        .prints(0, "resource/db annotated\nresource/web annotated\n");
+    hactl(&server, &["annotate", "har", "--all", "note=a b"]).prints(
+        0,
+        str![[r#"
+resource/db annotated
+resource/web annotated
+
+"#]],
+    );
     let web = server.object("resources", "web").expect("stored");
     assert_eq!(web["metadata"]["annotations"], json!({"note": "a b"}));
     hactl(&server, &["label", "resources", "-l", "tier=none", "app=shop"])

@@ -3,6 +3,7 @@
 use super::hactl::{command, hactl, run};
 use super::server::Server;
 use serde_json::{Value, json};
+use snapbox::str;
 
 fn web() -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web", "labels": {"tier": "front"}},
@@ -23,9 +24,12 @@ fn lists_show_type_and_name() {
     server.put("resources", vm());
     hactl(&server, &["get", "resources"]).prints(
         0,
-        "NAME      READY  STATE    DESIRED  NODE   REASON   AGE\n\
-         vm:100    -      Queued   Stopped  -      -        <unknown>\n\
-         exec:web  True   Started  Started  node1  Running  <unknown>\n",
+        str![[r#"
+NAME      READY  STATE    DESIRED  NODE   REASON   AGE
+vm:100    -      Queued   Stopped  -      -        <unknown>
+exec:web  True   Started  Started  node1  Running  <unknown>
+
+"#]],
     );
     hactl(&server, &["get", "har", "-l", "tier=front", "-o", "name"]).prints(0, "resource/web\n");
     hactl(&server, &["get", "resource", "vm:100", "-o", "name"]).prints(0, "resource/100\n");
@@ -43,9 +47,12 @@ fn lists_show_type_and_name() {
     hactl(&server, &["get", "har", "-o", "yaml"]).shows(0, &["kind: List\n", "  name: web\n"]);
     hactl(&server, &["get", "all"]).prints(
         0,
-        "NAME      READY  STATE    DESIRED  NODE   REASON   AGE\n\
-         vm:100    -      Queued   Stopped  -      -        <unknown>\n\
-         exec:web  True   Started  Started  node1  Running  <unknown>\n",
+        str![[r#"
+NAME      READY  STATE    DESIRED  NODE   REASON   AGE
+vm:100    -      Queued   Stopped  -      -        <unknown>
+exec:web  True   Started  Started  node1  Running  <unknown>
+
+"#]],
     );
     let coloured = run(&mut command(&["--server", server.url(), "--color", "always", "get", "har"]));
     assert!(coloured.stdout.contains("\x1b[32mStarted"), "{:?}", coloured.stdout);
@@ -110,7 +117,12 @@ fn delete_shrinks_the_rules_that_name_it() {
     assert!(server.object("resources", "web").is_some());
     hactl(&server, &["delete", "resource/web", "--wait"]).prints(
         0,
-        "resource/web deleted\naffinityrule/pair deleted: too few resources left\naffinityrule/three shrunk\n",
+        str![[r#"
+resource/web deleted
+affinityrule/pair deleted: too few resources left
+affinityrule/three shrunk
+
+"#]],
     );
     let three = server.object("affinityrules", "three").expect("kept");
     assert_eq!(three["spec"]["resourceAffinity"]["resources"], json!(["db", "cache"]));
@@ -144,8 +156,20 @@ fn create_makes_objects_or_prints_them_for_git() {
     let line = ["create", "resource", "vm:100", "--state", "started", "--group", "g", "--max-restart", "1"];
     run(&mut command(&[&line[..], &["--dry-run=client", "-o", "yaml"]].concat())).prints(
         0,
-        "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: \"100\"\nspec:\n  driver:\n    libvirt:\n      \
-         domain: \"100\"\n  state: Started\n  group: g\n  maxRestart: 1\n",
+        str![[r#"
+apiVersion: hactl.io/v1
+kind: Resource
+metadata:
+  name: "100"
+spec:
+  driver:
+    libvirt:
+      domain: "100"
+  state: Started
+  group: g
+  maxRestart: 1
+
+"#]],
     );
     hactl(&server, &line).prints(0, "resource/100 created\n");
     hactl(&server, &line).fails(1, "already exists");

@@ -3,6 +3,7 @@
 use super::hactl::{command, hactl, start};
 use super::server::{Scripted, Server};
 use serde_json::{Value, json};
+use snapbox::str;
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -35,8 +36,14 @@ fn furnish(server: &Server) {
 #[test]
 fn an_operation_is_recorded_and_answered() {
     let server = leader("Succeeded", json!({"message": "web runs on node2", "together": ["db"]}));
-    hactl(&server, &["migrate", "exec:web", "node2"])
-        .prints(0, "migrate web: succeeded: web runs on node2\n  also moved: db\n");
+    hactl(&server, &["migrate", "exec:web", "node2"]).prints(
+        0,
+        str![[r#"
+migrate web: succeeded: web runs on node2
+  also moved: db
+
+"#]],
+    );
     let operation = server.objects("operations").remove(0);
     assert_eq!(operation["spec"], json!({"action": "Migrate", "resource": "web", "node": "node2"}));
     let name = hactl(&server, &["stop", "web", "--grace-period", "5s", "--no-wait", "-o", "name"])
@@ -149,10 +156,14 @@ fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
             requests.iter().filter(|request| request.query.contains("watch=true")).count() > 1
         });
         server.put("resources", json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": "Started", "node": "node1", "running": true}}));
-        waiting
-            .join()
-            .expect("the command ran")
-            .prints(0, "node/node2 already in maintenance\nnode/node2 drained\n");
+        waiting.join().expect("the command ran").prints(
+            0,
+            str![[r#"
+node/node2 already in maintenance
+node/node2 drained
+
+"#]],
+        );
     });
     hactl(&server, &["node", "maintenance", "disable", "node2"])
         .prints(0, "node/node2 maintenance disabled\n");
@@ -217,8 +228,14 @@ fn delete_with_stop_deletes_only_what_stopped() {
         .fails(1, "cannot stop resource/web: the stop command failed");
     assert!(server.object("resources", "web").is_some());
     let server = leader("Succeeded", json!({}));
-    hactl(&server, &["delete", "resource", "web", "--stop"])
-        .prints(0, "resource/web stopped\nresource/web deleted\n");
+    hactl(&server, &["delete", "resource", "web", "--stop"]).prints(
+        0,
+        str![[r#"
+resource/web stopped
+resource/web deleted
+
+"#]],
+    );
 }
 
 #[test]

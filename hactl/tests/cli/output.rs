@@ -3,6 +3,7 @@
 use super::hactl::{Ran, hactl};
 use super::server::Server;
 use serde_json::json;
+use snapbox::str;
 
 /// Starts a server with two resources and one node.
 fn server() -> Server {
@@ -45,8 +46,15 @@ fn expressions_select_fields() {
         "NAME  APP     TAGS\ndb    <none>  a,b\nweb   shop    a,b\n",
     );
     hactl(&server, &["get", "resource", "web", "-o", "jsonpath={.status.state}"]).prints(0, "Started");
-    hactl(&server, &["get", "har,no", "--no-headers", "-o", "custom-columns=NAME:metadata.name"])
-        .prints(0, "db\nweb\nnode1\n");
+    hactl(&server, &["get", "har,no", "--no-headers", "-o", "custom-columns=NAME:metadata.name"]).prints(
+        0,
+        str![[r#"
+db
+web
+node1
+
+"#]],
+    );
     // Every command with JSON has the expressions, too.
     hactl(&server, &["set", "web", "priority=10", "-o", "jsonpath={.spec.priority}"]).prints(0, "10");
 }
@@ -79,16 +87,25 @@ fn tables_are_sorted_and_have_labels() {
     let columns = ["--sort-by", ".spec.priority", "-L", "hactl.io/tier,app", "--show-labels"];
     hactl(&server, &[&["get", "resources"][..], &columns[..]].concat()).prints(
         0,
-        "NAME      READY  STATE    DESIRED  NODE   REASON  AGE        TIER   APP   LABELS\n\
-         exec:db   -      Started  Started  node1  -       <unknown>  back   -     hactl.io/tier=back\n\
-         exec:web  -      Started  Started  node1  -       <unknown>  front  shop  hactl.io/tier=front,app=shop\n",
+        str![[r#"
+NAME      READY  STATE    DESIRED  NODE   REASON  AGE        TIER   APP   LABELS
+exec:db   -      Started  Started  node1  -       <unknown>  back   -     hactl.io/tier=back
+exec:web  -      Started  Started  node1  -       <unknown>  front  shop  hactl.io/tier=front,app=shop
+
+"#]],
     );
     hactl(&server, &["get", "resources", "--no-headers", "--field-selector", "metadata.name=web"])
         .prints(0, "exec:web  -  Started  Started  node1  -  <unknown>\n");
     hactl(&server, &["get", "resources,nodes", "--no-headers", "-l", "app=shop"])
         .prints(0, "exec:web  -  Started  Started  node1  -  <unknown>\n");
-    hactl(&server, &["get", "resources", "-o", "name", "--sort-by", "{.metadata.labels.app}"])
-        .prints(0, "resource/db\nresource/web\n");
+    hactl(&server, &["get", "resources", "-o", "name", "--sort-by", "{.metadata.labels.app}"]).prints(
+        0,
+        str![[r#"
+resource/db
+resource/web
+
+"#]],
+    );
 }
 
 #[test]
@@ -122,12 +139,22 @@ fn events_are_a_kind_to_get() {
     }
     hactl(&server, &["get", "events"]).prints(
         0,
-        "LAST SEEN  TYPE    REASON   OBJECT        MESSAGE\n\
-         <unknown>  Normal  Running  node/node1    Service running\n\
-         <unknown>  Normal  Running  resource/web  Service running\n",
+        str![[r#"
+LAST SEEN  TYPE    REASON   OBJECT        MESSAGE
+<unknown>  Normal  Running  node/node1    Service running
+<unknown>  Normal  Running  resource/web  Service running
+
+"#]],
     );
     hactl(&server, &["get", "events", "-o", "wide"]).shows(0, &["SOURCE", "ha-controller", "controller.1"]);
-    hactl(&server, &["get", "ev", "-o", "name"]).prints(0, "event/agent.2\nevent/controller.1\n");
+    hactl(&server, &["get", "ev", "-o", "name"]).prints(
+        0,
+        str![[r#"
+event/agent.2
+event/controller.1
+
+"#]],
+    );
     hactl(&server, &["get", "event/agent.2", "-o", "jsonpath={.reason}"]).prints(0, "Running");
     hactl(&server, &["get", "event", "gone"]).fails(1, "Error from server (NotFound): event/gone not found");
     hactl(&server, &["get", "event", "gone", "-l", "a=b"])
@@ -140,6 +167,12 @@ fn events_are_a_kind_to_get() {
     hactl(&server, &["delete", "event/agent.2"]).fails(2, "this command does not support events");
     hactl(&server, &["events"])
         .shows(0, &["LAST SEEN  TYPE    REASON   OBJECT        SOURCE         MESSAGE\n"]);
-    hactl(&server, &["events", "--for", "web"])
-        .prints(0, "LAST SEEN  TYPE    REASON   SOURCE         MESSAGE\n<unknown>  Normal  Running  ha-controller  Service running\n");
+    hactl(&server, &["events", "--for", "web"]).prints(
+        0,
+        str![[r#"
+LAST SEEN  TYPE    REASON   SOURCE         MESSAGE
+<unknown>  Normal  Running  ha-controller  Service running
+
+"#]],
+    );
 }

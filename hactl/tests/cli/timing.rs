@@ -3,6 +3,7 @@
 use super::hactl::{command, hactl, run};
 use super::server::Server;
 use serde_json::{Value, json};
+use snapbox::str;
 
 fn node(name: &str, sliding: bool, heartbeat_valid_ms: u64) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {
@@ -63,11 +64,14 @@ fn equal_nodes_are_answered_in_five_lines() {
     }
     hactl(&server, &["timing"]).prints(
         0,
-        "detect  6.1 s   from the last heartbeat until the node is considered failed\n\
-         fence   7.3 s   until fencing is confirmed\n\
-         decide  0.1 s   until its services are scheduled on other nodes\n\
-         start   0.1 s   until the starts are authorized\n\
-         total   13.6 s  then the services start\n",
+        str![[r#"
+detect  6.1 s   from the last heartbeat until the node is considered failed
+fence   7.3 s   until fencing is confirmed
+decide  0.1 s   until its services are scheduled on other nodes
+start   0.1 s   until the starts are authorized
+total   13.6 s  then the services start
+
+"#]],
     );
     hactl(&server, &["timing", "--lost", "1"]).shows(0, &["decide  3.1 s ", "total   16.6 s "]);
     // The lease of a leader that fails with its node is longer than the fencing delay.
