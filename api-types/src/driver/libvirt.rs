@@ -1,15 +1,14 @@
 //! Driver `libvirt`: a virtual machine.
 
 mod definition;
-mod memo;
 
 pub use definition::{DefinitionError, DomainDefinition, console_log, is_domain_name};
 
 use crate::quantity::Amounts;
 use crate::time::{Millis, Seconds};
-use memo::Memo;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 
 /// Placeholder for the target's name in the addresses of a migration.
 pub const NODE_PLACEHOLDER: &str = "{node}";
@@ -122,3 +121,24 @@ impl LibvirtMigration {
         Some(self.data_uri.as_ref()?.replace(NODE_PLACEHOLDER, node))
     }
 }
+
+/// A value that is computed on first use. Two memos are always equal, because the fields that determine the value are
+/// compared instead.
+///
+/// Assumptions: these fields do not change after the first use; objects are replaced, not edited.
+#[derive(Clone, Debug, Default)]
+struct Memo<T>(OnceLock<T>);
+
+impl<T: Copy> Memo<T> {
+    fn get_or(&self, work_out: impl FnOnce() -> T) -> T {
+        *self.0.get_or_init(work_out)
+    }
+}
+
+impl<T> PartialEq for Memo<T> {
+    fn eq(&self, _: &Memo<T>) -> bool {
+        true
+    }
+}
+
+impl<T> Eq for Memo<T> {}
