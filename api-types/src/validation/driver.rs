@@ -1,19 +1,20 @@
 //! Checks of a resource's driver.
 
-mod exec;
-mod external;
 mod libvirt;
-mod ocf;
 mod podman;
 mod systemd;
 
 use super::context::Context;
-use crate::driver::DriverSpec;
+use crate::driver::{DriverSpec, ExecDriver, ExternalDriver, OcfDriver};
+use crate::ocf::AgentName;
 use crate::problem::{element, member};
 use std::collections::BTreeMap;
 
 /// Maximum number of arguments of a command.
 const MAX_ARGUMENTS: usize = 1000;
+/// Reserved names of external drivers: the drivers and types of hactl itself.
+const TAKEN: [&str; 10] =
+    ["exec", "unit", "systemd", "ocf", "ct", "podman", "vm", "libvirt", "sim", "simulated"];
 
 pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
     match driver.kinds().as_slice() {
@@ -30,13 +31,13 @@ pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
         }
     }
     if let Some(exec) = &driver.exec {
-        exec::check(exec, context);
+        check_exec(exec, context);
     }
     if let Some(systemd) = &driver.systemd {
         systemd::check(systemd, context);
     }
     if let Some(ocf) = &driver.ocf {
-        ocf::check(ocf, context);
+        check_ocf(ocf, context);
     }
     if let Some(podman) = &driver.podman {
         podman::check(podman, context);
@@ -45,10 +46,82 @@ pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
         libvirt::check(libvirt, context);
     }
     if let Some(external) = &driver.external {
-        external::check(external, context);
+        check_external(external, context);
     }
     if let Some(simulated) = &driver.simulated {
         context.name("spec.driver.simulated.type", &simulated.kind);
+    }
+}
+
+fn check_exec(exec: &ExecDriver, context: &mut Context) {
+    let path = "spec.driver.exec";
+    let commands = [
+        ("command", &exec.command),
+        ("start", &exec.start),
+        ("stop", &exec.stop),
+        ("monitor", &exec.monitor),
+        ("migrate", &exec.migrate),
+        ("replaceSecondary", &exec.replace_secondary),
+    ];
+    match (exec.command.is_empty(), exec.start.is_empty()) {
+        (true, true) => context
+            .required(path, "set command (a supervised foreground process), or start, stop and monitor"),
+        (false, false) => context.invalid(
+            path,
+            "command and start are mutually exclusive: command is a supervised foreground process, start \
+             is a program that returns",
+        ),
+        (true, false) => {
+            for (field, program) in [("stop", &exec.stop), ("monitor", &exec.monitor)] {
+                if program.is_empty() {
+                    context.required(&member(path, field), "start also requires stop and monitor");
+                }
+            }
+        }
+        (false, true) => {}
+    }
+    for (field, program) in commands {
+        arguments(&member(path, field), program, context);
+    }
+    environment(&member(path, "environment"), &exec.environment, context);
+    working_directory(&member(path, "workingDirectory"), exec.working_directory.as_deref(), context);
+    user(&member(path, "user"), exec.user.as_deref(), context);
+}
+
+/// Checks driver `ocf` without its agent; the checks of its parameters are in `crate::ocf`.
+fn check_ocf(ocf: &OcfDriver, context: &mut Context) {
+    let path = "spec.driver.ocf";
+    if let Err(error) = ocf.agent.parse::<AgentName>() {
+        context.invalid(&member(path, "agent"), error.to_string());
+    }
+    for (name, value) in &ocf.parameters {
+        let at = member(&member(path, "parameters"), name);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if name.is_empty() || !name.bytes().all(plain) {
+            context.invalid(&at, format!("{name:?} is not a valid parameter name"));
+        }
+        if value.contains('\0') {
+            context.invalid(&at, "must not contain a NUL character");
+        }
+    }
+    if let Some(seconds) = ocf.monitor_interval_seconds
+        && !(0.1..=86_400.0).contains(&seconds)
+    {
+        context.invalid(
+            &member(path, "monitorIntervalSeconds"),
+            format!("must be between 0.1 and 86400, got {seconds}"),
+        );
+    }
+}
+
+fn check_external(external: &ExternalDriver, context: &mut Context) {
+    let path = "spec.driver.external.name";
+    if external.name.is_empty() {
+        context.required(path, "required: the name of the executable in the driver directory");
+    } else if TAKEN.contains(&external.name.as_str()) {
+        context.invalid(path, format!("{:?} is reserved for a built-in driver or type", external.name));
+    } else {
+        context.name(path, &external.name);
     }
 }
 
