@@ -1,10 +1,9 @@
 //! YAML and JSON as users write them: reading of document streams with the line of every field, and writing.
 
-mod lines;
 mod node;
 mod write;
 
-pub use lines::Lines;
+pub use node::Lines;
 pub use write::to_text;
 
 use serde_json::Value;

@@ -1,10 +1,63 @@
-//! A YAML node with its position in the text, before the conversion to JSON.
+//! A YAML node with its position in the text, before the conversion to JSON, and the line of every field.
 
-use super::lines::{Lines, child};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_yaml::Spanned;
+use std::collections::BTreeMap;
 use std::fmt;
+
+/// Lines by path. A path is written as `spec.driver.exec.command[1]`. Brackets and dots are equivalent, so that
+/// `metadata.annotations[example.org/x]` finds its field too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    by_path: BTreeMap<String, u32>,
+}
+
+impl Lines {
+    /// Returns the line of a path, from 1, or that of the nearest existing field above it. `None` only for a document
+    /// without lines.
+    pub fn of(&self, path: &str) -> Option<u32> {
+        let mut path = normalized(path);
+        loop {
+            if let Some(line) = self.by_path.get(&path) {
+                return Some(*line);
+            }
+            if path.is_empty() {
+                return None;
+            }
+            path.truncate(path.rfind('.').unwrap_or(0));
+        }
+    }
+
+    /// Returns the first line of the document.
+    pub fn first(&self) -> Option<u32> {
+        self.of("")
+    }
+
+    /// Records the line of a path from [`child`].
+    fn put(&mut self, path: &str, line: u32) {
+        if line > 0 {
+            self.by_path.entry(path.to_owned()).or_insert(line);
+        }
+    }
+}
+
+/// Returns the path of a field or list element below another path.
+fn child(path: &str, name: &str) -> String {
+    if path.is_empty() { normalized(name) } else { format!("{path}.{}", normalized(name)) }
+}
+
+fn normalized(path: &str) -> String {
+    let mut normal = String::with_capacity(path.len());
+    for character in path.chars() {
+        match character {
+            '[' if !normal.is_empty() => normal.push('.'),
+            '[' | ']' | '"' | '\'' => {}
+            other => normal.push(other),
+        }
+    }
+    normal.trim_start_matches('.').to_owned()
+}
 
 /// A node with its position.
 pub(super) struct Node(Spanned<Content>);
