@@ -6,7 +6,6 @@ pub(crate) mod custom_columns;
 pub(crate) mod path;
 pub(crate) mod table;
 pub(crate) mod template;
-pub(crate) mod usage;
 
 use crate::failure::Failure;
 use crate::merge::LAST_APPLIED;

@@ -9,6 +9,7 @@ use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::reason::Reason;
+use ha_api_types::usage::Usage;
 use ha_api_types::view::{Explanation, Verdict};
 use serde_json::Value;
 
@@ -66,7 +67,7 @@ pub(super) fn text(session: &Session, why: &Explanation) -> String {
         text += &format!("  stalled: {}\n", stalled.message);
     }
     if let Some(usage) = &why.usage {
-        text += &format!("  measured: {}\n", crate::render::usage::sentence(usage));
+        text += &format!("  measured: {}\n", measured(usage));
     }
     if let Some(balance) = &why.balance {
         text += &format!("  balance: {balance}\n");
@@ -78,6 +79,17 @@ pub(super) fn text(session: &Session, why: &Explanation) -> String {
     }
     text += &list(session, "Suggested actions", &why.help);
     text
+}
+
+/// Returns all measured values in one line.
+fn measured(usage: &Usage) -> String {
+    let parts = [
+        usage.cpu.map(|cpu| format!("cpu {cpu}")),
+        usage.memory.map(|memory| format!("memory {memory}")),
+        usage.disk_rate.map(|rate| format!("disk {rate}/s")),
+        usage.network_rate.map(|rate| format!("network {rate}/s")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn list(session: &Session, title: &str, sentences: &[String]) -> String {
