@@ -6,7 +6,6 @@ mod config;
 mod credentials;
 mod failure;
 mod http;
-mod lease;
 mod member;
 mod options;
 mod race;
@@ -211,6 +210,49 @@ fn to_entry(found: &etcd_client::KeyValue) -> Entry {
     }
 }
 
+/// Grants a lease. A lease that was granted to an attempt without an answer expires on its own.
+async fn grant_lease(inner: &Arc<Inner>, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
+    let accepting = inner.clone();
+    let call: Call<LeaseId> = Arc::new(move |mut client| {
+        let inner = accepting.clone();
+        Box::pin(async move {
+            let granted = client.lease_grant(ttl_seconds, None).await?;
+            inner.accept(granted.header())?;
+            Ok(granted.id())
+        })
+    });
+    request(inner, call).await
+}
+
+/// Sends one keep-alive, and returns the time to live in seconds. A lease provides presence and cleanup, but no proof: an
+/// isolated member that was paused continues to answer keep-alives of an expired lease (FENCING, section 3).
+async fn keep_alive(inner: &Arc<Inner>, lease: LeaseId) -> Result<i64, StoreError> {
+    let call: Call<i64> = Arc::new(move |mut client| {
+        Box::pin(async move {
+            // The client library discards the first answer, which has the time to live; so a second keep-alive is sent.
+            let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
+            keeper.keep_alive().await?;
+            Ok(answers.message().await?.map_or(0, |answer| answer.ttl()))
+        })
+    });
+    match request(inner, call).await? {
+        ttl if ttl > 0 => Ok(ttl),
+        _ => Err(StoreError::LeaseNotFound),
+    }
+}
+
+/// Revokes a lease. If the lease is gone after an attempt without an answer, that attempt counts as successful.
+async fn revoke_lease(inner: &Arc<Inner>, lease: LeaseId) -> Result<(), StoreError> {
+    inner.check_versions().await.map_err(Failure::into_store_error)?;
+    let call: Call<()> =
+        Arc::new(move |mut client| Box::pin(async move { client.lease_revoke(lease).await.map(|_| ()) }));
+    let settled = race(inner, call, Repeat::Freely, |result, unresolved| match result {
+        Err(Failure::LeaseNotFound) if unresolved > 0 => ControlFlow::Break(Ok(())),
+        result => settle(result),
+    });
+    settled.await.and_then(|result| result).map_err(Failure::into_store_error)
+}
+
 impl Store for EtcdStore {
     async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
         // A transaction that only reads is linearizable and reads all keys at one revision.
@@ -264,14 +306,14 @@ impl Store for EtcdStore {
 
     async fn grant_lease(&self, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
         self.inner.check_followed(&[]).map_err(Failure::into_store_error)?;
-        lease::grant(&self.inner, ttl_seconds).await
+        grant_lease(&self.inner, ttl_seconds).await
     }
 
     async fn keep_alive(&self, lease: LeaseId) -> Result<i64, StoreError> {
-        lease::keep_alive(&self.inner, lease).await
+        keep_alive(&self.inner, lease).await
     }
 
     async fn revoke_lease(&self, lease: LeaseId) -> Result<(), StoreError> {
-        lease::revoke(&self.inner, lease).await
+        revoke_lease(&self.inner, lease).await
     }
 }
