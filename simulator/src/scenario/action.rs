@@ -1,11 +1,9 @@
 //! The actions of steps: the verbs of scenario files.
 
 mod command;
-mod place;
 mod read;
 
 pub use command::Command;
-pub use place::End;
 
 use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
@@ -94,6 +92,39 @@ pub enum Action {
     StartByHand { resource: String, node: String },
     /// `stop-by-hand R`: stops the service without HA.
     StopByHand { resource: String },
+}
+
+/// An end of a link.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// The machine with this name.
+    Node(String),
+    /// etcd, with all its members.
+    Store,
+    /// Every controller on another machine.
+    Controllers,
+    /// Every other machine.
+    Peers,
+}
+
+impl End {
+    /// Parses an end: a word that names a group, or the name of a machine.
+    fn parse(word: &str) -> End {
+        match word {
+            "store" => End::Store,
+            "controllers" => End::Controllers,
+            "peers" => End::Peers,
+            node => End::Node(node.to_owned()),
+        }
+    }
+
+    /// Returns the name of the machine; `None` for etcd and groups.
+    fn node(&self) -> Option<&str> {
+        match self {
+            End::Node(node) => Some(node),
+            End::Store | End::Controllers | End::Peers => None,
+        }
+    }
 }
 
 /// Behavior of a watchdog device.
