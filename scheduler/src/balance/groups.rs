@@ -11,7 +11,6 @@ pub mod level;
 pub mod newcomer;
 pub mod partition;
 pub mod redistribute;
-mod route;
 #[cfg(test)]
 mod samples;
 pub mod span;

@@ -1,10 +1,10 @@
 //! Places for an instance among some nodes, the best first, and the obstacles if there is none.
 
 use super::partition::{self, Barrier};
-use super::route::route;
 use super::span::Span;
 use crate::balance::model::{Allocation, Reach};
-use crate::balance::plan::Step;
+use crate::balance::moves::ways;
+use crate::balance::plan::{Step, step};
 use crate::balance::problem::Spot;
 use crate::balance::state::{Lack, State};
 use std::collections::BTreeMap;
@@ -138,6 +138,23 @@ pub(super) fn place(state: &mut State<'_>, guest: usize, hosts: Vec<usize>) -> R
         }
     }
     Err(obstacle)
+}
+
+/// Moves an instance to a spot: in one step, or in two through a spot that shares a node with both. If no route is
+/// possible, the state is unchanged.
+fn route(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Vec<Step>> {
+    let from = state.spot(guest);
+    if let Some(only) = step(state, guest, to) {
+        return Some(vec![only]);
+    }
+    for middle in ways(state.problem(), guest, from, to) {
+        let Some(first) = step(state, guest, middle) else { continue };
+        if let Some(second) = step(state, guest, to) {
+            return Some(vec![first, second]);
+        }
+        state.restore(guest, from);
+    }
+    None
 }
 
 impl Span<'_> {
