@@ -14,7 +14,6 @@ use super::state::{Probe, State};
 use proposals::{Changes, KINDS, Proposals};
 use turns::Turns;
 
-mod lists;
 mod proposals;
 mod turns;
 
