@@ -7,7 +7,6 @@
 
 pub mod deliveries;
 
-mod actions;
 mod changes;
 mod compose;
 pub(super) mod test_run;

@@ -1,6 +1,5 @@
 //! Differences between the stored state and the state that was notified, in both directions.
 
-use super::actions;
 use crate::core::health::{NodeHealth, NodeTable};
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
@@ -67,7 +66,7 @@ fn errors(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
                 since: stalled.and_then(|stalled| stalled.last_transition_time.clone()),
                 reason: ready.map_or(Reason::PoliciesExhausted, |ready| ready.reason),
                 message: ready.map(|ready| ready.message.clone()).unwrap_or_default(),
-                action: actions::of_error(name, status.stop_confirmed == Some(false)),
+                action: error_action(name, status.stop_confirmed == Some(false)),
             };
             items.entry(NotificationKind::ResourceError).or_default().push(item);
         }
@@ -110,7 +109,7 @@ fn reservation(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     }
     next.reservation_failed = failed;
     let (kind, action) = if failed {
-        (NotificationKind::ReservationFailed, actions::of_reservation())
+        (NotificationKind::ReservationFailed, reservation_action())
     } else {
         (NotificationKind::ReservationRecovered, String::new())
     };
@@ -147,7 +146,7 @@ fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
             since: Some(fence.at.clone()),
             reason: fence.reason,
             message: format!("Registration {}: {}", fence.epoch.previous(), fence.message),
-            action: actions::of_fence(&fence.node),
+            action: fence_action(&fence.node),
         };
         items.entry(NotificationKind::NodeFenced).or_default().push(item);
     }
@@ -208,7 +207,7 @@ fn unconfirmed(
             since: ready.and_then(|ready| ready.last_transition_time.clone()),
             reason,
             message,
-            action: actions::of_unconfirmed(name),
+            action: unconfirmed_action(name),
         };
         items.entry(NotificationKind::FenceUnconfirmed).or_default().push(item);
     }
@@ -254,4 +253,34 @@ fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Conditio
 
 fn object(kind: Kind, name: &str) -> NotificationObject {
     NotificationObject { kind, name: name.to_owned() }
+}
+
+/// Returns the suggested action for a resource in Error: a command, and the runbook that explains it.
+fn error_action(name: &str, may_run: bool) -> String {
+    let first = if may_run { "WARNING: the service may still run. Confirm that it is stopped. " } else { "" };
+    format!(
+        "{first}Run \"hactl why {name}\", fix the cause, then run \"hactl clear-error {name}\" \
+         (docs/runbooks.md#hactlresourceerror)"
+    )
+}
+
+/// Returns the suggested action for a fenced node.
+fn fence_action(node: &str) -> String {
+    format!(
+        "Run \"hactl status\" to find the services of the node and \"hactl describe node {node}\" for the history; \
+         check the logs of the node for the cause (docs/runbooks.md#hactlnodefenced)"
+    )
+}
+
+/// Returns the suggested action for a node whose fencing cannot be confirmed.
+fn unconfirmed_action(node: &str) -> String {
+    format!(
+        "Services of the node wait for its fencing. Check that the node is powered off, then run \"hactl \
+         node confirm-fenced {node}\" (docs/runbooks.md#hactlfencestuck)"
+    )
+}
+
+/// Returns the suggested action for services that could not be scheduled after a failure.
+fn reservation_action() -> String {
+    "Run \"hactl check n+1\" (docs/runbooks.md#hactlreservationfailed)".to_owned()
 }
