@@ -2,7 +2,6 @@
 
 mod checks;
 mod problems;
-mod writer;
 
 use super::ApiState;
 use super::facts;

@@ -1,11 +1,12 @@
 //! The problems of the cluster, worst first, with suggested actions.
 
-use super::{ready, writer};
+use super::ready;
 use crate::api::error::ApiError;
 use crate::core::stored_view::status_of;
 use crate::core::world::World;
 use ha_api_types::check::{Check, Verdict};
 use ha_api_types::cluster::OnEtcdLoss;
+use ha_api_types::keys::Key;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -100,7 +101,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
         ));
     }
     for (key, why) in &world.unreadable {
-        let writer = writer::of(world, key);
+        let writer = writer_of(world, key);
         let message = format!("key {key}, written by {writer}, cannot be read by this version: {why}");
         found.push(problem(
             Severity::Degraded,
@@ -238,6 +239,49 @@ fn rules(world: &World, found: &mut Vec<Problem>) {
 
 fn problem(severity: Severity, about: String, reason: Reason, message: String, help: &str) -> Problem {
     Problem { severity, about, reason, message, help: help.to_owned() }
+}
+
+/// Returns the process that writes a key, and its version, in words for an operator.
+fn writer_of(world: &World, key: &str) -> String {
+    match world.keys.parse(key) {
+        Some(Key::Spec(..) | Key::LogRequest(..)) => "the API or another etcd client".to_owned(),
+        Some(
+            Key::Alive(node)
+            | Key::NodeReport(node)
+            | Key::DoctorReport(node)
+            | Key::UsageReport(node)
+            | Key::ServiceReport(node, _)
+            | Key::LogAnswer(node, _),
+        ) => {
+            let report = world.node_reports.get(node).map(|report| report.value.version.as_str());
+            format!("the agent of node {node}{}", version(report))
+        }
+        Some(Key::Candidate(id) | Key::Refresh(id)) => controller(world, id),
+        Some(
+            Key::Status(..)
+            | Key::Assignment(_)
+            | Key::Tombstone(_)
+            | Key::Fence(_)
+            | Key::Notified
+            | Key::Restored
+            | Key::Incarnation
+            | Key::Leader
+            | Key::Event(..),
+        ) => match world.cluster_status.as_ref().and_then(|status| status.value.leader.as_deref()) {
+            Some(leader) => format!("a leader, last {}", controller(world, leader)),
+            None => "a leader".to_owned(),
+        },
+        None => "an unknown process".to_owned(),
+    }
+}
+
+fn controller(world: &World, id: &str) -> String {
+    let candidate = world.candidates().find(|(known, _)| *known == id).map(|(_, candidate)| candidate);
+    format!("controller {id}{}", version(candidate.as_ref().map(|candidate| candidate.version.as_str())))
+}
+
+fn version(version: Option<&str>) -> String {
+    version.filter(|version| !version.is_empty()).map(|version| format!(" ({version})")).unwrap_or_default()
 }
 
 #[cfg(test)]
