@@ -2,10 +2,9 @@
 
 mod cluster;
 mod node;
-mod reservation;
 mod rules;
 
-pub(super) use reservation::FAILOVER_CAPACITY;
+pub(super) use cluster::FAILOVER_CAPACITY;
 
 use super::health::NodeTable;
 use super::plan::{Note, Plan, Subject, stored};

@@ -1,17 +1,21 @@
-//! The status of the cluster: the leader, the conditions that it waits for, and recent fencing.
+//! The status of the cluster: the leader, the conditions that it waits for, recent fencing, and the N+1 check.
 
-use super::{condition, reservation, write};
+use super::{condition, write};
 use crate::core::health::{Health, NodeTable};
-use crate::core::plan::{Plan, Waiting};
+use crate::core::plan::{Plan, Waiting, cluster_event};
+use crate::core::reservation::{headline, message_of};
 use crate::core::service;
 use crate::core::situation::Situation;
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus, Disarmed, RecentFence};
+use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
-use ha_api_types::meta::rename_conditions;
+use ha_api_types::meta::{Condition, ConditionStatus, rename_conditions, set_condition};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Mode, Proof};
 use ha_api_types::time::Millis;
 
+/// Type of the condition that publishes the N+1 check.
+pub(in crate::core) const FAILOVER_CAPACITY: &str = "FailoverCapacityAvailable";
 /// Maximum number of sentences in `waitingFor`; the rest is counted.
 const MOST_WAITING: usize = 32;
 /// Maximum number of entries in `recentFences`.
@@ -31,7 +35,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             return;
         }
     }
-    let events = reservation::events(situation, &status);
+    let events = reservation_events(situation, &status);
     write(situation, plan, Kind::Cluster, CLUSTER_NAME, known, &status, events);
 }
 
@@ -52,7 +56,7 @@ fn status(situation: &Situation<'_>, disarm: Option<Disarmed>, plan: &Plan) -> C
     rename_conditions(conditions);
     let message = Reason::Accepted.sentence();
     condition(situation, conditions, "Ready", true, Reason::Accepted, message, generation);
-    reservation::show(situation, conditions, generation);
+    reservation(situation, conditions, generation);
     status
 }
 
@@ -138,4 +142,46 @@ fn fences(situation: &Situation<'_>, status: &mut ClusterStatus) {
     }
     let more = status.recent_fences.len().saturating_sub(MOST_FENCES);
     status.recent_fences.drain(..more);
+}
+
+/// Sets the condition that publishes the N+1 check. The result of a previous leader stays until this leader has one.
+fn reservation(situation: &Situation<'_>, conditions: &mut Vec<Condition>, generation: i64) {
+    let Some(finding) = situation.reservation else { return };
+    let status = match finding.holds {
+        Some(true) => ConditionStatus::True,
+        Some(false) => ConditionStatus::False,
+        None => ConditionStatus::Unknown,
+    };
+    let condition = Condition {
+        kind: FAILOVER_CAPACITY.to_owned(),
+        status,
+        reason: finding.reason,
+        message: message_of(finding),
+        last_transition_time: None,
+        observed_generation: generation,
+    };
+    set_condition(conditions, condition, &situation.now.timestamp());
+}
+
+/// Returns the events for a new status: the N+1 check fails, fails for other nodes than before, or no longer fails.
+fn reservation_events(situation: &Situation<'_>, status: &ClusterStatus) -> Vec<Event> {
+    let find = |conditions: &[Condition]| {
+        conditions.iter().find(|condition| condition.kind == FAILOVER_CAPACITY).cloned()
+    };
+    let before = situation.world.cluster_status.as_ref().and_then(|known| {
+        let mut conditions = known.value.conditions.clone();
+        rename_conditions(&mut conditions);
+        find(&conditions)
+    });
+    let Some(now) = find(&status.conditions) else { return Vec::new() };
+    let changed = match &before {
+        Some(before) => before.reason != now.reason || headline(&before.message) != headline(&now.message),
+        None => now.reason != Reason::FailoverCapacityAvailable,
+    };
+    if !changed {
+        return Vec::new();
+    }
+    let event_type =
+        if now.reason == Reason::FailoverCapacityAvailable { EventType::Normal } else { EventType::Warning };
+    vec![cluster_event(situation, event_type, now.reason, now.message)]
 }
