@@ -8,7 +8,6 @@ mod effects;
 mod election;
 mod holding;
 mod measured;
-mod members;
 mod metrics;
 mod options;
 mod state_dir;
@@ -25,6 +24,7 @@ use effects::Effects;
 use election::ElectionTask;
 use futures::{FutureExt, StreamExt};
 use ha_api_types::keys::Keys;
+use ha_api_types::view::StoreMember;
 use ha_runtime::certificate::Certificates;
 use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::{self, Checks};
@@ -101,7 +101,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
     api_options.ocf_root = Some(options.ocf_root.clone());
     let members = store.clone();
-    api_options.store_members = Some(Arc::new(move || members::ask(members.clone()).boxed()));
+    api_options.store_members = Some(Arc::new(move || store_members(members.clone()).boxed()));
     let (inputs, received) = mpsc::unbounded_channel();
     let holding = Holding::default();
     api_options.ask_hold = Some(holding.asker(inputs.clone()));
@@ -168,4 +168,25 @@ async fn run(options: Options) -> anyhow::Result<()> {
     // The lock is held as long as this process can answer an agent.
     drop(lock);
     served
+}
+
+/// Asks every etcd member for its status, as the overview shows it.
+async fn store_members(store: EtcdStore) -> Vec<StoreMember> {
+    let statuses = store.status().await;
+    statuses
+        .into_iter()
+        .map(|status| {
+            let mut problems: Vec<String> = status.problem.into_iter().collect();
+            problems.extend(status.alarms.iter().map(|alarm| format!("alarm {alarm}")));
+            StoreMember {
+                name: status.endpoint.clone(),
+                url: status.endpoint,
+                healthy: status.reachable,
+                leader: status.leader,
+                version: status.version.unwrap_or_default(),
+                database_bytes: u64::try_from(status.database_size_bytes).unwrap_or(0),
+                problem: problems.join("; "),
+            }
+        })
+        .collect()
 }
