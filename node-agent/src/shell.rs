@@ -15,7 +15,6 @@ mod logind;
 mod logs;
 mod machine_end;
 mod machine_usage;
-mod measuring;
 mod metrics;
 mod observed;
 mod options;

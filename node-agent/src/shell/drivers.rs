@@ -1,8 +1,9 @@
 //! The drivers of this node: they run each command as a task that can be canceled.
 
 use super::Inputs;
+use super::machine_usage;
 use super::options::Options;
-use crate::core::{Command, CommandId, CommandResult, DriverFailure, Input};
+use crate::core::{Command, CommandId, CommandResult, DriverFailure, Input, MeasureId, Measured};
 use crate::driver::Driver;
 use crate::driver::exec::{ExecDriver, ExecSettings};
 use crate::driver::external::{ExternalDriver, ExternalSettings};
@@ -16,20 +17,24 @@ use anyhow::Context;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
+use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::problems::Problems;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// Interval between checks of which drivers this node can serve.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
+/// Time after which a driver's reading of a service is no longer awaited.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All drivers and the commands in progress.
 #[derive(Clone)]
 pub(super) struct Drivers {
     pub(super) by_name: BTreeMap<&'static str, Arc<dyn Driver>>,
-    pub(super) inputs: Inputs,
+    inputs: Inputs,
     cancels: Arc<Mutex<BTreeMap<CommandId, oneshot::Sender<()>>>>,
     /// The drivers that this node cannot serve, with the reason.
     unable: Arc<Problems<&'static str>>,
@@ -154,6 +159,28 @@ impl Drivers {
             // Sending fails if the command has just ended, which needs no cancellation.
             let _ = cancel.send(());
         }
+    }
+
+    /// Reads the usage of services and of the machine once, outside the loop. Figures that cannot be read are omitted.
+    pub(super) fn measure(&self, clock: SystemClock, id: MeasureId, services: Vec<ServiceDefinition>) {
+        let drivers = self.clone();
+        tokio::spawn(async move {
+            let of_machine =
+                tokio::task::spawn_blocking(move || machine_usage::sample(Path::new("/"), clock.now().raw));
+            let mut samples = BTreeMap::new();
+            for service in &services {
+                let Some(kind) = service.driver.kind() else { continue };
+                let Some(driver) = drivers.by_name.get(kind.name()) else { continue };
+                let read = tokio::time::timeout(PATIENCE, driver.measure(service, clock.now().raw)).await;
+                if let Some(sample) = read.ok().flatten() {
+                    samples.insert(service.name.clone(), sample);
+                }
+            }
+            let machine = of_machine.await.ok().flatten();
+            let measured = Measured { machine, services: samples };
+            // Sending fails only once the loop has ended.
+            let _ = drivers.inputs.send(Input::Measured { id, measured });
+        });
     }
 }
 
