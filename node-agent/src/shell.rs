@@ -7,7 +7,6 @@ mod asking;
 mod commits;
 mod drivers;
 mod effects;
-mod examiner;
 mod identity;
 mod inhibitor;
 mod journal_file;
@@ -26,6 +25,7 @@ mod watching;
 pub use options::Options;
 
 use crate::core::{AgentCore, Config, Exit, Input};
+use crate::doctor::{Owner, read};
 use anyhow::Context;
 use asking::Controllers;
 use commits::StoreLink;
@@ -48,12 +48,17 @@ use journal_file::JournalFile;
 use logind::ShutdownDelay;
 use metrics::AgentMetrics;
 use observed::ObservedCore;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Sender of inputs to the core; cheap to clone.
 pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
+
+/// Interval between examinations of the machine: a problem that an operator has fixed disappears within this time.
+const EXAMINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Entry point of the program: reads its options, runs until a request to exit, and returns the exit code.
 pub fn main() -> ExitCode {
@@ -114,7 +119,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     signals::spawn(shutdown.clone(), inputs.clone());
     let delay = ShutdownDelay::spawn(inputs.clone());
     drivers.spawn_checks();
-    examiner::spawn(inputs.clone());
+    spawn_examinations(inputs.clone());
     logs::spawn(store.clone(), keys.clone(), &options.node, drivers.clone());
     let writer = EventWriter::spawn(store.clone(), keys, format!("agent-{}", config.node));
     let process = config.instance.clone();
@@ -158,4 +163,24 @@ async fn run(options: Options) -> anyhow::Result<()> {
         Some(Exit::TakenOver) => anyhow::bail!("another agent process of this node has taken over"),
         Some(Exit::Restart | Exit::Left) | None => Ok(()),
     }
+}
+
+/// Starts examinations of the machine for `hactl doctor`, the first one immediately, for as long as the loop runs.
+fn spawn_examinations(inputs: Inputs) {
+    tokio::spawn(async move {
+        let mut owner: Option<Owner> = None;
+        loop {
+            let known = owner.clone();
+            // Reading files may block, and a disk that hangs must not block the loop.
+            let read =
+                tokio::task::spawn_blocking(move || read::machine(Path::new("/"), known.as_ref())).await;
+            if let Ok(facts) = read {
+                owner.clone_from(&facts.watchdog_owner);
+                if inputs.send(Input::Examined(facts)).is_err() {
+                    return;
+                }
+            }
+            tokio::time::sleep(EXAMINE_EVERY).await;
+        }
+    });
 }
