@@ -4,7 +4,6 @@
 //! controllers remain process trees of the same cluster. QEMU is the only program of a node's tree. Power, links and the removal
 //! after a kill therefore work like those of other machines.
 
-pub mod bystanders;
 pub mod case;
 pub mod cases;
 pub mod deeds;

@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ha_api_types::timing::{StoreTimes, failover_bound_ms};
 
-use super::bystanders::Bystanders;
-use super::case::{Case, Outcome, Reset, Service, Step};
+use super::case::{Case, Others, Outcome, Reset, Service, Step};
 use super::hardware::Watchdog;
 use super::holders::Holder;
 use super::qmp::What;
 use super::rig::{CEILING, Rig};
+use crate::plan::SHARED;
 use crate::wait::{holds_for, monotonic_ns, wait_for, wait_until};
 
 /// Time for which a service must stay on its node after the restoration.
@@ -300,5 +300,49 @@ impl<'a> Run<'a> {
 
     fn after_ms(&self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.begin_ns) / 1_000_000
+    }
+}
+
+/// Services on the machines without a fault, each with its first process. The processes must keep running during the
+/// whole case.
+struct Bystanders(Vec<Bystander>);
+
+struct Bystander {
+    service: String,
+    process: String,
+}
+
+impl Bystanders {
+    /// Creates a service on each machine except `node`, if the case requires it. The names start with `service`.
+    fn create(rig: &Rig, others: Others, service: &str, node: &str) -> Result<Self> {
+        let busy = match others {
+            Others::Idle => Vec::new(),
+            Others::Busy => rig.nodes().into_iter().filter(|other| other != node).collect(),
+        };
+        let all = busy.iter().map(|other| {
+            let service = format!("{service}-on-{other}");
+            rig.create_service(&service, other, SHARED)?;
+            let process = rig.holder(&service)?.process;
+            Ok(Bystander { service, process })
+        });
+        all.collect::<Result<_>>().map(Self)
+    }
+
+    /// Returns a message for each service whose process did not keep running.
+    fn failures(&self, rig: &Rig) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for Bystander { service, process } in &self.0 {
+            let all = rig.holders(service).all()?;
+            let went_on = all.iter().all(|holder| holder.process == *process);
+            if !went_on || rig.holding(service).is_empty() {
+                found.push(format!("{service} did not go on: {all:?}"));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Deletes the services.
+    fn delete(&self, rig: &Rig) -> Result<()> {
+        self.0.iter().try_for_each(|bystander| rig.delete_service(&bystander.service))
     }
 }
