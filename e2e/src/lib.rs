@@ -31,7 +31,6 @@ pub mod process;
 pub mod program;
 pub mod registry;
 pub mod scenario;
-pub mod scrape;
 pub mod scratch;
 pub mod sinks;
 pub mod timeline;

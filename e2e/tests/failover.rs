@@ -1,13 +1,18 @@
 //! Tests of guarantees 1 and 2 when a node fails: its service runs on another node, and never on two.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::time::Duration;
 
-use anyhow::Result;
-use ha_api_types::metric::Exposer;
+use anyhow::{Context, Result, bail, ensure};
+use ha_api_types::metric::{Exposer, Metric};
+use ha_e2e::cluster::Cluster;
+use ha_e2e::command::{output_of_input, run};
 use ha_e2e::machine::Role;
 use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
-use ha_e2e::scrape;
 use ha_e2e::wait::{holds_for, monotonic_ns, wait_until};
+use reqwest::Method;
+use serde_json::Value;
 
 #[test]
 fn a_killed_node_is_recovered() -> Result<()> {
@@ -38,13 +43,13 @@ fn what_prometheus_reads(scenario: &Scenario, home: &str, away: &str) -> Result<
     let running = format!("hactl_resource_node{{node=\"{away}\",resource=\"{WITNESS}\"}}");
     let fenced = format!("hactl_node_fence_state{{node=\"{home}\",state=\"Fenced\"}}");
     wait_until("the leader to show the failover", CEILING, || {
-        scrape::controller(cluster, &leader).is_ok_and(|text| {
-            scrape::number(&text, "hactl_failover_duration_seconds_count{phase=\"start\"}") == Some(1.0)
-                && scrape::number(&text, &running) == Some(1.0)
+        controller_metrics(cluster, &leader).is_ok_and(|text| {
+            number(&text, "hactl_failover_duration_seconds_count{phase=\"start\"}") == Some(1.0)
+                && number(&text, &running) == Some(1.0)
         })
     })?;
-    let text = scrape::controller(cluster, &leader)?;
-    scrape::check(&text, &of_leader)?;
+    let text = controller_metrics(cluster, &leader)?;
+    check_metrics(&text, &of_leader)?;
     for (series, expected) in [
         ("hactl_leader", 1.0),
         ("hactl_failovers_total", 1.0),
@@ -52,22 +57,61 @@ fn what_prometheus_reads(scenario: &Scenario, home: &str, away: &str) -> Result<
         ("hactl_failover_duration_seconds_count{phase=\"detect\"}", 1.0),
         (fenced.as_str(), 1.0),
     ] {
-        assert_eq!(scrape::number(&text, series), Some(expected), "{series} in:\n{text}");
+        assert_eq!(number(&text, series), Some(expected), "{series} in:\n{text}");
     }
     for controller in cluster.names(Role::Controller).iter().filter(|name| **name != leader) {
-        let text = scrape::controller(cluster, controller)?;
-        scrape::check(&text, &[Exposer::Every, Exposer::Controller])?;
-        assert_eq!(scrape::number(&text, "hactl_leader"), Some(0.0), "{text}");
+        let text = controller_metrics(cluster, controller)?;
+        check_metrics(&text, &[Exposer::Every, Exposer::Controller])?;
+        assert_eq!(number(&text, "hactl_leader"), Some(0.0), "{text}");
     }
     // The agent refreshes its gauges twice a second.
     wait_until("the agent to show the service and its armed watchdog", CEILING, || {
-        scrape::agent(cluster, away).is_ok_and(|text| {
+        agent_metrics(cluster, away).is_ok_and(|text| {
             ["hactl_agent_watchdog_armed", "hactl_agent_exclusive_services"]
                 .iter()
-                .all(|series| scrape::number(&text, series) == Some(1.0))
+                .all(|series| number(&text, series) == Some(1.0))
         })
     })?;
-    scrape::check(&scrape::agent(cluster, away)?, &[Exposer::Every, Exposer::Agent])
+    check_metrics(&agent_metrics(cluster, away)?, &[Exposer::Every, Exposer::Agent])
+}
+
+/// Returns the metrics of a controller.
+fn controller_metrics(cluster: &Cluster, name: &str) -> Result<String> {
+    match cluster.api(name)?.request(Method::GET, "/metrics", None)? {
+        (status, Value::String(text)) if status.is_success() => Ok(text),
+        (status, other) => bail!("/metrics of {name}: {status}: {other}"),
+    }
+}
+
+/// Returns the metrics of a node's agent, requested from that node.
+fn agent_metrics(cluster: &Cluster, node: &str) -> Result<String> {
+    let agent = cluster.machine(node)?.program("ha-node-agent").context("no agent runs")?;
+    let pid = agent.pid.to_string();
+    let command = fs::read_to_string(format!("/proc/{pid}/cmdline"))?;
+    let mut words = command.split('\0').skip_while(|word| *word != "--admin-listen").skip(1);
+    let url = format!("http://{}/metrics", words.next().context("the agent has no --admin-listen")?);
+    run("nsenter", &["--target", &pid, "--net", "curl", "--silent", "--show-error", "--fail", &url])
+}
+
+/// Checks that promtool accepts the text without a warning, and that every metric is declared for one of these
+/// exposers.
+fn check_metrics(text: &str, exposers: &[Exposer]) -> Result<()> {
+    let said = output_of_input("promtool", &["check", "metrics"], text.as_bytes())
+        .context("promtool could not be started: ./dev/setup --test installs it")?;
+    let words = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    ensure!(said.status.success() && words.trim().is_empty(), "promtool check metrics: {words}\n{text}");
+    let declared: BTreeSet<&str> =
+        Metric::all().filter(|metric| exposers.contains(&metric.exposer)).map(|metric| metric.name).collect();
+    let shown = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let other: Vec<&str> = shown.filter(|name| !declared.contains(name)).collect();
+    ensure!(other.is_empty(), "not declared for {exposers:?}: {other:?}");
+    Ok(())
+}
+
+/// Returns the value of a series, given in Prometheus' notation `name{label="value"}` with the labels in alphabetical
+/// order.
+fn number(text: &str, series: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
 #[test]
