@@ -11,7 +11,6 @@ mod core_v1;
 mod definition;
 mod discovery;
 mod error;
-mod explain;
 mod facts;
 mod hold;
 mod identity;
@@ -25,24 +24,26 @@ mod openapi;
 mod openapi_v2;
 mod overview;
 mod patch;
-mod placement;
 mod read;
 mod request;
 mod reservation;
 mod selector;
 mod state;
 mod upgrade;
-mod usage;
 mod warnings;
 mod watch;
 mod what_if;
 
-use axum::Router;
-use axum::extract::Request;
+use crate::core::{stored_view, usage_overview};
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
+use axum::{Json, Router};
 use error::ApiError;
 use futures::future::BoxFuture;
 use ha_api_types::keys::Keys;
+use ha_api_types::kind::Kind;
+use ha_api_types::names;
 use ha_api_types::record::LOG_LEASE_SECONDS;
 use ha_api_types::time::Timestamp;
 use ha_api_types::view::StoreMember;
@@ -206,17 +207,14 @@ impl<S: Store> ApiState<S> {
 pub fn router<S: Store>(state: ApiState<S>) -> Router {
     let metrics = state.options().metrics.clone();
     let router = Router::new()
-        .route("/version", get(async || axum::Json(version())))
+        .route("/version", get(async || Json(version())))
         .route("/api", get(async |request: Request| discovery::core_versions(request.headers())))
         .route("/apis", get(async |request: Request| discovery::groups(request.headers())))
-        .route("/api/v1", get(async || axum::Json(discovery::core_resources())))
-        .route("/apis/hactl.io", get(async || axum::Json(discovery::group())))
-        .route("/apis/hactl.io/v1", get(async || axum::Json(discovery::resources())))
-        .route("/apis/authorization.k8s.io", get(async || axum::Json(discovery::authorization_group())))
-        .route(
-            "/apis/authorization.k8s.io/v1",
-            get(async || axum::Json(discovery::authorization_resources())),
-        )
+        .route("/api/v1", get(async || Json(discovery::core_resources())))
+        .route("/apis/hactl.io", get(async || Json(discovery::group())))
+        .route("/apis/hactl.io/v1", get(async || Json(discovery::resources())))
+        .route("/apis/authorization.k8s.io", get(async || Json(discovery::authorization_group())))
+        .route("/apis/authorization.k8s.io/v1", get(async || Json(discovery::authorization_resources())))
         .route("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", any(access::review))
         .route("/api/v1/namespaces", get(core_v1::namespaces::<S>))
         .route("/api/v1/namespaces/{name}", get(core_v1::one_namespace))
@@ -227,12 +225,12 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/openapi/v3", get(openapi::index))
         .route("/openapi/v3/{*path}", get(openapi::group_version))
         .route("/apis/hactl.io/v1/status", get(overview::handler::<S>))
-        .route("/apis/hactl.io/v1/usage", get(usage::handler::<S>))
+        .route("/apis/hactl.io/v1/usage", get(usage::<S>))
         .route("/apis/hactl.io/v1/state", get(state::handler::<S>))
-        .route("/apis/hactl.io/v1/placement", get(placement::handler::<S>))
+        .route("/apis/hactl.io/v1/placement", get(placement::<S>))
         .route("/apis/hactl.io/v1/plan", post(what_if::handler::<S>))
         .route("/apis/hactl.io/v1/reservation", get(reservation::handler::<S>))
-        .route("/apis/hactl.io/v1/resources/{name}/explain", get(explain::handler::<S>))
+        .route("/apis/hactl.io/v1/resources/{name}/explain", get(explain::<S>))
         .route("/apis/hactl.io/v1/resources/{name}/log", get(log::handler::<S>))
         .route("/apis/hactl.io/v1/events/stream", get(core_v1::stream::<S>))
         .route("/apis/hactl.io/v1/nodes/{name}/hold", post(hold::handler::<S>))
@@ -252,15 +250,36 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
     }
 }
 
+/// Answers with the current resource usage of nodes and services.
+async fn usage<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
+    Ok(Json(usage_overview::overview(&facts::world(&state).await?)).into_response())
+}
+
+/// Answers with the input of the scheduler, which every controller can serve.
+async fn placement<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
+    Ok(Json(stored_view::view(&facts::world(&state).await?).0).into_response())
+}
+
+/// Answers why a service runs on its node, with the verdict for each node.
+async fn explain<S: Store>(
+    State(state): State<ApiState<S>>,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    // Refuses a name with the wrong type.
+    read::find(state.store(), state.keys(), Kind::Resource, &name).await?;
+    let world = facts::world(&state).await?;
+    let name = names::bare(&name);
+    let resource = world.resources.get(name).ok_or_else(|| ApiError::not_found(Kind::Resource, name))?;
+    Ok(Json(crate::core::explain::explain(&world, &resource.value)).into_response())
+}
+
 /// Answers a request whose handler panicked. Only this request fails; the log shows where.
 #[expect(clippy::needless_pass_by_value, reason = "the layer passes it so")]
-fn panicked(cause: Box<dyn std::any::Any + Send>) -> axum::response::Response {
+fn panicked(cause: Box<dyn std::any::Any + Send>) -> Response {
     let text =
         cause.downcast_ref::<&str>().copied().or_else(|| cause.downcast_ref::<String>().map(String::as_str));
     tracing::error!(cause = text.unwrap_or("no text"), "request handler panicked");
-    axum::response::IntoResponse::into_response(ApiError::internal(
-        "internal error: see the log of the controller",
-    ))
+    ApiError::internal("internal error: see the log of the controller").into_response()
 }
 
 /// Returns the body of `/version`: the Kubernetes version that this API resembles, for clients that check it, and the
