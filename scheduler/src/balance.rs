@@ -6,7 +6,6 @@ mod columns;
 pub mod cooling;
 pub mod greedy;
 pub mod groups;
-pub mod jobs;
 pub mod live;
 pub mod model;
 pub mod moves;

@@ -4,6 +4,7 @@ use super::model::Cluster;
 use super::moves::{Kind, execute};
 use super::problem::{Problem, Spot};
 use super::state::State;
+use std::collections::BTreeSet;
 
 /// A step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,4 +99,28 @@ pub(super) fn step(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Step
     let from = state.spot(guest);
     let kind = execute(state, guest, to)?;
     Some(Step { guest, from, to, kind, score: state.score() })
+}
+
+/// Splits the steps into job sets, in their order: the steps of a set share no node, so that they can be executed in
+/// parallel. A set ends before the first step that uses a node of an earlier step in the set.
+pub fn job_sets(steps: &[Step]) -> Vec<Vec<Step>> {
+    let mut sets: Vec<Vec<Step>> = Vec::new();
+    let mut touched = BTreeSet::new();
+    for step in steps {
+        let nodes = nodes(step);
+        if sets.is_empty() || nodes.iter().any(|node| touched.contains(node)) {
+            sets.push(Vec::new());
+            touched.clear();
+        }
+        touched.extend(nodes);
+        if let Some(set) = sets.last_mut() {
+            set.push(*step);
+        }
+    }
+    sets
+}
+
+/// Returns the nodes that a step reads from or writes to.
+fn nodes(step: &Step) -> BTreeSet<usize> {
+    step.from.nodes().chain(step.to.nodes()).collect()
 }

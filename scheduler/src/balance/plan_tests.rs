@@ -1,9 +1,8 @@
 //! Properties that must hold for every plan.
 
 use super::greedy::steepest;
-use super::jobs::job_sets;
 use super::moves::Kind;
-use super::plan::Plan;
+use super::plan::{Plan, job_sets};
 use super::problem::{Problem, Settings, Spot};
 use super::samples::sample;
 use super::score::{score, usages};
