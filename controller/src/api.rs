@@ -47,6 +47,7 @@ use ha_api_types::names;
 use ha_api_types::record::LOG_LEASE_SECONDS;
 use ha_api_types::time::Timestamp;
 use ha_api_types::view::StoreMember;
+use ha_runtime::http::admin::ReadState;
 use ha_store::{ShortLease, Store};
 pub use hold::AskHold;
 pub use metrics::ApiMetrics;
@@ -74,6 +75,8 @@ pub struct ApiOptions {
     pub store_members: Option<StoreMembers>,
     /// Asks the core for an etcd-outage hold of a node; `None` if no core runs in this process.
     pub ask_hold: Option<AskHold>,
+    /// Reads the state of the core; `None` if no core runs in this process.
+    pub read_state: Option<ReadState>,
     /// Metrics of requests; `None` if requests are not counted.
     pub metrics: Option<ApiMetrics>,
     /// Root directory of the OCF resource agents on this machine, used to check parameters; `None` disables the
@@ -93,6 +96,7 @@ impl ApiOptions {
             watches: 1000,
             store_members: None,
             ask_hold: None,
+            read_state: None,
             metrics: None,
             ocf_root: None,
         }

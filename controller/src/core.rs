@@ -35,6 +35,7 @@ pub mod world;
 mod hold;
 mod operations;
 mod pause;
+mod state;
 mod status;
 mod tenure;
 #[cfg(test)]

@@ -27,7 +27,7 @@ use ha_api_types::keys::Keys;
 use ha_api_types::view::StoreMember;
 use ha_runtime::certificate::Certificates;
 use ha_runtime::clock::{Clock, SystemClock};
-use ha_runtime::http::admin::{self, Checks};
+use ha_runtime::http::admin::{self, Checks, ReadState};
 use ha_runtime::http::{ServeOptions, bind};
 use ha_runtime::metrics::Metrics;
 use ha_runtime::program::unusable;
@@ -40,7 +40,7 @@ use holding::Holding;
 use measured::Measured;
 use metrics::{ControllerMetrics, CoreMetrics};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -94,6 +94,14 @@ async fn run(options: Options) -> anyhow::Result<()> {
         .with_store(store_config.cert.as_deref(), store_config.ca.as_deref())
         .register(&metrics)?;
     let core = Arc::new(Mutex::new(Controller::new(config.clone())));
+    let read_state: ReadState = Arc::new({
+        let core = Arc::clone(&core);
+        move || {
+            let state = core.lock().unwrap_or_else(PoisonError::into_inner).state(&clock.now());
+            // The serialization of the project's types cannot fail.
+            std::future::ready(Some(serde_json::to_value(state).unwrap_or_default())).boxed()
+        }
+    });
     let core_metrics = CoreMetrics::new(&metrics, &core, &controller_metrics, move || clock.now())?;
     let mut measured = Measured::new(core, &metrics)?;
     let ready = Checks::new(&["store"]);
@@ -104,6 +112,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     api_options.store_members = Some(Arc::new(move || store_members(members.clone()).boxed()));
     let (inputs, received) = mpsc::unbounded_channel();
     let holding = Holding::default();
+    api_options.read_state = Some(Arc::clone(&read_state));
     api_options.ask_hold = Some(holding.asker(inputs.clone()));
     let api = ApiState::new(Arc::new(store.clone()), keys.clone(), api_options);
     // The observer watches as long as the process lives.
@@ -111,7 +120,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         let api = api.clone();
         async move { api.observe().await }
     });
-    let router = api::router(api).merge(admin::router(Checks::default(), ready.clone(), metrics));
+    let router = api::router(api).merge(admin::router(Checks::default(), ready.clone(), metrics, read_state));
     let serving = tokio::spawn(server.serve(router, shutdown.clone()));
 
     let watched = watching::Watched { store: store.clone(), followed, keys: keys.clone() };

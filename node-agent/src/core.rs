@@ -35,6 +35,7 @@ mod reports;
 mod role;
 mod service;
 mod session;
+mod state;
 mod steps;
 mod stop_then_stay;
 mod summary;
@@ -54,6 +55,7 @@ pub use effect::{
 pub use input::{Input, LeaseKept, Shutdown, WatchdogNews};
 pub use journal::{Journal, JournalEntry, LastWords, Proven, Reception, Trial};
 pub use measuring::Measured;
+pub use state::State;
 pub use summary::{AgentState, Summary};
 pub use usage::{Meter, Sample};
 

@@ -109,10 +109,12 @@ async fn run(options: Options) -> anyhow::Result<()> {
         .with_store(store_config.cert.as_deref(), store_config.ca.as_deref())
         .register(&metrics)?;
     let ready = Checks::new(&["store"]);
+    let (asking, asked) = mpsc::unbounded_channel();
     let server = bind(ServeOptions::new(options.admin_listen, None)).await.map_err(unusable)?;
-    tokio::spawn(
-        server.serve(admin::router(Checks::default(), ready.clone(), metrics.clone()), shutdown.clone()),
-    );
+    tokio::spawn(server.serve(
+        admin::router(Checks::default(), ready.clone(), metrics.clone(), observed::reader(asking)),
+        shutdown.clone(),
+    ));
 
     let prefixes = crate::core::prefixes(&keys, &options.node);
     watching::spawn(store.clone(), followed, prefixes, inputs.clone(), ready);
@@ -123,7 +125,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     logs::spawn(store.clone(), keys.clone(), &options.node, drivers.clone());
     let writer = EventWriter::spawn(store.clone(), keys, format!("agent-{}", config.node));
     let process = config.instance.clone();
-    let mut core = ObservedCore::new(AgentCore::new(config, journal), agent_metrics.clone());
+    let mut core = ObservedCore::new(AgentCore::new(config, journal), agent_metrics.clone(), asked);
     let exit = Arc::new(std::sync::Mutex::new(None::<Exit>));
     let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
     let mut effects = Effects {

@@ -192,7 +192,9 @@ async fn the_admin_endpoints_answer() {
     let server = bind(ServeOptions::new(loopback(), None)).await.unwrap();
     let url = format!("http://{}", server.address());
     let (trigger, shutdown) = Shutdown::manual();
-    let serving = tokio::spawn(server.serve(admin::router(live, ready.clone(), metrics), shutdown));
+    let state: admin::ReadState =
+        std::sync::Arc::new(|| Box::pin(std::future::ready(Some(serde_json::json!({"epoch": 3})))));
+    let serving = tokio::spawn(server.serve(admin::router(live, ready.clone(), metrics, state), shutdown));
     let client = client(None, None);
     let ask = async |path: &str| {
         let answer = client.get(format!("{url}{path}")).send().await.unwrap();
@@ -207,6 +209,7 @@ async fn the_admin_endpoints_answer() {
     ready.set("store", Ok(()));
     assert_eq!(ask("/readyz").await.0, 200);
     assert!(ask("/metrics").await.1.contains("hactl_build_info"));
+    assert_eq!(ask("/state").await, (200, "{\"epoch\":3}".to_owned()));
     trigger.request();
     serving.await.unwrap();
 }

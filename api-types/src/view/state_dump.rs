@@ -13,6 +13,9 @@ pub struct StateDump {
     pub at: Timestamp,
     /// Revision of etcd at which all keys were read.
     pub revision: Revision,
+    /// State of the core of the controller that read; null if unknown.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub controller: Value,
     /// The keys with their values, sorted by key.
     pub keys: Vec<StoredKey>,
 }

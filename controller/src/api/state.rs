@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use ha_api_types::keys::Key;
 use ha_api_types::view::StateDump;
 use ha_store::{Entry, Store};
+use serde_json::Value;
 
 pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
     let keys = state.keys();
@@ -27,9 +28,14 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Resul
         Some(_) | None => None,
     };
     let stored = |entry: &Entry| entry.to_dump(keys.root(), silent_ms(&entry.key));
+    let controller = match &state.options().read_state {
+        Some(read) => read().await.unwrap_or_default(),
+        None => Value::Null,
+    };
     let dump = StateDump {
         at: state.timestamp(),
         revision: reading.revision,
+        controller,
         keys: reading.entries.iter().map(stored).collect(),
     };
     Ok(Json(dump).into_response())

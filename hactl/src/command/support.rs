@@ -96,6 +96,7 @@ impl Dump {
         }
         let mut written = files.len();
         if let Some(mut state) = problems.keep(STATE, client.state().await) {
+            redact::redact(&mut state.controller);
             state.keys.iter_mut().for_each(|stored| redact::redact(&mut stored.value));
             let text = serde_json::to_string_pretty(&state).unwrap_or_default();
             write(&self.folder, STATE, &text)?;

@@ -30,6 +30,13 @@ struct Question {
     missing: BTreeSet<String>,
 }
 
+impl Hold {
+    /// Returns the controllers that have not granted the present request; `None` if there is no request.
+    pub(super) fn awaited(&self) -> Option<&BTreeSet<String>> {
+        self.question.as_ref().map(|question| &question.missing)
+    }
+}
+
 impl AgentCore {
     /// Asks every controller from the first late heartbeat on, and again every Ki.
     pub(super) fn hold_step(&mut self, now: &Now) {

@@ -105,17 +105,18 @@ impl AgentCore {
     pub fn waiting(&self, now: &Now) -> Vec<(String, String)> {
         let busy = self.services.values().filter(|service| service.step != Step::Rest);
         busy.map(|service| {
-            let waits = if let Step::Permit { phase, .. } = &service.step {
-                self.permit_waits_for(now, service.definition.exclusive, *phase)
-            } else {
-                None
-            };
-            let what = match waits {
+            let what = match self.step_waits_for(now, service) {
                 Some(what) => format!("{}: waiting for {what}", service.step.name()),
                 None => service.step.name().to_owned(),
             };
             (service.name().to_owned(), what)
         })
         .collect()
+    }
+
+    /// Returns the condition that the step of a service waits for; `None` if it waits for none.
+    pub(super) fn step_waits_for(&self, now: &Now, service: &Service) -> Option<&'static str> {
+        let Step::Permit { phase, .. } = &service.step else { return None };
+        self.permit_waits_for(now, service.definition.exclusive, *phase)
     }
 }

@@ -2,9 +2,14 @@
 
 use super::metrics::AgentMetrics;
 use crate::core::{AgentCore, Effect, Input};
+use futures::FutureExt;
 use ha_api_types::time::{Mono, Now};
+use ha_runtime::http::admin::ReadState;
 use ha_runtime::reconcile::Core;
+use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
 
 /// Interval at which the core's state is shown, milliseconds.
 const LOOK_EVERY_MS: u64 = 500;
@@ -21,16 +26,38 @@ pub(super) struct ObservedCore {
     look_at: Mono,
     extend_at: Mono,
     shown: String,
+    asked: mpsc::UnboundedReceiver<Asker>,
+}
+
+/// Receives the core's state once.
+pub(super) type Asker = oneshot::Sender<Value>;
+
+/// Returns a function that asks the core for its state. The core answers with its next input, within a heartbeat interval.
+pub(super) fn reader(asking: mpsc::UnboundedSender<Asker>) -> ReadState {
+    Arc::new(move || {
+        let (asker, answer) = oneshot::channel();
+        let sent = asking.send(asker);
+        async move {
+            sent.ok()?;
+            answer.await.ok()
+        }
+        .boxed()
+    })
 }
 
 impl ObservedCore {
-    pub(super) fn new(core: AgentCore, metrics: AgentMetrics) -> ObservedCore {
+    pub(super) fn new(
+        core: AgentCore,
+        metrics: AgentMetrics,
+        asked: mpsc::UnboundedReceiver<Asker>,
+    ) -> ObservedCore {
         ObservedCore {
             core,
             metrics,
             look_at: Mono::default(),
             extend_at: Mono::default(),
             shown: String::new(),
+            asked,
         }
     }
 
@@ -59,6 +86,10 @@ impl Core for ObservedCore {
 
     fn handle(&mut self, now: &Now, input: Input) {
         self.core.handle(now, input);
+        while let Ok(asker) = self.asked.try_recv() {
+            // An asker that has gone needs no answer. The serialization of the project's types cannot fail.
+            let _ = asker.send(serde_json::to_value(self.core.state(now)).unwrap_or_default());
+        }
         if now.raw >= self.look_at {
             self.look_at = now.raw + LOOK_EVERY_MS;
             self.show(now);

@@ -1,11 +1,13 @@
-//! The admin endpoints of every daemon: /livez, /readyz with named checks, /metrics.
+//! The admin endpoints of every daemon: /livez, /readyz with named checks, /metrics, and /state of its core.
 
 use crate::metrics::{self, Metrics};
-use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
+use futures::future::BoxFuture;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -56,20 +58,32 @@ impl Checks {
     }
 }
 
+/// Reads the state of the process's core as a document; `None` if the core has ended.
+pub type ReadState = Arc<dyn Fn() -> BoxFuture<'static, Option<Value>> + Send + Sync>;
+
 #[derive(Clone)]
 struct Admin {
     live: Checks,
     ready: Checks,
     metrics: Metrics,
+    state: ReadState,
 }
 
 /// Returns the routes. A check in `live` should fail only if a restart of the process would help.
-pub fn router(live: Checks, ready: Checks, metrics: Metrics) -> Router {
+pub fn router(live: Checks, ready: Checks, metrics: Metrics, state: ReadState) -> Router {
     Router::new()
         .route("/livez", get(async |State(admin): State<Admin>| admin.live.answer("livez")))
         .route("/readyz", get(async |State(admin): State<Admin>| admin.ready.answer("readyz")))
         .route("/metrics", get(async |State(admin): State<Admin>| encoded(&admin.metrics)))
-        .with_state(Admin { live, ready, metrics })
+        .route("/state", get(async |State(admin): State<Admin>| document((admin.state)().await)))
+        .with_state(Admin { live, ready, metrics, state })
+}
+
+fn document(state: Option<Value>) -> Response {
+    match state {
+        Some(state) => Json(state).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the core has ended\n").into_response(),
+    }
 }
 
 fn encoded(metrics: &Metrics) -> Response {

@@ -63,7 +63,12 @@ impl World {
         };
         let reading = self.store.list(self.keys.root());
         let keys = reading.entries.iter().map(|entry| entry.to_dump(self.keys.root(), silent_ms(&entry.key)));
-        StateDump { at: self.timestamp(), revision: reading.revision, keys: keys.collect() }
+        StateDump {
+            at: self.timestamp(),
+            revision: reading.revision,
+            keys: keys.collect(),
+            ..StateDump::default()
+        }
     }
 
     /// Returns the explanation that `hactl why` prints for a service now; `None` if the resource does not exist.

@@ -1,0 +1,93 @@
+//! The state of the core as a document, for `/state` of the admin endpoints and support dumps: what the controller knows
+//! beyond etcd, does and waits for.
+
+use super::Controller;
+use ha_api_types::id::{Revision, Term};
+use ha_api_types::reason::Reason;
+use ha_api_types::time::{Millis, Now};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The state of the core at one instant. Times are in milliseconds from that instant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    /// Id of the controller.
+    pub id: String,
+    /// Term of this controller as leader; absent if it is not leader.
+    pub term: Option<Term>,
+    /// Whether the candidate key of this process is committed.
+    pub is_candidate: bool,
+    /// Machine of another process that refreshes this controller's keys; absent if there is none.
+    pub duplicate: Option<String>,
+    /// Whether a shutdown was requested.
+    pub is_ending: bool,
+    /// Revision of etcd up to which the view is complete.
+    pub revision: Revision,
+    /// Number of plans that this process has made.
+    pub plans: u64,
+    /// Whether the last plan contained no action and waits for nothing.
+    pub rests: bool,
+    /// Time until the core acts without an event, and the reason; absent if it waits for events only.
+    pub next: Option<Next>,
+    /// Conditions that the leader waits for.
+    pub waiting: Vec<Wait>,
+    /// Subjects with a write in progress, or with a pause after a refused write.
+    pub busy: Vec<String>,
+    /// Nodes on which a fence device works.
+    pub devices: Vec<String>,
+    /// Error of etcd for the last refused write; absent after a write was applied.
+    pub refused: Option<String>,
+    /// Time since this process saw the last heartbeat of each node.
+    pub silent_ms: BTreeMap<String, Millis>,
+}
+
+/// The next action without an event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Next {
+    /// Time until the action.
+    pub in_ms: Millis,
+    /// Reason of the action.
+    pub why: &'static str,
+}
+
+/// A condition that the leader waits for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wait {
+    /// The waiting object, such as `node/node1`.
+    pub object: String,
+    /// Reason of the wait.
+    pub reason: Reason,
+    /// Description of the wait, as a sentence.
+    pub message: String,
+}
+
+impl Controller {
+    /// Returns the state at this instant.
+    pub fn state(&self, now: &Now) -> State {
+        let waits = self.waiting.iter().map(|wait| Wait {
+            object: format!("{}/{}", wait.kind.singular(), wait.name),
+            reason: wait.reason,
+            message: wait.message.clone(),
+        });
+        let observations = self.world.observations.iter();
+        State {
+            id: self.config.id.clone(),
+            term: self.term(),
+            is_candidate: self.standing.membership.is_some(),
+            duplicate: self.standing.duplicate.clone(),
+            is_ending: self.standing.is_ending,
+            revision: self.world.revision,
+            plans: self.plans,
+            rests: self.rests,
+            next: self.deadline().map(|(at, why)| Next { in_ms: at.since(now.raw), why }),
+            waiting: waits.collect(),
+            busy: self.writes.busy().iter().map(|subject| format!("{subject:?}")).collect(),
+            devices: self.devices.keys().cloned().collect(),
+            refused: self.refused.clone(),
+            silent_ms: observations.map(|(node, seen)| (node.clone(), now.raw.since(seen.since))).collect(),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The state of the core as a document, for `/state` of the admin endpoints: what the agent knows, does and waits for.
+//!
+//! The document contains no definition of a service, because definitions may contain secrets.
+
+use super::commits::Purpose;
+use super::service::Service;
+use super::session::ReadFor;
+use super::{AgentCore, Now};
+use ha_api_types::id::{ActionUid, Epoch, Revision};
+use ha_api_types::reason::Reason;
+use ha_api_types::time::Millis;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The state of the core at one instant. Times are in milliseconds from that instant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    /// Name of the node.
+    pub node: String,
+    /// Id of this process.
+    pub instance: String,
+    /// Boot id of the machine.
+    pub boot_id: String,
+    /// `WaitForLock`, `Active` or `LostLock`.
+    pub agent: &'static str,
+    /// The present activity, in a sentence.
+    pub doing: String,
+    /// Number of the registration; 0 if there is none.
+    pub epoch: Epoch,
+    /// The highest etcd revision that this process has seen.
+    pub revision: Revision,
+    /// Time until the watchdog resets the machine unless a heartbeat commits; absent if no heartbeat has committed.
+    pub deadline_in_ms: Option<Millis>,
+    /// Time for which heartbeats have not committed; absent while they commit.
+    pub heartbeats_fail_since_ms: Option<Millis>,
+    /// Controllers that have not granted the hold that the agent requests; absent if it requests none.
+    pub hold_awaits: Option<BTreeSet<String>>,
+    /// The watchdog, as this process knows it.
+    pub watchdog: WatchdogState,
+    /// Commits whose outcome is not known yet, by id.
+    pub commits: BTreeMap<u64, String>,
+    /// Reads without an answer, by id.
+    pub reads: BTreeMap<u64, String>,
+    /// Cause of the last failure of each kind of write.
+    pub failed_writes: BTreeMap<String, String>,
+    /// Services that an earlier agent left and that could not be stopped.
+    pub not_stopped: Vec<String>,
+    /// Time until the core acts without an event, and the reason; absent if it waits for events only.
+    pub next: Option<Next>,
+    /// Every service that this process knows, by name.
+    pub services: BTreeMap<String, ServiceState>,
+}
+
+/// The next action without an event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Next {
+    /// Time until the action.
+    pub in_ms: Millis,
+    /// Reason of the action.
+    pub why: &'static str,
+}
+
+/// The watchdog as the agent knows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WatchdogState {
+    /// Whether the daemon is connected.
+    pub connected: bool,
+    /// Whether the device runs, under a deadline or without one.
+    pub running: bool,
+    /// Whether `armed` is committed for this process.
+    pub armed: bool,
+    /// Whether the daemon has acknowledged a deadline since then.
+    pub acknowledged: bool,
+    /// Whether the device takes pets.
+    pub takes_pets: bool,
+    /// Cause for which the device cannot be armed; empty if there is none.
+    pub problem: String,
+    /// The reason that belongs to the cause.
+    pub reason: Option<Reason>,
+}
+
+/// A service as the agent knows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceState {
+    /// `Unprobed`, `Running`, `Stopped` or `Unclear`.
+    pub presence: String,
+    /// The step in progress.
+    pub step: &'static str,
+    /// The condition that the step waits for; absent if it waits for none.
+    pub waits_for: Option<&'static str>,
+    /// Whether at most one copy may run in the cluster.
+    pub exclusive: bool,
+    /// Whether a driver command is in progress.
+    pub command: bool,
+    /// Whether the service has a start authorization.
+    pub authorized: bool,
+    /// The action that this process has begun.
+    pub begun: Option<ActionUid>,
+    /// Number of consecutive failed starts.
+    pub failures: u32,
+    /// Number of restarts in place.
+    pub restarts: u32,
+    /// Time before which no further command begins; absent if it has passed.
+    pub paused_ms: Option<Millis>,
+}
+
+impl AgentCore {
+    /// Returns the state at this instant.
+    pub fn state(&self, now: &Now) -> State {
+        let summary = self.summary(now);
+        let watchdog = WatchdogState {
+            connected: !self.watchdog.is_away(),
+            running: self.watchdog.is_running(),
+            armed: summary.armed,
+            acknowledged: self.watchdog.is_acknowledged(),
+            takes_pets: self.watchdog.takes_pets(),
+            problem: self.watchdog.problem.clone(),
+            reason: self.watchdog.problem_reason,
+        };
+        State {
+            node: self.config.node.clone(),
+            instance: self.config.instance.clone(),
+            boot_id: self.config.boot_id.clone(),
+            agent: summary.state.name(),
+            doing: summary.doing,
+            epoch: summary.epoch,
+            revision: self.highest,
+            deadline_in_ms: summary.left_ms,
+            heartbeats_fail_since_ms: self.beat_failed_at.map(|at| now.raw.since(at)),
+            hold_awaits: self.hold.awaited().cloned(),
+            watchdog,
+            commits: self.commits.iter().map(|(id, purpose)| (id.0, purpose.shown())).collect(),
+            reads: self.reads.iter().map(|(id, reading)| (id.0, reading.purpose.shown())).collect(),
+            failed_writes: self.failed_writes.clone(),
+            not_stopped: self.not_stopped.iter().map(|left| left.name.clone()).collect(),
+            next: self.deadline().map(|(at, why)| Next { in_ms: at.since(now.raw), why }),
+            services: self
+                .services
+                .values()
+                .map(|service| (service.name().to_owned(), self.service_state(now, service)))
+                .collect(),
+        }
+    }
+
+    fn service_state(&self, now: &Now, service: &Service) -> ServiceState {
+        ServiceState {
+            presence: format!("{:?}", service.presence),
+            step: service.step.name(),
+            waits_for: self.step_waits_for(now, service),
+            exclusive: service.definition.exclusive,
+            command: service.task.is_some(),
+            authorized: service.permit.is_some(),
+            begun: service.begun.clone(),
+            failures: service.failures,
+            restarts: service.restarts,
+            paused_ms: service.not_before.map(|at| at.since(now.raw)).filter(|left_ms| *left_ms > 0),
+        }
+    }
+}
+
+impl Purpose {
+    /// Returns what the commit writes, without the content.
+    fn shown(&self) -> String {
+        match self {
+            Purpose::Request { .. } => "registration request".to_owned(),
+            Purpose::DeleteAlive => "end of an earlier heartbeat".to_owned(),
+            Purpose::Beat(_) => "heartbeat".to_owned(),
+            Purpose::Service { name, .. } => format!("report of {name}"),
+            Purpose::Forget { name } => format!("end of the report of {name}"),
+            Purpose::Doctor { .. } => "health checks".to_owned(),
+            Purpose::Usage { .. } => "measured usage".to_owned(),
+            Purpose::Leave { .. } => "report of a clean shutdown".to_owned(),
+        }
+    }
+}
+
+impl ReadFor {
+    /// Returns what the read is for.
+    fn shown(&self) -> String {
+        match self {
+            ReadFor::Own => "keys of this node".to_owned(),
+            ReadFor::Service(name) => format!("keys of {name}"),
+            ReadFor::Peer(name) => format!("other side of the migration of {name}"),
+            ReadFor::Target { name, .. } => format!("target of the migration of {name}"),
+        }
+    }
+}
