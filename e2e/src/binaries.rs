@@ -14,7 +14,7 @@ pub fn own(name: &str) -> Result<PathBuf> {
     if let Some(folder) = env::var_os("HACTL_BINARIES") {
         folders.push(PathBuf::from(folder));
     }
-    let current = env::current_exe().context("this program's own path is unknown")?;
+    let current = env::current_exe().context("cannot determine the path of this program")?;
     // Tests run from the directory `deps`, one level below the programs.
     folders.extend(current.ancestors().skip(1).take(2).map(Path::to_owned));
     for folder in &folders {
@@ -23,7 +23,7 @@ pub fn own(name: &str) -> Result<PathBuf> {
             return Ok(path);
         }
     }
-    bail!("{name} has not been built: looked in {folders:?}; run `cargo build --workspace --bins`")
+    bail!("{name} not found in {folders:?}: run `cargo build --workspace --bins`")
 }
 
 /// Returns the path of etcd: `$ETCD`, the copy that `dev/setup` downloaded, or the one on PATH.
@@ -67,7 +67,7 @@ pub fn libvirt_guest() -> Result<PathBuf> {
     let folder = env::var_os("HACTL_LIBVIRT_GUEST").map(PathBuf::from);
     folder
         .filter(|folder| folder.join("done").is_file())
-        .context("the libvirt suite's guest is missing; run it by ./dev/libvirt")
+        .context("guest image of the libvirt suite not found: run the suite with ./dev/libvirt")
 }
 
 /// Returns the directory with the metal suite's image: `$HACTL_METAL_IMAGE`, which `dev/metal` sets.
@@ -76,9 +76,9 @@ pub fn libvirt_guest() -> Result<PathBuf> {
 /// Fails if the image has not been built.
 pub fn metal_image() -> Result<PathBuf> {
     let folder = env::var_os("HACTL_METAL_IMAGE").map(PathBuf::from);
-    folder
-        .filter(|folder| folder.join("done").is_file())
-        .context("the machines' image has not been made; ./dev/metal and ./dev/test metal make it")
+    folder.filter(|folder| folder.join("done").is_file()).context(
+        "machine image of the metal suite not found: run ./dev/metal or ./dev/test metal, which build it",
+    )
 }
 
 /// Returns the root of the working tree from which this crate was built.
@@ -103,7 +103,5 @@ fn fetched(variable: &str, cached: &str, name: &str) -> Result<PathBuf> {
     let found = env::var_os("PATH").and_then(|folders| {
         env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
     });
-    found.with_context(|| {
-        format!("{name} was not found; run ./dev/setup --test, or set {variable} to its path")
-    })
+    found.with_context(|| format!("{name} not found: run ./dev/setup --test, or set {variable} to its path"))
 }

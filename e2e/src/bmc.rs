@@ -51,7 +51,7 @@ impl Bmc {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
-            .context("ipmi_sim could not be started")?;
+            .context("cannot start ipmi_sim")?;
         let bmc = Self { child, address, secret };
         wait_until(&format!("the management controller of {machine}"), CEILING, || bmc.is_on())?;
         Ok(bmc)

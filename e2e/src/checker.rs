@@ -123,7 +123,7 @@ impl Checker {
         self.background.end();
         let observed = locked(&self.shared);
         if !observed.violations.is_empty() {
-            bail!("never two is broken:\n  {}", observed.violations.join("\n  "));
+            bail!("a service ran twice:\n  {}", observed.violations.join("\n  "));
         }
         let rate = f64::from(observed.samples) / seconds;
         if rate < RATE_FLOOR_HZ {

@@ -62,7 +62,7 @@ impl Cluster {
         let folder = cluster.folder().to_owned();
         cluster
             .bring_up()
-            .with_context(|| format!("the cluster did not come up; logs are in {}", folder.display()))?;
+            .with_context(|| format!("cluster did not start; logs are in {}", folder.display()))?;
         cluster.ends_here = cluster.record.lifetime == Lifetime::Owner;
         Ok(cluster)
     }
@@ -72,7 +72,7 @@ impl Cluster {
         registry::sweep(remove)?;
         if let Some(record) = registry::find(&plan.folder)? {
             bail!(
-                "a cluster runs in {} already (run {}); end it first: ./dev/down",
+                "a cluster already runs in {} (run {}): stop it with ./dev/down",
                 plan.folder.display(),
                 record.run
             );
@@ -134,7 +134,8 @@ impl Cluster {
             }
             Role::Etcd | Role::Controller | Role::Node => {
                 let storage = self.names(Role::Storage);
-                let storage = storage.first().context("whole machines need the storage behind the fabric")?;
+                let storage =
+                    storage.first().context("whole machines require the storage behind the fabric")?;
                 network.attach_whole(&machine.name, machine.number, qemu::TAPS, storage)
             }
         }
@@ -154,7 +155,7 @@ impl Cluster {
             self.power_on(&name)?;
         }
         if self.state.plan.etcd > 0 {
-            wait_until("the store to be healthy", CEILING, || self.etcdctl().is_healthy())?;
+            wait_until("etcd to be healthy", CEILING, || self.etcdctl().is_healthy())?;
         }
         if self.state.plan.controllers == 0 {
             return self.save();
@@ -215,7 +216,7 @@ impl Cluster {
     /// Fails if no cluster runs in the directory.
     pub fn open(folder: &Path) -> Result<Self> {
         let Some(record) = registry::find(folder)? else {
-            bail!("no cluster runs in {}; ./dev/up starts one", folder.display());
+            bail!("no cluster runs in {}: start one with ./dev/up", folder.display());
         };
         let path = folder.join("cluster.json");
         let text = fs::read(&path).with_context(|| path.display().to_string())?;
@@ -287,7 +288,7 @@ impl Cluster {
     pub fn machine(&self, name: &str) -> Result<&Machine> {
         self.state.machines.iter().find(|machine| machine.name == name).with_context(|| {
             let names: Vec<&str> = self.state.machines.iter().map(|machine| machine.name.as_str()).collect();
-            format!("no machine is called {name}; there are {}", names.join(", "))
+            format!("machine {name} not found; machines: {}", names.join(", "))
         })
     }
 
@@ -303,7 +304,7 @@ impl Cluster {
 
     fn machine_mut(&mut self, name: &str) -> Result<&mut Machine> {
         self.machine(name)?;
-        self.state.machines.iter_mut().find(|machine| machine.name == name).context("a machine vanished")
+        self.state.machines.iter_mut().find(|machine| machine.name == name).context("machine not found")
     }
 
     /// Starts a checker of this cluster; see [`Checker`].

@@ -34,7 +34,7 @@ pub fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> R
         .args(arguments)
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("`{}` could not be started", shown(program.as_ref(), arguments)))
+        .with_context(|| format!("cannot start `{}`", shown(program.as_ref(), arguments)))
 }
 
 /// Behaves like [`output`], with `input` on the program's standard input.
@@ -52,7 +52,7 @@ pub fn output_of_input<S: AsRef<OsStr>>(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("`{}` could not be started", shown(program.as_ref(), arguments)))?;
+        .with_context(|| format!("cannot start `{}`", shown(program.as_ref(), arguments)))?;
     if let Some(mut pipe) = child.stdin.take() {
         pipe.write_all(input)?;
     }

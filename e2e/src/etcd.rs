@@ -66,7 +66,7 @@ impl Etcdctl {
     pub fn list(&self, prefix: &str) -> Result<BTreeMap<String, Entry>> {
         let text = self.run(&["get", "--prefix", prefix, "--write-out", "json"])?;
         let answer: RangeAnswer =
-            serde_json::from_str(&text).context("etcdctl printed something else than expected")?;
+            serde_json::from_str(&text).context("cannot parse the output of etcdctl")?;
         Ok(answer.kvs.into_iter().filter_map(|raw| Some((raw.name()?, raw.entry()))).collect())
     }
 
@@ -96,7 +96,7 @@ impl Etcdctl {
     /// Returns the status of every member.
     fn members(&self) -> Result<Vec<MemberStatus>> {
         let text = self.run(&["endpoint", "status", "--write-out", "json"])?;
-        serde_json::from_str(&text).context("etcdctl printed something else than expected")
+        serde_json::from_str(&text).context("cannot parse the output of etcdctl")
     }
 
     /// Reports all changes of keys with a prefix, until the watch is dropped.
@@ -110,7 +110,7 @@ impl Etcdctl {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .context("etcdctl could not be started")?;
+            .context("cannot start etcdctl")?;
         let Some(pipe) = child.stdout.take() else { bail!("etcdctl has no output") };
         let (sender, changes) = channel();
         thread::spawn(move || {
@@ -239,7 +239,7 @@ fn leading(members: &[MemberStatus]) -> Result<&MemberStatus> {
         .filter(|member| member.status.leader == member.status.header.member_id)
         // A deposed leader that does not know it yet has an older term.
         .max_by_key(|member| member.status.term)
-        .context("no member of the store leads")
+        .context("no etcd member is leader")
 }
 
 /// Decodes standard base64, the format of bytes in etcdctl's JSON output.

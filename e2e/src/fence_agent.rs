@@ -103,7 +103,7 @@ impl Agent {
                 power.off()?;
                 power.on()?;
             }
-            other => bail!("{other} is no action; there are {}", ACTIONS.join(", ")),
+            other => bail!("{other} is not a valid action; valid actions: {}", ACTIONS.join(", ")),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -178,7 +178,7 @@ mod tests {
         check(
             "action=list\nplug=a",
             true,
-            Err("list is no action; there are on, off, reboot, status, monitor, metadata"),
+            Err("list is not a valid action; valid actions: on, off, reboot, status, monitor, metadata"),
         );
     }
 }

@@ -63,8 +63,8 @@ pub struct Program {
 /// to create it.
 pub fn run(spec: &Spec) -> Result<()> {
     // A separate session: a kernel that divides the processor by sessions then gives every machine the same share.
-    setsid().context("no session of its own")?;
-    sethostname(&spec.machine).context("the host name could not be set")?;
+    setsid().context("cannot create a session")?;
+    sethostname(&spec.machine).context("cannot set the host name")?;
     for (source, target) in &spec.binds {
         bind(source, target)?;
     }
@@ -75,16 +75,16 @@ pub fn run(spec: &Spec) -> Result<()> {
 
 /// Shows `source` at `target`. The parent of `target` must be a directory that every system has, because a tmpfs covers it.
 fn bind(source: &Path, target: &Path) -> Result<()> {
-    let parent = target.parent().context("a bind target needs a parent folder")?;
+    let parent = target.parent().context("bind target has no parent directory")?;
     // Opened before the mount, which could hide the source.
     let handle = File::open(source).with_context(|| source.display().to_string())?;
     let through = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
     let none: Option<&str> = None;
     mount(Some("tmpfs"), parent, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
-        .with_context(|| format!("a tmpfs could not be mounted on {}", parent.display()))?;
+        .with_context(|| format!("cannot mount a tmpfs on {}", parent.display()))?;
     fs::create_dir_all(target).with_context(|| target.display().to_string())?;
     mount(Some(through.as_str()), target, none, MsFlags::MS_BIND, none)
-        .with_context(|| format!("{} could not be bound to {}", source.display(), target.display()))
+        .with_context(|| format!("cannot bind {} to {}", source.display(), target.display()))
 }
 
 /// Directory in which `ip` keeps the named network namespaces.
@@ -106,7 +106,7 @@ fn own_run(volatile: &Path) -> Result<()> {
         .collect::<Result<_>>()?;
     let none: Option<&str> = None;
     mount(Some("tmpfs"), run, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
-        .context("a tmpfs could not be mounted on /run")?;
+        .context("cannot mount a tmpfs on /run")?;
     // `/var/lock` is a link to this directory, which is writable for all users.
     fs::DirBuilder::new().mode(0o777).create(run.join("lock"))?;
     for (folder, handle) in handles {
@@ -184,7 +184,7 @@ impl<'a> Machine<'a> {
                     self.running.insert(name, pid);
                 }
                 Err(error) => {
-                    self.note(name, &format!("could not be started: {error:#}"));
+                    self.note(name, &format!("cannot be started: {error:#}"));
                     self.died.insert(name, Instant::now());
                 }
             }
@@ -192,7 +192,7 @@ impl<'a> Machine<'a> {
     }
 
     fn start(&self, program: &Program) -> Result<Pid> {
-        let (name, arguments) = program.command.split_first().context("an empty command")?;
+        let (name, arguments) = program.command.split_first().context("command is empty")?;
         let log = self.log(&program.name)?;
         let child = Command::new(name)
             .args(arguments)

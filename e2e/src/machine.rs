@@ -76,7 +76,7 @@ impl Machine {
     /// Fails if the machine is already on, or if the tree cannot be started.
     pub fn power_on(&mut self, network: &Network) -> Result<Child> {
         if self.is_on() {
-            bail!("{} is on already", self.name);
+            bail!("{} is already on", self.name);
         }
         self.prepare()?;
         let mut command = if network.namespaces {
@@ -99,7 +99,7 @@ impl Machine {
             .stderr(log)
             .process_group(0)
             .spawn()
-            .with_context(|| format!("{} could not be started", self.name))?;
+            .with_context(|| format!("cannot start {}", self.name))?;
         let holder = i32::try_from(child.id())?;
         self.holder = ProcessId::of(holder);
         let init = wait_for(
@@ -172,7 +172,7 @@ impl Machine {
         if let Some(init) = self.init {
             init.signal(Signal::SIGTERM)?;
         }
-        wait_until(&format!("the orderly end of {}", self.name), Duration::from_secs(90), || !self.is_on())?;
+        wait_until(&format!("a clean shutdown of {}", self.name), Duration::from_secs(90), || !self.is_on())?;
         self.end_outside()
     }
 

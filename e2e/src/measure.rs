@@ -112,9 +112,9 @@ impl Loss {
     fn name(self) -> &'static str {
         match self {
             Loss::Power => "node killed",
-            Loss::Network => "node cut off",
+            Loss::Network => "node isolated",
             Loss::PowerAndLeader => "node and leader killed",
-            Loss::Device => "node cut off, device confirms",
+            Loss::Device => "node isolated, device confirms",
         }
     }
 
@@ -209,7 +209,7 @@ fn restore(scenario: &mut Scenario, loss: Loss, home: &str, leader: Option<&str>
     }
     if let Some(leader) = leader {
         let api = scenario.cluster.api(leader)?;
-        wait_until("the controller to be back", CEILING, || api.is_ready())?;
+        wait_until("the controller to be ready again", CEILING, || api.is_ready())?;
     }
     scenario.cluster.wait_for_nodes()
 }

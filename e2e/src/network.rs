@@ -280,7 +280,7 @@ impl Network {
 
     fn require_namespaces(&self) -> Result<()> {
         if !self.namespaces {
-            bail!("this cluster runs on the loopback interface, which cannot be cut; start it as root");
+            bail!("cluster runs on the loopback interface, which cannot be cut: start it as root");
         }
         Ok(())
     }

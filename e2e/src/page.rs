@@ -47,11 +47,10 @@ fn parse(text: &str) -> Result<Vec<Block>> {
         {
             mark = Some(said);
         } else if line.starts_with("    ") && !line.trim_start().starts_with(['-', '*', '|']) {
-            bail!("commands must be in a block that states where they run: {line}");
+            bail!("command outside a block that names its machine: {line}");
         } else if line == "```sh" {
-            let said = mark
-                .take()
-                .with_context(|| format!("a block below {heading} does not say where it is run"))?;
+            let said =
+                mark.take().with_context(|| format!("a block below {heading} does not name its machine"))?;
             let commands: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
             let place = match said {
                 "each" => Some(Place::Each),

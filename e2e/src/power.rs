@@ -91,7 +91,7 @@ fn serve(connection: &UnixStream, folder: &Path, shared: &Shared) -> Result<()> 
         Err(error) => format!("error: {error:#}"),
     };
     let mut connection = connection;
-    writeln!(connection, "{answer}").context("the client went away")
+    writeln!(connection, "{answer}").context("client closed the connection")
 }
 
 fn act(line: &str, folder: &Path, shared: &Shared) -> Result<&'static str> {
@@ -109,7 +109,7 @@ fn act(line: &str, folder: &Path, shared: &Shared) -> Result<&'static str> {
         }
         "on" if cluster.machine(machine)?.is_on() => {}
         "on" => cluster.power_on(machine)?,
-        _ => bail!("{command} is no command; there are on, off and status"),
+        _ => bail!("{command} is not a valid command; valid commands: on, off, status"),
     }
     Ok(if cluster.machine(machine)?.is_on() { "on" } else { "off" })
 }

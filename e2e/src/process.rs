@@ -56,11 +56,11 @@ impl ProcessId {
         }
         match kill(Pid::from_raw(self.pid), signal) {
             Ok(()) if signal == Signal::SIGSTOP => {
-                let what = format!("process {} to stand still", self.pid);
+                let what = format!("process {} to be stopped", self.pid);
                 wait_until(&what, STANDSTILL, || !self.is_alive() || self.stands_still())
             }
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(error) => bail!("{signal} could not be sent to process {}: {error}", self.pid),
+            Err(error) => bail!("cannot send {signal} to process {}: {error}", self.pid),
         }
     }
 

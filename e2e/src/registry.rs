@@ -97,7 +97,7 @@ pub fn register(folder: &Path, lifetime: Lifetime, namespaces: bool) -> Result<R
     let _lock = lock()?;
     let used: BTreeSet<u8> = records()?.iter().map(|record| record.slot).collect();
     let Some(slot) = (1..=SLOTS).find(|slot| !used.contains(slot)) else {
-        bail!("all {SLOTS} slots for clusters on this machine are taken; see {}", base().display());
+        bail!("all {SLOTS} cluster slots of this machine are in use; see {}", base().display());
     };
     let owner = ProcessId::own()?;
     let record = Record {

@@ -108,7 +108,7 @@ impl Scenario {
         found.with_context(|| {
             let status = self.object("resources", service).map(|object| object["status"].to_string());
             format!(
-                "it is seen in {:?}; its status is {}; logs are in {}",
+                "service runs on {:?}; its status is {}; logs are in {}",
                 self.checker.places(service),
                 status.unwrap_or_else(|| "unknown".to_owned()),
                 self.cluster.folder().display()
@@ -132,13 +132,13 @@ impl Scenario {
         let home = self.home(service)?;
         let process = self.checker.process(service, &home);
         let assignment = self.action(service)?;
-        holds_for(&format!("{service} stays as it is on {home}"), duration, || {
+        holds_for(&format!("{service} keeps its process on {home}"), duration, || {
             self.checker.places(service) == BTreeSet::from([home.clone()])
                 && self.checker.process(service, &home) == process
         })?;
         let now = self.action(service)?;
         if now != assignment {
-            bail!("{service} got the assignment {now} instead of {assignment} while nothing was to happen");
+            bail!("assignment of {service} changed from {assignment} to {now} without a cause");
         }
         Ok(())
     }

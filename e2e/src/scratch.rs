@@ -17,7 +17,7 @@ pub fn folder(name: &str) -> Result<PathBuf> {
 /// # Errors
 /// Fails if the running program's own path is unknown, or if cargo did not build it.
 pub fn build_folder() -> Result<PathBuf> {
-    let current = std::env::current_exe().context("this program's own path is unknown")?;
+    let current = std::env::current_exe().context("cannot determine the path of this program")?;
     let build = current.ancestors().find(|folder| folder.join("deps").is_dir());
-    Ok(build.context("this program is in no folder of cargo's")?.to_owned())
+    Ok(build.context("program is not in a build directory of cargo")?.to_owned())
 }

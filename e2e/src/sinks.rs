@@ -63,15 +63,16 @@ impl Sinks {
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
-            .context("dev/lib/sinks.py could not be started")?;
+            .context("cannot start dev/lib/sinks.py")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
         let mut sinks = Self { child, record, address, http: 0, smtp: 0 };
-        let ports: Value = serde_json::from_str(&line)
-            .with_context(|| format!("the sinks do not listen: {}", folder.join("sinks.log").display()))?;
+        let ports: Value = serde_json::from_str(&line).with_context(|| {
+            format!("dev/lib/sinks.py does not listen: {}", folder.join("sinks.log").display())
+        })?;
         let port = |name: &str| ports[name].as_u64().and_then(|port| u16::try_from(port).ok());
-        sinks.http = port("http").context("the sinks name no port of the web server")?;
-        sinks.smtp = port("smtp").context("the sinks name no port of the mail server")?;
+        sinks.http = port("http").context("dev/lib/sinks.py did not print the port of the web server")?;
+        sinks.smtp = port("smtp").context("dev/lib/sinks.py did not print the port of the mail server")?;
         Ok(sinks)
     }
 

@@ -45,7 +45,7 @@ pub fn old_binaries() -> Result<PathBuf> {
         return Ok(PathBuf::from(folder));
     }
     let program = binaries::own("ha-controller")?;
-    Ok(program.parent().context("a program is in a directory")?.to_owned())
+    Ok(program.parent().context("program has no directory")?.to_owned())
 }
 
 /// Creates the script that runs a machine's program of the older build, and returns its path.
@@ -54,7 +54,7 @@ pub fn old_binaries() -> Result<PathBuf> {
 /// Fails if the older build has no such program, or if the script cannot be written.
 pub fn script(folder: &Path, machine: &str, name: &str, old: &Path) -> Result<PathBuf> {
     let path = script_path(folder, machine, name);
-    fs::create_dir_all(path.parent().context("a script is in a directory")?)?;
+    fs::create_dir_all(path.parent().context("script has no directory")?)?;
     name_build(&path, &old.join(name))?;
     fs::write(&path, SCRIPT).with_context(|| path.display().to_string())?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;

@@ -21,7 +21,7 @@ pub fn wait_for<T>(what: &str, ceiling: Duration, mut condition: impl FnMut() ->
             return Ok(value);
         }
         if begin.elapsed() > ceiling {
-            bail!("waited {} s in vain for: {what}", ceiling.as_secs());
+            bail!("timed out after {} s waiting for: {what}", ceiling.as_secs());
         }
         thread::sleep(INTERVAL);
     }
@@ -56,7 +56,7 @@ pub fn holds_for(what: &str, duration: Duration, mut condition: impl FnMut() -> 
     let begin = Instant::now();
     while begin.elapsed() < duration {
         if !condition() {
-            bail!("after {} ms it no longer held: {what}", begin.elapsed().as_millis());
+            bail!("condition failed after {} ms: {what}", begin.elapsed().as_millis());
         }
         thread::sleep(INTERVAL);
     }
@@ -86,6 +86,6 @@ mod tests {
         assert_eq!(wait_for_ok("luck", Duration::from_secs(600), || attempt(3)).unwrap(), 3);
         let error = wait_for_ok("luck", Duration::ZERO, || attempt(u32::MAX)).unwrap_err();
         let told = format!("{error:#}");
-        assert!(told.starts_with("waited 0 s in vain for: luck: attempt "), "{told}");
+        assert!(told.starts_with("timed out after 0 s waiting for: luck: attempt "), "{told}");
     }
 }

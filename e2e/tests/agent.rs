@@ -12,13 +12,13 @@ fn a_crashed_service_is_restarted_in_place() -> Result<()> {
     let scenario = Scenario::start("service-crash")?;
     let home = scenario.home(WITNESS)?;
     let action = scenario.action(WITNESS)?;
-    let process = scenario.checker.process(WITNESS, &home).context("the witness was seen")?;
+    let process = scenario.checker.process(WITNESS, &home).context("process of the witness not found")?;
     process.signal(Signal::SIGKILL)?;
     wait_until("another process of the witness", CEILING, || {
         scenario.checker.process(WITNESS, &home).is_some_and(|other| other != process && other.is_alive())
     })?;
-    assert_eq!(scenario.home(WITNESS)?, home, "a crash is no reason to move");
-    assert_eq!(scenario.action(WITNESS)?, action, "a restart in place stays under its permit");
+    assert_eq!(scenario.home(WITNESS)?, home, "the service moved after a crash");
+    assert_eq!(scenario.action(WITNESS)?, action, "a restart in place received another assignment");
     scenario.finish()
 }
 
@@ -26,9 +26,9 @@ fn a_crashed_service_is_restarted_in_place() -> Result<()> {
 fn a_killed_agent_leaves_its_services_and_the_next_adopts_them() -> Result<()> {
     let scenario = Scenario::start("agent-killed")?;
     let home = scenario.home(WITNESS)?;
-    let process = scenario.checker.process(WITNESS, &home).context("the witness was seen")?;
+    let process = scenario.checker.process(WITNESS, &home).context("process of the witness not found")?;
     let machine = scenario.cluster.machine(&home)?;
-    let first = machine.program("ha-node-agent").context("the agent runs")?;
+    let first = machine.program("ha-node-agent").context("agent does not run")?;
     for _ in 0..2 {
         machine.kill("ha-node-agent")?;
         wait_until("the agent to be started again", CEILING, || {
@@ -52,7 +52,7 @@ fn a_killed_agent_leaves_its_services_and_the_next_adopts_them() -> Result<()> {
 fn fifty_deaths_of_an_agent_touch_nothing() -> Result<()> {
     let scenario = Scenario::start("agent-killed-often")?;
     let home = scenario.home(WITNESS)?;
-    let process = scenario.checker.process(WITNESS, &home).context("the witness was seen")?;
+    let process = scenario.checker.process(WITNESS, &home).context("process of the witness not found")?;
     let action = scenario.action(WITNESS)?;
     let fence = scenario.fence(&home)?;
     let machine = scenario.cluster.machine(&home)?;

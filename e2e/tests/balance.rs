@@ -75,7 +75,7 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
     let mut stderr = BufReader::new(child.stderr.take().context("a pipe")?);
     let mut said = String::new();
     while !said.contains("job set 1 of 2: ") {
-        assert!(stderr.read_line(&mut said)? > 0, "it ended before: {said}");
+        assert!(stderr.read_line(&mut said)? > 0, "hactl exited too early: {said}");
     }
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
     stderr.read_to_string(&mut said)?;

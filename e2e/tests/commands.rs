@@ -39,7 +39,7 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
 
     // The object is created first and unchanged the second time.
     let good = write(&scenario, "web.yaml", &object("web", &witness_spec("web")?))?;
-    let good = good.to_str().context("a path in UTF-8")?;
+    let good = good.to_str().context("path is not valid UTF-8")?;
     let diff = hactl(&scenario, &["diff", "-f", good], 1)?;
     assert!(diff.contains("web"), "{diff}");
     let first = hactl(&scenario, &["apply", "-f", good], 0)?;
@@ -52,12 +52,12 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     // For a typo, the error contains file, line, field and the nearest name. The object does not change.
     let bad = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '9']\n  maxRestrat: 3\n";
     let path = write(&scenario, "typo.yaml", bad)?;
-    let before = scenario.object("resources", "web").context("web exists")?["spec"].take();
-    let text = hactl(&scenario, &["apply", "-f", path.to_str().context("a path in UTF-8")?], 2)?;
+    let before = scenario.object("resources", "web").context("web not found")?["spec"].take();
+    let text = hactl(&scenario, &["apply", "-f", path.to_str().context("path is not valid UTF-8")?], 2)?;
     for part in ["typo.yaml", "9", "maxRestrat", "maxRestart"] {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
-    assert_eq!(scenario.object("resources", "web").context("web exists")?["spec"], before);
+    assert_eq!(scenario.object("resources", "web").context("web not found")?["spec"], before);
 
     // Status of a healthy cluster, lists, descriptions and events.
     wait_until("a healthy status", CEILING, || {
@@ -86,13 +86,13 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     hactl(&scenario, &["label", "resource", "web", "tier=back"], 1)?;
     let patch = r#"[{"op":"test","path":"/metadata/labels/tier","value":"front"},{"op":"add","path":"/spec/comment","value":"x"}]"#;
     hactl(&scenario, &["patch", "resource", "web", "--type", "json", "-p", patch], 0)?;
-    assert_eq!(scenario.object("resources", "web").context("web exists")?["spec"]["comment"], "x");
+    assert_eq!(scenario.object("resources", "web").context("web not found")?["spec"]["comment"], "x");
 
     // The log of a service, which its driver keeps on the node.
     let command = ["sh", "-c", "echo first; echo second; exec sleep 100000"];
     let talker = object("talker", &json!({"driver": {"exec": {"command": command}}}));
     let path = write(&scenario, "talker.yaml", &talker)?;
-    hactl(&scenario, &["apply", "-f", path.to_str().context("a path in UTF-8")?], 0)?;
+    hactl(&scenario, &["apply", "-f", path.to_str().context("path is not valid UTF-8")?], 0)?;
     wait_until("the log of talker", CEILING, || {
         let logs = scenario.cluster.hactl(&["logs", "talker"]);
         logs.is_ok_and(|output| output.status.success() && said(&output) == "first\nsecond\n")
@@ -105,8 +105,12 @@ fn hactl_shows_changes_and_explains() -> Result<()> {
     scenario.gone("web")?;
     hactl(&scenario, &["start", "web"], 0)?;
     let home = scenario.home("web")?;
-    let other =
-        scenario.cluster.names(Role::Node).into_iter().find(|node| *node != home).context("another node")?;
+    let other = scenario
+        .cluster
+        .names(Role::Node)
+        .into_iter()
+        .find(|node| *node != home)
+        .context("no other node found")?;
     hactl(&scenario, &["relocate", "web", &other], 0)?;
     assert_eq!(scenario.elsewhere("web", &home)?, other);
 
@@ -125,7 +129,7 @@ fn why_names_every_node_and_the_reason() -> Result<()> {
     let mut spec = witness_spec("lost")?;
     spec["group"] = json!("nowhere");
     scenario.apply("resources", "lost", &spec)?;
-    holds_for("it runs nowhere", Duration::from_secs(3), || scenario.checker.places("lost").is_empty())?;
+    holds_for("lost does not run", Duration::from_secs(3), || scenario.checker.places("lost").is_empty())?;
     let output = scenario.cluster.hactl(&["why", "lost"])?;
     let text = said(&output);
     for node in scenario.cluster.names(Role::Node) {
@@ -154,7 +158,7 @@ fn a_dump_in_the_middle_of_a_failover_ends_in_the_simulator_as_the_cluster() -> 
     scenario.cluster.power_off(&home)?;
     wait_until("the failover begins", CEILING, || scenario.state(WITNESS) == "Fence")?;
     let middle = scenario.cluster.folder().join("middle");
-    let middle = middle.to_str().context("a path in UTF-8")?;
+    let middle = middle.to_str().context("path is not valid UTF-8")?;
     hactl(&scenario, &["support", "dump", middle], 0)?;
     let away = scenario.elsewhere(WITNESS, &home)?;
     let explained = || -> Result<serde_json::Value> {
@@ -176,7 +180,7 @@ fn a_dump_in_the_middle_of_a_failover_ends_in_the_simulator_as_the_cluster() -> 
 
     // A dump after the failover gives the same explanation as the cluster, and stays as it is.
     let after = scenario.cluster.folder().join("after");
-    let after = after.to_str().context("a path in UTF-8")?;
+    let after = after.to_str().context("path is not valid UTF-8")?;
     hactl(&scenario, &["support", "dump", after], 0)?;
     let live = explained()?;
     let ended = replayed(after)?;
@@ -231,8 +235,8 @@ fn a_watchdog_is_proven_by_a_real_reset() -> Result<()> {
     })?;
     scenario.cluster.power_on(&home)?;
     scenario.cluster.wait_for_nodes()?;
-    wait_until("the test to be told", CEILING, || tested(&scenario))?;
-    wait_until("the operation to have succeeded", CEILING, || {
+    wait_until("the test result to be reported", CEILING, || tested(&scenario))?;
+    wait_until("the operation to succeed", CEILING, || {
         scenario.cluster.hactl(&["get", "operations"]).is_ok_and(|output| said(&output).contains("Succeeded"))
     })?;
     let text = hactl(&scenario, &["node", "watchdog", &home], 0)?;

@@ -26,7 +26,9 @@ fn home(cluster: &Cluster, except: &str) -> Result<String> {
         let node = status["node"].as_str().filter(|node| *node != except)?;
         (status["state"] == "Started").then(|| node.to_owned())
     })
-    .with_context(|| format!("its status is {:?}; logs are in {}", status(), cluster.folder().display()))
+    .with_context(|| {
+        format!("status of the service: {:?}; logs are in {}", status(), cluster.folder().display())
+    })
 }
 
 /// Returns the next line of the witness in the container.
@@ -70,7 +72,7 @@ fn a_container_is_restarted_after_a_crash_and_recovered_elsewhere_after_a_power_
     let mut cluster = Cluster::start(plan)?;
     example(&cluster)?;
     let witness = binaries::own("ha-witness")?;
-    let folder = witness.parent().context("a program is in a folder")?;
+    let folder = witness.parent().context("program has no directory")?;
     // The image has no libraries, so the host's are mounted.
     let mounts: Vec<_> = ["/usr", "/lib", "/lib64"]
         .map(|folder| json!({"source": folder, "target": folder, "readOnly": true}))
@@ -96,13 +98,13 @@ fn a_container_is_restarted_after_a_crash_and_recovered_elsewhere_after_a_power_
     assert_eq!(beat(&cluster)?.node, first);
 
     // Crash: the container starts again on the same node.
-    let crashed = process(&first).context("its process was not found")?;
+    let crashed = process(&first).context("process of the service not found")?;
     crashed.signal(Signal::SIGKILL)?;
     wait_for("another process of it", CEILING, || process(&first).filter(|other| *other != crashed))?;
-    assert_eq!(beat(&cluster)?.node, first, "a crash is no reason to move");
+    assert_eq!(beat(&cluster)?.node, first, "the service moved after a crash");
 
     // Death of the agent: the container keeps running, and the next agent adopts it.
-    let running = process(&first).context("its process was not found")?;
+    let running = process(&first).context("process of the service not found")?;
     let before = cluster.agent_instance(&first)?;
     cluster.machine(&first)?.kill("ha-node-agent")?;
     wait_for("the next agent", CEILING, || cluster.agent_instance(&first).ok().filter(|now| *now != before))?;

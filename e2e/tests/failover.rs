@@ -89,7 +89,7 @@ fn agent_metrics(cluster: &Cluster, node: &str) -> Result<String> {
     let pid = agent.pid.to_string();
     let command = fs::read_to_string(format!("/proc/{pid}/cmdline"))?;
     let mut words = command.split('\0').skip_while(|word| *word != "--admin-listen").skip(1);
-    let url = format!("http://{}/metrics", words.next().context("the agent has no --admin-listen")?);
+    let url = format!("http://{}/metrics", words.next().context("agent has no --admin-listen")?);
     run("nsenter", &["--target", &pid, "--net", "curl", "--silent", "--show-error", "--fail", &url])
 }
 
@@ -97,7 +97,7 @@ fn agent_metrics(cluster: &Cluster, node: &str) -> Result<String> {
 /// exposers.
 fn check_metrics(text: &str, exposers: &[Exposer]) -> Result<()> {
     let said = output_of_input("promtool", &["check", "metrics"], text.as_bytes())
-        .context("promtool could not be started: ./dev/setup --test installs it")?;
+        .context("cannot start promtool: run ./dev/setup --test to install it")?;
     let words = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
     ensure!(said.status.success() && words.trim().is_empty(), "promtool check metrics: {words}\n{text}");
     let declared: BTreeSet<&str> =
@@ -122,9 +122,14 @@ fn a_cut_off_node_stops_before_its_service_starts_elsewhere() -> Result<()> {
     scenario.cluster.cut(&home)?;
     let away = scenario.elsewhere(WITNESS, &home)?;
     let timeline = scenario.checker.timeline();
-    let ended = timeline.ended_on(WITNESS, &home, before).expect("its end on the cut node was seen");
-    let started = timeline.started_on(WITNESS, &away, before).expect("its start elsewhere was seen");
-    assert!(ended < started, "it ended on {home} at {ended} ns, after it started on {away} at {started} ns");
+    let ended =
+        timeline.ended_on(WITNESS, &home, before).expect("an end of the service on the isolated node");
+    let started =
+        timeline.started_on(WITNESS, &away, before).expect("a start of the service on another node");
+    assert!(
+        ended < started,
+        "the service ended on {home} at {ended} ns, after its start on {away} at {started} ns"
+    );
 
     // All services on the node were stopped in time, so no reset was necessary. After its return, the node still has the same
     // boot.
@@ -145,14 +150,18 @@ fn a_node_whose_agent_is_frozen_is_reset() -> Result<()> {
     wait_until("the watchdog to reset the node", CEILING, || {
         scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
     })?;
-    wait_until("the node's addresses to be gone with it", CEILING, || {
+    wait_until("the addresses of the node to be removed", CEILING, || {
         scenario.cluster.addresses(&home).is_ok_and(|left| left.is_empty())
     })?;
     let away = scenario.elsewhere(WITNESS, &home)?;
     let timeline = scenario.checker.timeline();
-    let ended = timeline.ended_on(WITNESS, &home, before).expect("its end on the reset node was seen");
-    let started = timeline.started_on(WITNESS, &away, before).expect("its start elsewhere was seen");
-    assert!(ended < started, "it ended on {home} at {ended} ns, after it started on {away} at {started} ns");
+    let ended = timeline.ended_on(WITNESS, &home, before).expect("an end of the service on the reset node");
+    let started =
+        timeline.started_on(WITNESS, &away, before).expect("a start of the service on another node");
+    assert!(
+        ended < started,
+        "the service ended on {home} at {ended} ns, after its start on {away} at {started} ns"
+    );
     scenario.cluster.power_on(&home)?;
     scenario.cluster.wait_for_nodes()?;
     scenario.finish()

@@ -42,9 +42,7 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
     // A member that is isolated from its peers still serves clients, but commits nothing. The others elect another leader.
     let old = cluster.store_leader()?;
     cluster.isolate_member(&old)?;
-    wait_until("another leader of the store", CEILING, || {
-        cluster.store_leader().is_ok_and(|leader| leader != old)
-    })?;
+    wait_until("another etcd leader", CEILING, || cluster.store_leader().is_ok_and(|leader| leader != old))?;
     let isolated = ha_e2e::etcd::Etcdctl {
         endpoints: format!("https://{}:2379", cluster.machine(&old)?.address),
         certificates: store.certificates.clone(),
@@ -79,7 +77,9 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
         machine.program("etcd").is_some_and(|new| new != process)
     })?;
     machine.hold("etcd")?;
-    holds_for("a held program stays dead", Duration::from_secs(1), || machine.program("etcd").is_none())?;
+    holds_for("a held program is not started again", Duration::from_secs(1), || {
+        machine.program("etcd").is_none()
+    })?;
     machine.release("etcd")?;
     wait_until("etcd to be started after its release", CEILING, || machine.program("etcd").is_some())?;
 
@@ -89,10 +89,10 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
     cluster.add_address(&old, "192.0.2.10/24")?;
     cluster.power_off(&old)?;
     assert!(cluster.machine(&old)?.processes().is_empty());
-    assert!(cluster.addresses(&old)?.is_empty(), "a machine that is off answers for nothing");
+    assert!(cluster.addresses(&old)?.is_empty(), "a machine that is off still has an address");
     cluster.power_on(&old)?;
     let own = format!("{}/24", cluster.machine(&old)?.address);
-    assert_eq!(cluster.addresses(&old)?, [own], "a boot knows no other address");
+    assert_eq!(cluster.addresses(&old)?, [own], "a boot has only the machine's own address");
     assert_ne!(std::fs::read_to_string(cluster.machine(&old)?.boot_id_file())?, boot);
     assert_eq!(std::fs::read_to_string(cluster.machine(&old)?.machine_id_file())?, identity);
     wait_until("all members to be healthy", CEILING, || cluster.etcdctl().is_healthy())?;
@@ -200,7 +200,7 @@ fn what_a_killed_owner_left_is_swept() -> Result<()> {
     assert!(processes.iter().all(|process| !process.is_alive()));
     let namespace = format!("{}-", other.run());
     assert!(!run(tool("ip"), &["netns", "list"])?.contains(&namespace));
-    assert!(Cluster::open(&folder).is_err(), "the dead run is still known");
+    assert!(Cluster::open(&folder).is_err(), "the ended run is still registered");
     std::fs::remove_dir_all(&folder)?;
     cluster.remove()
 }

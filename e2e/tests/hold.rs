@@ -26,7 +26,7 @@ fn held(name: &str) -> Result<(Scenario, Vec<(&'static str, String)>)> {
 
 fn nobody_was_reset(scenario: &Scenario) -> Result<()> {
     for node in scenario.cluster.names(Role::Node) {
-        ensure!(scenario.cluster.machine(&node)?.is_on(), "{node} was reset because the store was away");
+        ensure!(scenario.cluster.machine(&node)?.is_on(), "{node} was reset during the etcd outage");
     }
     Ok(())
 }
@@ -41,7 +41,7 @@ fn nothing_stops_in_a_long_outage_but_on_a_node_that_is_cut_off_from_the_control
     let before: Vec<_> = homes.iter().map(process).collect();
     let begin = monotonic_ns();
     scenario.store_outage(OUTAGE, || {
-        holds_for("every service stays as it is", OUTAGE, || {
+        holds_for("every service keeps its process", OUTAGE, || {
             homes.iter().map(process).eq(before.iter().copied())
                 && homes
                     .iter()
@@ -49,7 +49,7 @@ fn nothing_stops_in_a_long_outage_but_on_a_node_that_is_cut_off_from_the_control
         })?;
         scenario.cluster.cut(&lost)?;
         gone.iter().try_for_each(|(service, _)| scenario.gone(service))?;
-        holds_for("services of the others stay", Duration::from_secs(5), || {
+        holds_for("services on the other nodes keep running", Duration::from_secs(5), || {
             kept.iter().all(|(service, home)| scenario.checker.places(service).into_iter().eq([home.clone()]))
         })
     })?;
@@ -67,7 +67,9 @@ fn nothing_stops_in_a_long_outage_but_on_a_node_that_is_cut_off_from_the_control
         );
     }
     for (service, home) in gone {
-        timeline.ended_on(service, home, begin).with_context(|| format!("{service} was not seen to end"))?;
+        timeline
+            .ended_on(service, home, begin)
+            .with_context(|| format!("no end of {service} was recorded"))?;
     }
     nobody_was_reset(&scenario)?;
     scenario.finish()
@@ -78,7 +80,7 @@ fn a_controller_that_is_gone_for_good_holds_nobody() -> Result<()> {
     let (mut scenario, homes) = held("hold-missing-controller")?;
     let leader = scenario.cluster.leader()?;
     let follower = scenario.cluster.names(Role::Controller).into_iter().find(|name| *name != leader);
-    scenario.cluster.power_off(&follower.context("there are three controllers")?)?;
+    scenario.cluster.power_off(&follower.context("no third controller found")?)?;
     scenario.store_outage(OUTAGE, || homes.iter().try_for_each(|(service, _)| scenario.gone(service)))?;
     for (service, home) in &homes {
         ensure!(scenario.home(service)? == *home, "{service} does not run again on {home}");

@@ -44,7 +44,7 @@ impl Site {
         let blocks = page::blocks(&repository().join("docs/install.md"))?;
         let site = Self { cluster, blocks, begin };
         site.prepare()?;
-        site.tell("three machines with systemd are there");
+        site.tell("three machines with systemd started");
         Ok(site)
     }
 
@@ -145,7 +145,9 @@ fn on_each(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
 /// Returns the name in the test of a machine of the page.
 fn here(name: &str) -> Result<&'static str> {
     let found = MACHINES.iter().find(|(of_page, _)| *of_page == name);
-    found.map(|(_, machine)| *machine).with_context(|| format!("the page has no machine {name}"))
+    found
+        .map(|(_, machine)| *machine)
+        .with_context(|| format!("docs/install.md does not name a machine {name}"))
 }
 
 /// Returns the directory with the packages, which `dev/test packages` sets.
@@ -153,7 +155,7 @@ fn packages() -> Result<PathBuf> {
     env::var_os("HACTL_PACKAGES")
         .map(PathBuf::from)
         .filter(|folder| folder.is_dir())
-        .context("HACTL_PACKAGES is not a folder with packages; run ./dev/test packages")
+        .context("HACTL_PACKAGES is not a directory with packages: run ./dev/test packages")
 }
 
 /// Returns `true` if the journal of a machine shows that the service runs there.
@@ -182,18 +184,18 @@ fn the_page_of_the_installation_works_as_it_stands() -> Result<()> {
     site.follow("5. Check the watchdogs", None)?;
     site.follow("6. Test a failover", None).with_context(|| journals(&site))?;
 
-    let lost = site.ticker("c1").context("the service does not run")?;
+    let lost = site.ticker("c1").context("service does not run")?;
     wait_until("the service to tick", CEILING, || ticks(&site, &lost))?;
     let another = MACHINES.map(|(name, _)| name).into_iter().find(|name| *name != lost);
-    let another = another.context("there are other machines")?;
+    let another = another.context("no other machine found")?;
     site.cluster.power_off(here(&lost)?)?;
-    site.tell(&format!("the power of {lost} is gone"));
+    site.tell(&format!("{lost} lost power"));
     let now = wait_for("the service to run elsewhere", FAILOVER, || {
         site.ticker(another).filter(|now| *now != lost)
     })
     .with_context(|| journals(&site))?;
     site.tell(&format!("the service runs on {now}"));
-    wait_until("the service to tick there", CEILING, || ticks(&site, &now))?;
+    wait_until("the service to tick on another machine", CEILING, || ticks(&site, &now))?;
     site.follow("6. Test a failover", Some(another))?;
     let left: Vec<&Block> = site.blocks.iter().filter(|block| block.place.is_some()).collect();
     if !left.is_empty() {

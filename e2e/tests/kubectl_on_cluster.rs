@@ -23,7 +23,7 @@ fn kubectl_works_against_the_api() -> Result<()> {
     let file = |name: &str, value: &Value| -> Result<String> {
         let path = cluster.folder().join(name);
         std::fs::write(&path, value.to_string())?;
-        Ok(path.to_str().context("a path in UTF-8")?.to_owned())
+        Ok(path.to_str().context("path is not valid UTF-8")?.to_owned())
     };
     let mut object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
         "spec": witness_spec("web")?});
@@ -81,7 +81,7 @@ fn kubectl_works_against_the_api() -> Result<()> {
     assert!(seen.lines().filter(|line| line.contains("web")).count() >= 2, "{seen}");
 
     kubectl(cluster, &["delete", "resource", "web", "--timeout=60s"], 0)?;
-    wait_until("web to be gone", CEILING, || scenario.object("resources", "web").is_none())?;
+    wait_until("web to be deleted", CEILING, || scenario.object("resources", "web").is_none())?;
     let missing = kubectl(cluster, &["get", "resource", "web"], 1)?;
     assert!(missing.contains("NotFound"), "{missing}");
     scenario.finish()

@@ -18,7 +18,7 @@ fn a_killed_leader_disturbs_nobody_and_the_next_one_recovers_nodes() -> Result<(
     // Leader and node fail at the same time.
     scenario.cluster.power_on(&old)?;
     let api = scenario.cluster.api(&old)?;
-    wait_until("the controller to be back", CEILING, || api.is_ready())?;
+    wait_until("the controller to be ready again", CEILING, || api.is_ready())?;
     let (leader, home) = (scenario.cluster.leader()?, scenario.home(WITNESS)?);
     scenario.cluster.power_off(&leader)?;
     scenario.cluster.power_off(&home)?;

@@ -33,7 +33,7 @@ fn mailed(sinks: &Sinks, subject: &str) -> Result<Vec<Value>> {
 
 fn queue(scenario: &Scenario) -> Result<usize> {
     let entry = scenario.cluster.etcdctl().get(&scenario.cluster.keys().notified())?;
-    let notified: Notified = serde_json::from_value(entry.context("nothing was notified of")?.value)?;
+    let notified: Notified = serde_json::from_value(entry.context("no notification is stored")?.value)?;
     Ok(notified.queue.len())
 }
 
@@ -73,7 +73,7 @@ fn a_fence_and_an_error_reach_mail_and_webhook_although_leader_and_sinks_fail() 
     let home = scenario.home(WITNESS)?;
     scenario.cluster.power_off(&home)?;
     scenario.elsewhere(WITNESS, &home)?;
-    wait_until("the fence to be told by both", CEILING, || {
+    wait_until("the notification of the fencing to reach both targets", CEILING, || {
         mailed(&sinks, "was fenced").is_ok_and(|mails| !mails.is_empty())
             && posted(&sinks, NotificationKind::NodeFenced).is_ok_and(|posts| !posts.is_empty())
     })?;
@@ -90,7 +90,7 @@ fn a_fence_and_an_error_reach_mail_and_webhook_although_leader_and_sinks_fail() 
     let text = mail["text"].as_str().unwrap_or_default();
     for part in [format!("node {home}"), "no heartbeat for".to_owned(), format!("hactl describe node {home}")]
     {
-        assert!(text.contains(&part), "{part} is not in\n{text}");
+        assert!(text.contains(&part), "{part} is missing:\n{text}");
     }
 
     // Both servers are down when a service enters the state Error, and the leader fails before they are up again.
@@ -109,7 +109,9 @@ fn a_fence_and_an_error_reach_mail_and_webhook_although_leader_and_sinks_fail() 
     scenario.cluster.power_off(&old)?;
     wait_until("another leader", CEILING, || scenario.cluster.leader().is_ok_and(|leader| leader != old))?;
     sinks = Sinks::start(&folder, address, &mailbox, Some(ports))?;
-    wait_until("the error to be told by both", CEILING, || queue(&scenario).is_ok_and(|length| length == 0))?;
+    wait_until("the notification of the error to reach both targets", CEILING, || {
+        queue(&scenario).is_ok_and(|length| length == 0)
+    })?;
 
     // A leader may fail between a delivery and its record. The next leader then delivers again, with the same id.
     let ids = |kind: NotificationKind| -> Result<BTreeSet<String>> {
@@ -123,7 +125,7 @@ fn a_fence_and_an_error_reach_mail_and_webhook_although_leader_and_sinks_fail() 
             mailed(&sinks, subject)?.iter().map(|mail| mail["headers"]["Message-ID"].to_string()).collect();
         assert_eq!((ids(kind)?.len(), mails.len()), (1, 1), "{kind:?}");
     }
-    assert_eq!(mailed(&sinks, "was fenced")?.len(), 1, "it was told when all was well: once");
+    assert_eq!(mailed(&sinks, "was fenced")?.len(), 1, "the fencing must be notified exactly once");
     drop(sinks);
     scenario.finish()
 }

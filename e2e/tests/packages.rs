@@ -120,13 +120,13 @@ fn packages(variable: &str) -> Result<PathBuf> {
     env::var_os(variable)
         .map(PathBuf::from)
         .filter(|folder| folder.is_dir())
-        .with_context(|| format!("{variable} is not a folder with packages; run ./dev/test packages"))
+        .with_context(|| format!("{variable} is not a directory with packages: run ./dev/test packages"))
 }
 
 #[test]
 fn packages_are_installed_upgraded_removed_and_purged() -> Result<()> {
     let machine = Bare::start()?;
-    machine.tell("a machine with systemd is there");
+    machine.tell("machine with systemd started");
     let before = machine.files()?;
     let boot = machine.cluster.machine(NODE)?.namespace();
     installed_they_wait_for_a_configuration(&machine)?;
@@ -149,7 +149,7 @@ fn installed_they_wait_for_a_configuration(machine: &Bare) -> Result<()> {
     }
     machine.run("systemd-analyze verify /usr/lib/systemd/system/ha-*.service")?;
     for page in ["hactl.1", "hactl-init.1", "ha-controller.8", "ha-node-agent.8", "ha-watchdogd.8"] {
-        let (_, section) = page.rsplit_once('.').context("a page has a section")?;
+        let (_, section) = page.rsplit_once('.').context("manual page has no section")?;
         machine.run(&format!("test -s /usr/share/man/man{section}/{page}.gz"))?;
     }
     machine.run("bash -c '. /usr/share/bash-completion/completions/hactl && complete -p hactl'")?;
@@ -186,7 +186,7 @@ fn configured_they_run_a_service(machine: &Bare) -> Result<()> {
     for step in
         ["chgrp _hactl", "systemctl start ha-controller", "systemctl start ha-watchdogd ha-node-agent"]
     {
-        ensure!(steps.iter().any(|said| said.starts_with(step)), "{step} is not in:\n{said}");
+        ensure!(steps.iter().any(|said| said.starts_with(step)), "{step} is missing:\n{said}");
     }
     for step in steps {
         if step.starts_with("hactl doctor") {
@@ -247,9 +247,9 @@ fn an_upgrade_restarts_the_agent_and_nothing_that_it_guards(machine: &Bare) -> R
     let new = pids()?;
     machine.tell("upgraded");
     let [controller, agent, watchdogd] = [0, 1, 2].map(|at| (old[at], new[at]));
-    assert_ne!(controller.0, controller.1, "the controller is a new one");
-    assert_ne!(agent.0, agent.1, "the agent is a new one");
-    assert_eq!(watchdogd.0, watchdogd.1, "the watchdog daemon is the old one");
+    assert_ne!(controller.0, controller.1, "the controller was not restarted");
+    assert_ne!(agent.0, agent.1, "the agent was not restarted");
+    assert_eq!(watchdogd.0, watchdogd.1, "the watchdog daemon was restarted");
     for (pid, program) in [
         (controller.1, "/usr/bin/ha-controller"),
         (agent.1, "/usr/bin/ha-node-agent"),
@@ -259,8 +259,8 @@ fn an_upgrade_restarts_the_agent_and_nothing_that_it_guards(machine: &Bare) -> R
     }
     machine.wait_for_status("the new agent to arm", &["watchdog armed", "; 1 services may run"])?;
     machine.run(&format!("hactl wait node/{NODE} resource/web --for=condition=Ready --timeout 60s"))?;
-    assert_eq!(service()?, running, "the service is the same process");
-    wait_until("the service to go on", CEILING, || {
+    assert_eq!(service()?, running, "the service was restarted");
+    wait_until("the service to continue", CEILING, || {
         machine.cluster.witness("web").beats().is_ok_and(|now| now.len() > beats)
     })?;
     let kept = machine.run("tail -n 1 /etc/default/ha-node-agent")?;
@@ -274,7 +274,7 @@ fn a_removal_is_refused_while_services_run(machine: &Bare) -> Result<()> {
     for words in
         ["error: services still run on this node", "; 1 services may run", "hactl node maintenance enable"]
     {
-        ensure!(said.contains(words), "{words} is not in:\n{said}");
+        ensure!(said.contains(words), "{words} is missing:\n{said}");
     }
     machine.wait_for_status("the agent to go on", &["watchdog armed", "; 1 services may run"])?;
     let state = machine.run("dpkg-query --show --showformat '${Status}' ha-node-agent")?;
@@ -311,7 +311,7 @@ fn purged_they_leave_nothing(machine: &Bare, before: &BTreeSet<String>) -> Resul
     let after = machine.files()?;
     let left: Vec<&String> = after.difference(before).collect();
     if !left.is_empty() {
-        bail!("a purge has left: {left:?}");
+        bail!("files remain after the purge: {left:?}");
     }
     Ok(())
 }

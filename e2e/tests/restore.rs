@@ -38,14 +38,14 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     // After the backup, the first service moves and a second is created. The backup has a wrong node for the first and lacks the
     // second.
     let to = scenario.cluster.names(Role::Node).into_iter().find(|node| *node != old_home);
-    let to = to.context("there is another node")?;
+    let to = to.context("no other node found")?;
     let moved = scenario.cluster.hactl(&["relocate", WITNESS, &to, "--wait"])?;
     ensure!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
     scenario.create_witness(LATER)?;
     let (home, later_home) = (scenario.home(WITNESS)?, scenario.home(LATER)?);
     assert_eq!(home, to);
     let process = |scenario: &Scenario, service: &str, node: &str| {
-        scenario.checker.process(service, node).with_context(|| format!("{service} runs on {node}"))
+        scenario.checker.process(service, node).with_context(|| format!("{service} does not run on {node}"))
     };
     let (before, later_before) =
         (process(&scenario, WITNESS, &home)?, process(&scenario, LATER, &later_home)?);
@@ -57,7 +57,7 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     }
     let prepared = folder.join("prepared.db");
     let etcd = binaries::etcd()?;
-    let programs = etcd.parent().context("etcd is in a folder")?;
+    let programs = etcd.parent().context("etcd has no directory")?;
     run(
         binaries::own("hactl")?,
         &["restore", &text(&prepared), "--yes", "--from", &text(&backup), "--programs", &text(programs)],
@@ -72,24 +72,28 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     }
 
     // No service is stopped or started until the node of every service is known.
-    wait_until("the leader to look for the service", CEILING, || scenario.state(WITNESS) == "Queued")?;
+    wait_until("the leader to probe the service", CEILING, || scenario.state(WITNESS) == "Queued")?;
     let events = || {
         scenario.cluster.hactl(&["events"]).map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    wait_until("the restored store to count again", RESTORED_WITHIN, || {
+    wait_until("the restore of etcd to be complete", RESTORED_WITHIN, || {
         events().is_ok_and(|events| events.contains("Restore of etcd completed"))
     })?;
     wait_until("the service to be adopted", CEILING, || scenario.state(WITNESS) == "Started")?;
     assert_eq!(scenario.home(WITNESS)?, home);
-    assert_eq!(process(&scenario, WITNESS, &home)?, before, "it was not touched");
+    assert_eq!(process(&scenario, WITNESS, &home)?, before, "the service was restarted");
     assert_eq!(scenario.cluster.etcdctl().get(&scenario.cluster.keys().restored())?, None);
 
     // The service that is not in the backup keeps running unmanaged. When it is declared again, it is found on its node.
     assert!(scenario.object("resources", LATER).is_none());
-    assert_eq!(process(&scenario, LATER, &later_home)?, later_before, "it was not touched");
+    assert_eq!(process(&scenario, LATER, &later_home)?, later_before, "the service was restarted");
     scenario.create_witness(LATER)?;
     assert_eq!(scenario.home(LATER)?, later_home);
-    assert_eq!(process(&scenario, LATER, &later_home)?, later_before, "it was adopted");
+    assert_eq!(
+        process(&scenario, LATER, &later_home)?,
+        later_before,
+        "the service was restarted instead of adopted"
+    );
 
     // The cluster works normally again: a failover succeeds.
     scenario.cluster.power_off(&home)?;
@@ -99,7 +103,8 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
 
 /// Returns the flags of a member's command that a restore also needs.
 fn flags_of(scenario: &Scenario, member: &str) -> Result<Vec<String>> {
-    let command = &scenario.cluster.machine(member)?.programs.first().context("it runs etcd")?.command;
+    let command =
+        &scenario.cluster.machine(member)?.programs.first().context("machine does not run etcd")?.command;
     let known = [
         "--name",
         "--data-dir",

@@ -23,11 +23,11 @@ fn a_killed_member_disturbs_nobody() -> Result<()> {
     let mut scenario = Scenario::start_with(plan)?;
     let leader = scenario.cluster.store_leader()?;
     let follower = scenario.cluster.names(Role::Etcd).into_iter().find(|name| *name != leader);
-    let follower = follower.context("a store of three has followers")?;
+    let follower = follower.context("no etcd follower found")?;
     scenario.cluster.power_off(&follower)?;
     scenario.undisturbed(WITNESS, Duration::from_secs(20))?;
     scenario.cluster.power_on(&follower)?;
-    wait_until("the store to be whole", CEILING, || scenario.cluster.etcdctl().is_healthy())?;
+    wait_until("all etcd members to be healthy", CEILING, || scenario.cluster.etcdctl().is_healthy())?;
 
     // A failure of the leader must have no effect either: etcd elects another one before a heartbeat expires.
     let leader = scenario.cluster.store_leader()?;
@@ -46,7 +46,7 @@ fn a_lease_kept_alive_by_a_deposed_store_leader_proves_nothing() -> Result<()> {
     let stale = scenario.cluster.store_leader()?;
     let member = scenario.cluster.machine(&stale)?;
     member.signal("etcd", Signal::SIGSTOP)?;
-    wait_until("another leader of the store", CEILING, || {
+    wait_until("another etcd leader", CEILING, || {
         scenario.cluster.store_leader_among_others(&stale).is_ok_and(|leader| leader != stale)
     })?;
     scenario.cluster.isolate_member(&stale)?;
@@ -58,9 +58,14 @@ fn a_lease_kept_alive_by_a_deposed_store_leader_proves_nothing() -> Result<()> {
 
     let away = scenario.elsewhere(WITNESS, &home)?;
     let timeline = scenario.checker.timeline();
-    let ended = timeline.ended_on(WITNESS, &home, before).context("its end was seen")?;
-    let started = timeline.started_on(WITNESS, &away, before).context("its start elsewhere was seen")?;
-    assert!(ended < started, "it ended on {home} at {ended} ns, after it started on {away} at {started} ns");
+    let ended = timeline.ended_on(WITNESS, &home, before).context("no end of the witness was recorded")?;
+    let started = timeline
+        .started_on(WITNESS, &away, before)
+        .context("no start of the witness on another node was recorded")?;
+    assert!(
+        ended < started,
+        "the service ended on {home} at {ended} ns, after its start on {away} at {started} ns"
+    );
 
     scenario.cluster.heal(&stale)?;
     scenario.cluster.heal(&home)?;
@@ -76,7 +81,7 @@ fn a_frozen_and_isolated_store_leader_disturbs_nobody_who_reaches_the_others() -
     let member = scenario.cluster.machine(&stale)?;
     member.signal("etcd", Signal::SIGSTOP)?;
     scenario.cluster.isolate_member(&stale)?;
-    wait_until("another leader of the store", CEILING, || {
+    wait_until("another etcd leader", CEILING, || {
         scenario.cluster.store_leader_among_others(&stale).is_ok_and(|leader| leader != stale)
     })?;
     member.signal("etcd", Signal::SIGCONT)?;
@@ -119,7 +124,7 @@ fn a_long_outage_of_the_whole_store_stops_everything_and_resets_nobody() -> Resu
         scenario.home(service)?;
     }
     for node in scenario.cluster.names(Role::Node) {
-        assert!(scenario.cluster.machine(&node)?.is_on(), "{node} was reset because the store was away");
+        assert!(scenario.cluster.machine(&node)?.is_on(), "{node} was reset during the etcd outage");
     }
     scenario.finish()
 }

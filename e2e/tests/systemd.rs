@@ -110,7 +110,8 @@ fn a_unit_is_kept_running(scenario: &Scenario) -> Result<()> {
     victim.signal(Signal::SIGKILL)?;
     another(scenario, "web", &home, victim.pid)?;
     let beats = scenario.witness("web").beats()?;
-    let gap = beats.windows(2).find(|pair| pair[0].pid != pair[1].pid).context("two processes wrote")?;
+    let gap =
+        beats.windows(2).find(|pair| pair[0].pid != pair[1].pid).context("fewer than two processes wrote")?;
     println!("killed: wrote again after {} ms", (gap[1].at_ns - gap[0].at_ns) / 1_000_000);
     wait_for_event(scenario, "web", "main process was killed by signal 9")?;
     // The agent must have seen the restart. A stop during the start would count as a failed start.
@@ -120,7 +121,7 @@ fn a_unit_is_kept_running(scenario: &Scenario) -> Result<()> {
     on(scenario, &home, &["systemctl", "stop", "web"])?;
     another(scenario, "web", &home, stopped.pid)?;
     wait_for_event(scenario, "web", "stopped outside hactl")?;
-    assert_eq!(scenario.home("web")?, home, "neither is a reason to move");
+    assert_eq!(scenario.home("web")?, home, "the service moved after a crash or a kill");
 
     // With the requested state Stopped, a manual start must be followed by a stop.
     let wanted = |state: &str| {
@@ -147,10 +148,10 @@ fn what_runs_by_hand_is_found_first(scenario: &Scenario) -> Result<()> {
     spec["group"] = json!("first");
     scenario.apply("resources", "by-hand", &spec)?;
     assert_eq!(scenario.home("by-hand")?, "node2");
-    assert_eq!(process(scenario, "by-hand", "node2")?, running, "it is the same process");
+    assert_eq!(process(scenario, "by-hand", "node2")?, running, "the service was restarted");
     wait_for_event(scenario, "by-hand", "node2")?;
     let started = scenario.checker.timeline().started_on("by-hand", "node1", 0);
-    assert_eq!(started, None, "it was never started on node1");
+    assert_eq!(started, None, "the service was started on node1");
     Ok(())
 }
 
@@ -174,7 +175,7 @@ fn a_unit_enabled_at_boot_is_refused(scenario: &Scenario) -> Result<()> {
     }
     assert!(scenario.checker.places("at-boot").is_empty());
     scenario.cluster.delete("resources", "at-boot")?;
-    wait_until("at-boot to be forgotten", CEILING, || {
+    wait_until("at-boot to be deleted", CEILING, || {
         scenario.cluster.object("resources", "at-boot").is_none()
     })?;
 
@@ -272,11 +273,11 @@ fn a_shutdown_takes_its_time(scenario: &Scenario) -> Result<()> {
     // systemd may end before it responds.
     let _ = on(scenario, &home, &["systemctl", "poweroff"]);
     let away = scenario.elsewhere("web", &home)?;
-    assert_eq!(by_hand()?, earlier, "the shutdown was taken for a stop by hand");
+    assert_eq!(by_hand()?, earlier, "the shutdown was reported as a stop outside hactl");
     println!("powered off: runs on {away} after {} ms", begin.elapsed().as_millis());
     let log = std::fs::read_to_string(scenario.cluster.machine(&home)?.log("ha-node-agent"))?;
     if !log.contains("shutdown") {
-        bail!("the agent on {home} did not leave in order");
+        bail!("the agent on {home} did not leave cleanly");
     }
     // The program that holds the container starts it again after a power-off.
     scenario.cluster.learn_container(&home)?;

@@ -23,7 +23,7 @@ impl Sandbox {
     fn run(&self, line: &str) -> Result<String> {
         // The build directory is below `target/debug`, which also contains this test.
         let build = scratch::build_folder()?;
-        let target = build.parent().context("the build folder is in the target folder")?;
+        let target = build.parent().context("build directory has no parent directory")?;
         let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap_or_default());
         // A user's shell lacks the variables of cargo's test run. A change of these variables would rebuild ring and all crates
         // that depend on it.

@@ -34,7 +34,7 @@ fn rolling(name: &str, order: [Role; 2]) -> Result<()> {
     // At the failure, at least one machine is upgraded. The node that fails and the third machine still run the older build.
     let (early, late): (Vec<String>, Vec<String>) =
         first.into_iter().partition(|machine| *machine != home && !machine.ends_with('3'));
-    ensure!(!early.is_empty(), "nothing is upgraded before the node dies");
+    ensure!(!early.is_empty(), "no machine is upgraded before the node fails");
     for machine in &early {
         advance(&scenario, machine)?;
     }

@@ -44,7 +44,7 @@ pub async fn run<S: Subject>(subject: &S) -> Vec<String> {
         match verdict.await {
             Ok(Ok(())) => {}
             Ok(Err(difference)) => failures.push(format!("{name}: {difference}")),
-            Err(_) => failures.push(format!("{name}: not done within {} s", 4 * PATIENCE.as_secs())),
+            Err(_) => failures.push(format!("{name}: timed out after {} s", 4 * PATIENCE.as_secs())),
         }
     }
     failures
@@ -125,7 +125,7 @@ async fn next(
     match tokio::time::timeout(PATIENCE, watch.next()).await {
         Ok(Some(Ok(item))) => Ok(item),
         Ok(other) => Err(format!("the watch ended: {other:?}")),
-        Err(_) => Err("the watch says nothing".to_owned()),
+        Err(_) => Err("no item from the watch in time".to_owned()),
     }
 }
 

@@ -57,7 +57,7 @@ impl Cluster {
             .into_iter()
             .find(|member| endpoint == member_url(member))
             .map(|member| member.name.clone())
-            .with_context(|| format!("{endpoint} is no member of this cluster"))
+            .with_context(|| format!("{endpoint} is not a member of this cluster"))
     }
 
     /// Returns the controller that is the leader, according to the leader key.
@@ -65,8 +65,8 @@ impl Cluster {
     /// # Errors
     /// Fails if no controller is the leader.
     pub fn leader(&self) -> Result<String> {
-        let entry = self.etcdctl().get(&self.keys().leader())?.context("no controller leads")?;
-        entry.value["id"].as_str().map(str::to_owned).context("the leader key names nobody")
+        let entry = self.etcdctl().get(&self.keys().leader())?.context("no controller is leader")?;
+        entry.value["id"].as_str().map(str::to_owned).context("leader key does not name a controller")
     }
 
     /// Returns the URL of a controller's API.
@@ -93,7 +93,7 @@ impl Cluster {
         let kind = Kind::ALL
             .iter()
             .find(|kind| kind.plural() == plural)
-            .with_context(|| format!("{plural} is no plural of ours"))?;
+            .with_context(|| format!("{plural} is not the plural of a kind"))?;
         let object = json!({"apiVersion": "hactl.io/v1", "kind": kind.name(),
             "metadata": {"name": name}, "spec": spec});
         self.through_any(&format!("{plural}/{name} to be accepted"), |api| api.apply(plural, &object))
@@ -113,7 +113,7 @@ impl Cluster {
     fn through_any<T>(&self, what: &str, act: impl Fn(&Api) -> Result<T>) -> Result<T> {
         let controllers = self.names(Role::Controller);
         wait_for_ok(what, CEILING, || {
-            let mut outcome = Err(anyhow!("there is no controller"));
+            let mut outcome = Err(anyhow!("cluster has no controller"));
             for controller in &controllers {
                 outcome = self.api(controller).and_then(|api| act(&api));
                 if outcome.is_ok() {
@@ -185,7 +185,7 @@ impl Cluster {
         let tls = self.state.plan.certificates();
         let urls: Vec<String> =
             self.names(Role::Controller).iter().map(|name| self.url(name)).collect::<Result<_>>()?;
-        let first = urls.first().context("a cluster needs a controller")?;
+        let first = urls.first().context("cluster has no controller")?;
         let file = |name: &str| tls.join(name).to_string_lossy().into_owned();
         let script = format!(
             "#!/bin/sh\n# hactl as the administrator of this cluster\nexport HACTL_SERVER='{}' \

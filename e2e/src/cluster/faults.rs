@@ -34,7 +34,7 @@ impl Cluster {
         self.record.save()?;
         // A whole machine has its own watchdog.
         if self.machine(name)?.role == Role::Node && self.state.plan.hardware.is_none() {
-            let init = init.context("a machine that is on has a first process")?;
+            let init = init.context("machine is on but has no first process")?;
             self.start_watchdog(name, init)?;
         }
         let machine = self.machine(name)?;
@@ -74,7 +74,7 @@ impl Cluster {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
-            .context("ha-watchdog-standin could not be started")?;
+            .context("cannot start ha-watchdog-standin")?;
         let watchdog = ProcessId::of(i32::try_from(child.id())?);
         self.children.push(child);
         self.machine_mut(name)?.watchdog = watchdog;

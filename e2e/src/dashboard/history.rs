@@ -38,7 +38,7 @@ pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
     // Held until another controller is leader: a controller that restarts immediately could win again.
     let leader = rig.scenario.cluster.leader()?;
     rig.scenario.cluster.machine(&leader)?.hold("ha-controller")?;
-    wait_until("another controller to lead", CEILING, || {
+    wait_until("another controller to be leader", CEILING, || {
         rig.scenario.cluster.leader().is_ok_and(|now| now != leader)
     })?;
     rig.scenario.cluster.machine(&leader)?.release("ha-controller")?;

@@ -72,11 +72,11 @@ impl Server {
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()
-            .context("prometheus could not be started")?;
+            .context("cannot start prometheus")?;
         let mut server = Self { child, client: Prometheus::at(&format!("http://{address}"))? };
         wait_until("Prometheus to be ready", CEILING, || server.client.is_ready() || !server.runs())?;
         if !server.runs() {
-            bail!("prometheus ended (./dev/setup --test installs it): {}", fs::read_to_string(&log)?);
+            bail!("prometheus exited (./dev/setup --test installs it): {}", fs::read_to_string(&log)?);
         }
         Ok(server)
     }
@@ -156,11 +156,11 @@ impl Prometheus {
         let mut url = self.base.join(path)?;
         url.query_pairs_mut().extend_pairs(asked);
         let mut answer: Value = self.runtime.block_on(async {
-            let answer = self.client.get(url).send().await.context("Prometheus does not answer")?;
-            answer.json().await.context("Prometheus answers otherwise than in JSON")
+            let answer = self.client.get(url).send().await.context("no response from Prometheus")?;
+            answer.json().await.context("response of Prometheus is not valid JSON")
         })?;
         if answer["status"] != "success" {
-            bail!("Prometheus refuses {asked:?}: {}", answer["error"]);
+            bail!("Prometheus rejected {asked:?}: {}", answer["error"]);
         }
         Ok(answer["data"].take())
     }

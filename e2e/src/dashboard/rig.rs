@@ -121,7 +121,7 @@ fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds
         job["static_configs"] = match name.as_str() {
             "hactl-controllers" => json!(controllers),
             "hactl-agents" => json!(agents),
-            other => anyhow::bail!("manifests/prometheus/prometheus.yaml: what is the job {other}?"),
+            other => anyhow::bail!("manifests/prometheus/prometheus.yaml: unknown job {other}"),
         };
         if job.get("tls_config").is_some() {
             job["tls_config"] = files.clone();

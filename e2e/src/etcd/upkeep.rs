@@ -22,7 +22,7 @@ impl Etcdctl {
         let leader = leading(&members)?;
         let mut ids = members.iter().map(|member| member.status.header.member_id);
         let other =
-            ids.find(|id| *id != leader.status.header.member_id).context("there is no other member")?;
+            ids.find(|id| *id != leader.status.header.member_id).context("no other etcd member found")?;
         // Only the leader can transfer the leadership.
         let own = Etcdctl { endpoints: leader.endpoint.clone(), ..self.clone() };
         own.run(&["move-leader", &format!("{other:x}")]).map(|_| ())
@@ -34,7 +34,7 @@ impl Etcdctl {
     /// Fails if etcd does not respond.
     pub fn compact(&self) -> Result<()> {
         let newest = self.members()?.iter().map(|member| member.status.header.revision).max();
-        let newest = newest.context("no member of the store answers")?;
+        let newest = newest.context("no etcd member responds")?;
         match self.run(&["compaction", &newest.to_string()]) {
             // Another client has compacted at the same time.
             Err(error) if format!("{error:#}").contains("has been compacted") => Ok(()),
@@ -56,7 +56,7 @@ impl Etcdctl {
                 if said.contains("space exceeded") {
                     return Ok(());
                 }
-                bail!("the store could not be filled: {}", said.trim());
+                bail!("cannot fill etcd: {}", said.trim());
             }
         }
         Ok(())
@@ -67,7 +67,7 @@ impl Etcdctl {
     /// # Errors
     /// Fails if etcd does not become writable in time.
     pub fn make_room(&self, prefix: &str) -> Result<()> {
-        wait_for_ok("room in the store", CEILING, || {
+        wait_for_ok("free space in etcd", CEILING, || {
             self.run(&["del", "--prefix", prefix])?;
             self.compact()?;
             for endpoint in self.endpoints.split(',') {

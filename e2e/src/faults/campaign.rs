@@ -90,7 +90,7 @@ pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Resu
         campaign.inject(fault, began_ns, say)?;
     }
     campaign.pass_until(u64::MAX, began_ns)?;
-    say("the faults have ended; everything is to come back");
+    say("all faults have ended; waiting for the cluster to recover");
     let ended_ns = monotonic_ns();
     campaign.wait_until_all_is_back()?;
     let Campaign { scenario, mut report, .. } = campaign;
@@ -202,7 +202,7 @@ impl Campaign {
             self.boot_what_was_reset(monotonic_ns()).is_ok() && self.off.is_empty()
         })?;
         let scenario = &self.scenario;
-        wait_until("the store to be whole", BACK, || scenario.cluster.etcdctl().is_healthy())?;
+        wait_until("all etcd members to be healthy", BACK, || scenario.cluster.etcdctl().is_healthy())?;
         for controller in scenario.cluster.names(Role::Controller) {
             let api = scenario.cluster.api(&controller)?;
             wait_until(&format!("{controller} to be ready"), BACK, || api.is_ready())?;

@@ -65,7 +65,7 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
         Kind::PeersUnreachable => cluster.cut_from(&target, Role::Node, false)?,
         Kind::MachineSleeps => signal_all(cluster, &target, Signal::SIGSTOP)?,
         Kind::PetsRefused => {
-            let watchdog = cluster.machine(&target)?.watchdog.context("it has no watchdog")?;
+            let watchdog = cluster.machine(&target)?.watchdog.context("machine has no watchdog")?;
             watchdog.signal(Signal::SIGUSR1)?;
         }
         Kind::AgentKilled => cluster.machine(&target)?.kill(AGENT)?,
@@ -74,8 +74,8 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
         Kind::AgentMissing => cluster.machine(&target)?.hold(AGENT)?,
         Kind::WatchdogDaemonKilled => cluster.machine(&target)?.kill(WATCHDOG_DAEMON)?,
         Kind::ServiceKilled => {
-            let place = scenario.checker.places(&target).pop_first().context("it does not run")?;
-            let process = scenario.checker.process(&target, &place).context("it does not run")?;
+            let place = scenario.checker.places(&target).pop_first().context("service does not run")?;
+            let process = scenario.checker.process(&target, &place).context("service does not run")?;
             process.signal(Signal::SIGKILL)?;
         }
         Kind::DiskFull => fill(&disk_filler(cluster, &target)?)?,
@@ -85,7 +85,7 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
         }
         Kind::LeaseRevoked => {
             let key = cluster.keys().alive(&target);
-            let entry = cluster.etcdctl().get(&key)?.context("there is no heartbeat key")?;
+            let entry = cluster.etcdctl().get(&key)?.context("heartbeat key not found")?;
             cluster.etcdctl().run(&["lease", "revoke", &format!("{:x}", entry.lease)])?;
         }
         Kind::ControllerKilled => cluster.machine(&target)?.kill(CONTROLLER)?,
@@ -166,7 +166,7 @@ pub fn undo(scenario: &mut Scenario, done: &Done) -> Result<()> {
 
 fn target_of(scenario: &Scenario, fault: Fault) -> Result<String> {
     let cluster = &scenario.cluster;
-    let one = |role: Role| cluster.names(role).into_iter().nth(fault.target).context("no such machine");
+    let one = |role: Role| cluster.names(role).into_iter().nth(fault.target).context("machine not found");
     match fault.kind.target() {
         Target::Node => one(Role::Node),
         Target::Controller => one(Role::Controller),

@@ -62,7 +62,7 @@ impl Ledger {
     /// # Errors
     /// Fails if the writer panicked.
     pub fn close(mut self) -> Result<Books> {
-        self.background.end().context("the writer of acknowledged changes died")
+        self.background.end().context("writer of the ledger panicked")
     }
 }
 
@@ -74,13 +74,14 @@ impl Books {
     pub fn check(&self, read: impl Fn(&str) -> Option<Value>) -> Result<()> {
         for (index, account) in self.accounts.iter().enumerate() {
             let name = name(index);
-            let object = read(&name).with_context(|| format!("{name} was created and is not there"))?;
-            let number = number(&object).with_context(|| format!("{name} has no number: {object}"))?;
+            let object = read(&name).with_context(|| format!("{name} was created, but does not exist"))?;
+            let number = number(&object)
+                .with_context(|| format!("spec.comment of {name} is not a number: {object}"))?;
             if number < account.acknowledged {
-                bail!("{name} says {number}, but the write of {} was acknowledged", account.acknowledged);
+                bail!("{name} contains {number}, but the write of {} was acknowledged", account.acknowledged);
             }
             if number > account.sent {
-                bail!("{name} says {number}, but only {} was ever written", account.sent);
+                bail!("{name} contains {number}, but the last number written is {}", account.sent);
             }
         }
         Ok(())
@@ -114,7 +115,7 @@ fn write(apis: &[Api], stop: &Stop) -> Books {
 /// Reads an object and writes the next number with the version that was read. A late write then conflicts instead of overwriting
 /// a newer one.
 fn one(api: &Api, name: &str, account: &mut Account) -> Result<()> {
-    let object = api.object("resources", name)?.with_context(|| format!("{name} is not there"))?;
+    let object = api.object("resources", name)?.with_context(|| format!("{name} not found"))?;
     let version = object["metadata"]["resourceVersion"].clone();
     let next = account.sent + 1;
     account.sent = next;

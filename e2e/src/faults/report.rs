@@ -69,10 +69,10 @@ impl fmt::Display for Report {
         writeln!(out, "resets by the watchdog: {}", self.resets)?;
         writeln!(
             out,
-            "writes: {} acknowledged, all there; {} refused or unanswered",
+            "writes: {} acknowledged, none lost; {} refused or unanswered",
             self.acknowledged, self.failed
         )?;
-        writeln!(out, "everything back {:.1} s after the last fault", seconds(self.back_ms))?;
+        writeln!(out, "cluster recovered {:.1} s after the last fault", seconds(self.back_ms))?;
         for gap in &self.gaps {
             let (service, at, lasted) = (&gap.service, seconds(gap.at_ms), seconds(gap.lasted_ms));
             writeln!(out, "longest time without {service}: {lasted:.1} s, from {at:.1} s on")?;

@@ -27,44 +27,48 @@ pub const SHORT: [&str; 1] = ["moves"];
 pub const ALL: [Case; 10] = [
     Case {
         name: "moves",
-        holds: "a guest starts, moves live there and back and counts on, and stops",
+        holds: "the guest starts, live-migrates to the other node and back without a restart, and stops",
         run: moves,
     },
-    Case { name: "by-hand", holds: "a stop by hand is told from a crash; both end in a start", run: by_hand },
-    Case { name: "file", holds: "a definition in a file says what it asks for", run: file },
+    Case {
+        name: "by-hand",
+        holds: "a stop outside hactl and a crash are reported differently; after both, the guest is started again",
+        run: by_hand,
+    },
+    Case { name: "file", holds: "the requests in a definition file count on the node", run: file },
     Case {
         name: "too-slow",
-        holds: "a move that takes too long is called off; it counts on at the source",
+        holds: "a migration that takes too long is canceled; the guest keeps running on the source",
         run: too_slow,
     },
     Case {
         name: "post-copy",
-        holds: "a move changes to post-copy when it takes too long; it arrives and counts on",
+        holds: "a migration that takes too long changes to post-copy; the guest arrives without a restart",
         run: post_copy,
     },
     Case {
         name: "target-killed",
-        holds: "the target is killed half-way: it counts on at the source",
+        holds: "the target fails during the migration: the guest keeps running on the source",
         run: target_killed,
     },
     Case {
         name: "source-killed",
-        holds: "the source is killed half-way: one copy after the fence",
+        holds: "the source fails during the migration: one copy runs after fencing",
         run: source_killed,
     },
     Case {
         name: "source-agent-killed",
-        holds: "the source's agent is killed half-way: it arrives and counts on",
+        holds: "the source's agent is killed during the migration: the guest arrives without a restart",
         run: source_agent_killed,
     },
     Case {
         name: "target-agent-killed",
-        holds: "the target's agent is killed half-way: it arrives and counts on",
+        holds: "the target's agent is killed during the migration: the guest arrives without a restart",
         run: target_agent_killed,
     },
     Case {
         name: "libvirt-killed",
-        holds: "the source's libvirt is killed half-way: one copy, which counts on",
+        holds: "the source's libvirt is killed during the migration: one copy keeps running",
         run: libvirt_killed,
     },
 ];
@@ -113,7 +117,11 @@ fn moves(rig: &mut Rig) -> Result<()> {
         rig.hactl(&["migrate", &name(), to], 0)?;
         let after = rig.goes_on(&before, to)?;
         if after.count > before.count + 600 {
-            bail!("it counted from {} to {} while it moved: that is minutes", before.count, after.count);
+            bail!(
+                "the guest counted from {} to {} during the migration, which is minutes",
+                before.count,
+                after.count
+            );
         }
         rig.gone_from(from)?;
     }
@@ -121,7 +129,7 @@ fn moves(rig: &mut Rig) -> Result<()> {
     rig.gone_from(&source)?;
     let console = std::fs::read_to_string(host::console(rig.cluster.machine(&source)?))?;
     if !console.contains("switching off") {
-        bail!("it did not switch itself off; it said last {:?}", console.lines().next_back());
+        bail!("the guest did not power itself off; its last line is {:?}", console.lines().next_back());
     }
     Ok(())
 }
@@ -129,7 +137,7 @@ fn moves(rig: &mut Rig) -> Result<()> {
 fn by_hand(rig: &mut Rig) -> Result<()> {
     let node = fresh(rig, &patched(guest::spec(None)?, &json!({"maxRestart": 9})))?;
     let anew = |rig: &Rig, before: &Said, event: &str| {
-        rig.consoles.wait("to start anew", |said| said.boot != before.boot)?;
+        rig.consoles.wait("to start again", |said| said.boot != before.boot)?;
         rig.event(event)?;
         rig.home().map(|_| ())
     };
@@ -170,14 +178,14 @@ fn too_slow(rig: &mut Rig) -> Result<()> {
     let target = rig.other(&source)?;
     let before = rig.now()?;
     let said = rig.hactl(&["migrate", &name(), &target], 1)?;
-    if !said.contains("took longer than 6 s") {
-        bail!("it does not say why: {said}");
+    if !said.contains("canceled after 6 s") {
+        bail!("the output does not name the limit: {said}");
     }
     rig.goes_on(&before, &source)?;
     rig.gone_from(&target)?;
     let job = rig.virsh(&source, &["domjobinfo", "--domain", guest::NAME])?;
     if !job.contains("None") {
-        bail!("libvirt is still at it: {job}");
+        bail!("libvirt still has a migration job: {job}");
     }
     Ok(())
 }
@@ -196,8 +204,8 @@ fn post_copy(rig: &mut Rig) -> Result<()> {
     rig.gone_from(&source)?;
     // libvirt itself must report the change to post-copy.
     let log = std::fs::read_to_string(rig.cluster.machine(&source)?.log("ha-node-agent"))?;
-    if !log.contains("changes to post-copy") {
-        bail!("it arrived without a change to post-copy: {log}");
+    if !log.contains("changed a migration to post-copy") {
+        bail!("the guest arrived without a change to post-copy: {log}");
     }
     Ok(())
 }
@@ -206,7 +214,7 @@ fn target_killed(rig: &mut Rig) -> Result<()> {
     let (source, target, before) = half_way(rig)?;
     rig.cluster.power_off(&target)?;
     rig.goes_on(&before, &source)?;
-    wait_until("it to stay on the source", CEILING, || {
+    wait_until("the guest to be Started on the source", CEILING, || {
         let status = rig.status();
         status["state"] == "Started" && status["node"] == source.as_str() && rig.qemus(&source).len() == 1
     })?;
@@ -218,14 +226,14 @@ fn target_killed(rig: &mut Rig) -> Result<()> {
 fn source_killed(rig: &mut Rig) -> Result<()> {
     let (source, target, before) = half_way(rig)?;
     rig.cluster.power_off(&source)?;
-    let after = rig.consoles.wait("to run after the fence", |said| said.node == target)?;
+    let after = rig.consoles.wait("to run after fencing", |said| said.node == target)?;
     if after.boot == before.boot {
-        bail!("half of it cannot go on: {before:?}, {after:?}");
+        bail!("an incompletely migrated guest kept running: {before:?}, {after:?}");
     }
     let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(&source))?;
     let state = fence.map(|fence| fence.value["state"].to_string()).unwrap_or_default();
     if state != "\"Fenced\"" {
-        bail!("{source} was not fenced before it started on {target}: {state}");
+        bail!("{source} was not fenced before the guest started on {target}: {state}");
     }
     wait_for("one copy", CEILING, || (rig.qemus(&target).len() == 1).then_some(()))?;
     rig.power_on(&source)?;
@@ -252,8 +260,9 @@ fn target_agent_killed(rig: &mut Rig) -> Result<()> {
 fn libvirt_killed(rig: &mut Rig) -> Result<()> {
     let (source, target, before) = half_way(rig)?;
     rig.cluster.machine(&source)?.kill(host::PROGRAM)?;
-    rig.consoles.wait("to count on", |said| said.boot == before.boot && said.count > before.count)?;
-    wait_until("it to be Started", CEILING, || rig.status()["state"] == "Started")?;
+    rig.consoles
+        .wait("to continue counting", |said| said.boot == before.boot && said.count > before.count)?;
+    wait_until("the guest to be Started", CEILING, || rig.status()["state"] == "Started")?;
     let home = rig.home()?;
     rig.goes_on(&before, &home)?;
     rig.gone_from(if home == source { &target } else { &source })

@@ -81,7 +81,7 @@ impl Consoles {
         let found = wait_for(&format!("the guest: {what}"), CEILING, || {
             locked(&self.shared).iter().skip(from).find(|said| fits(said)).cloned()
         });
-        found.map_err(|error| error.context(format!("it said last {:?}", self.last())))
+        found.map_err(|error| error.context(format!("last line of the guest: {:?}", self.last())))
     }
 
     /// Stops reading and checks all lines.
@@ -92,7 +92,7 @@ impl Consoles {
         self.background.end();
         let said = locked(&self.shared).clone();
         match twice(&said) {
-            Some(problem) => bail!("never two is broken: {problem}"),
+            Some(problem) => bail!("the guest ran twice: {problem}"),
             None => Ok(()),
         }
     }
@@ -126,7 +126,7 @@ fn twice(said: &[Said]) -> Option<String> {
         nodes.entry((&one.boot, one.count)).or_default().insert(&one.node);
     }
     if let Some(((boot, count), nodes)) = nodes.iter().find(|(_, nodes)| nodes.len() > 1) {
-        return Some(format!("boot {boot} said {count} on {nodes:?}"));
+        return Some(format!("boot {boot} wrote {count} on {nodes:?}"));
     }
     // A boot may return to an earlier node. After the first line of a second boot, the first boot must not write again.
     let mut over: BTreeSet<&str> = BTreeSet::new();

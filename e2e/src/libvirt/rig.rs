@@ -70,13 +70,13 @@ impl Rig {
                 let state = status["state"].as_str().unwrap_or_default();
                 (state == "Started").then(|| status["node"].as_str().map(str::to_owned)).flatten()
             })
-            .with_context(|| format!("its status is {}", self.status()))?;
-            let said = self.consoles.wait(&format!("to count on {node}"), |_| true)?;
+            .with_context(|| format!("status of the guest: {}", self.status()))?;
+            let said = self.consoles.wait(&format!("to run on {node}"), |_| true)?;
             if said.node == node {
                 return Ok(node);
             }
             if begin.elapsed() > CEILING {
-                bail!("it is Started on {node}, and counts on {}", said.node);
+                bail!("the guest is Started on {node}, but runs on {}", said.node);
             }
         }
     }
@@ -86,7 +86,7 @@ impl Rig {
     /// # Errors
     /// Fails if no other node exists.
     pub fn other(&self, node: &str) -> Result<String> {
-        self.cluster.names(Role::Node).into_iter().find(|other| other != node).context("there are two nodes")
+        self.cluster.names(Role::Node).into_iter().find(|other| other != node).context("no other node found")
     }
 
     /// Returns the status of the guest's resource, as the API reports it.
@@ -127,12 +127,12 @@ impl Rig {
     /// # Errors
     /// Fails if the migration does not get there in time, or finishes before it is observed.
     pub fn half_way(&self) -> Result<String> {
-        wait_for("the move to be half-way", CEILING, || {
+        wait_for("10 % of the guest's memory to be sent", CEILING, || {
             let told = self.told();
             let percent = told.split(" % sent").next()?.rsplit(' ').next()?.parse::<u32>().ok()?;
             (percent >= 10 && told.contains(" % sent")).then_some(told)
         })
-        .with_context(|| format!("its conditions say: {}", self.told()))
+        .with_context(|| format!("conditions of the guest: {}", self.told()))
     }
 
     /// Waits for a line on this node from the same boot with a higher counter.
@@ -140,7 +140,7 @@ impl Rig {
     /// # Errors
     /// Fails if no such line appears in time.
     pub fn goes_on(&self, before: &Said, node: &str) -> Result<Said> {
-        self.consoles.wait(&format!("to go on from {} on {node}", before.count), |said| {
+        self.consoles.wait(&format!("to continue from {} on {node}", before.count), |said| {
             said.node == node && said.boot == before.boot && said.count > before.count
         })
     }
@@ -159,7 +159,7 @@ impl Rig {
     /// Fails if virsh fails.
     pub fn virsh(&self, node: &str, arguments: &[&str]) -> Result<String> {
         let machine = self.cluster.machine(node)?;
-        let init = machine.init.context("the node is on")?;
+        let init = machine.init.context("node is off")?;
         let pid = init.pid.to_string();
         let mut all =
             vec!["--target", pid.as_str(), "--mount", "--net", "--pid", "--uts", "--ipc", "virsh", "-q"];

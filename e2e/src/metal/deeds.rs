@@ -83,7 +83,7 @@ pub fn pause(rig: &mut Rig, node: &str) -> Result<()> {
     let until_ns = begin_ns + (report.wait_ms() + 5_000) * 1_000_000;
     wait_until("a time longer than W", CEILING, || monotonic_ns() > until_ns)?;
     let shown = rig.cluster.object("nodes", node).unwrap_or_default();
-    ensure!(shown["status"]["state"] == "Unknown", "{node} is shown as {}", shown["status"]);
+    ensure!(shown["status"]["state"] == "Unknown", "state of {node} is {}", shown["status"]);
     rig.order(node, "cont")
 }
 
@@ -111,7 +111,7 @@ pub fn lose_store(rig: &mut Rig, node: &str) -> Result<()> {
     }
     let begin_ns = monotonic_ns();
     let length_ms = report.wait_ms() + report.timings.heartbeat_valid_ms;
-    wait_until("a long outage of the store", CEILING, || monotonic_ns() > begin_ns + length_ms * 1_000_000)
+    wait_until("a long etcd outage", CEILING, || monotonic_ns() > begin_ns + length_ms * 1_000_000)
 }
 
 /// Restores the links of the machine and of all etcd members.
@@ -166,10 +166,10 @@ pub fn empty(rig: &mut Rig, node: &str) -> Result<()> {
 /// Tests the node's watchdog. The test must pass, and hactl must report its result after the machine's next boot.
 pub fn test_watchdog(rig: &mut Rig, node: &str) -> Result<()> {
     let output = tested(rig, node)?;
-    ensure!(output.status.success(), "the test was not passed: {}", String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "watchdog test failed: {}", String::from_utf8_lossy(&output.stderr));
     let shown = rig.cluster.hactl(&["node", "watchdog", node])?;
     let shown = String::from_utf8_lossy(&shown.stdout);
-    ensure!(shown.contains("reset with a timeout"), "the test is not remembered: {shown}");
+    ensure!(shown.contains("reset with a timeout"), "hactl node watchdog does not show the test: {shown}");
     Ok(())
 }
 
@@ -177,11 +177,15 @@ pub fn test_watchdog(rig: &mut Rig, node: &str) -> Result<()> {
 pub fn fail_watchdog_test(rig: &mut Rig, node: &str) -> Result<()> {
     let output = tested(rig, node)?;
     let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(1), "a test that fails ended with {}: {told}", output.status);
+    ensure!(
+        output.status.code() == Some(1),
+        "watchdog test must fail, but hactl exited with {}: {told}",
+        output.status
+    );
     let shown = rig.cluster.object("nodes", node).unwrap_or_default();
     let counts_no_more = condition(&shown, "Fenceable")
         .is_some_and(|watchdog| watchdog["status"] == "False" && watchdog["reason"] == "WatchdogFailed");
-    ensure!(counts_no_more, "{told}, and yet the watchdog counts: {}", shown["status"]);
+    ensure!(counts_no_more, "watchdog is trusted after a failed test ({told}): {}", shown["status"]);
     Ok(())
 }
 

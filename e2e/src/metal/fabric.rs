@@ -25,7 +25,7 @@ pub fn reset(rig: &mut Rig, node: &str) -> Result<()> {
     bring_back(rig, node)?;
     rig.order(node, "system_reset")?;
     rig.ready(node)?;
-    ensure!(boot(rig, node)? != before, "{node} is let in, but was not booted anew");
+    ensure!(boot(rig, node)? != before, "{node} was reconnected without a reboot");
     has_storage(rig, node)
 }
 
@@ -35,7 +35,7 @@ pub fn reset_and_unfence(rig: &mut Rig, node: &str) -> Result<()> {
     bring_back(rig, node)?;
     let before = rig.cluster.node_report(node)?.boot_id;
     rig.order(node, "system_reset")?;
-    wait_until(&format!("{node} to ask to be let in with its next boot"), CEILING, || {
+    wait_until(&format!("{node} to register with its next boot"), CEILING, || {
         rig.cluster.node_report(node).is_ok_and(|report| report.boot_id != before)
     })?;
     stays_out(rig, node)?;
@@ -46,18 +46,18 @@ pub fn reset_and_unfence(rig: &mut Rig, node: &str) -> Result<()> {
 
 /// Checks that the service kept running, then restores agent and link. The machine must stay disconnected.
 fn bring_back(rig: &Rig, node: &str) -> Result<()> {
-    rig.guest(node)?.run("pgrep -x ha-holder").context("the service there did not run on")?;
+    rig.guest(node)?.run("pgrep -x ha-holder").context("the service did not keep running")?;
     rig.cluster.heal(node)?;
     signal(rig, node, AGENT, "SIGCONT")?;
     stays_out(rig, node)
 }
 
 fn stays_out(rig: &Rig, node: &str) -> Result<()> {
-    wait_until(&format!("{node} to be shown as fenced off"), CEILING, || {
+    wait_until(&format!("{node} to be reported as FencedOff"), CEILING, || {
         let shown = rig.cluster.object("nodes", node).unwrap_or_default();
         condition(&shown, "Ready").is_some_and(|ready| ready["reason"] == "FencedOff")
     })?;
-    holds_for(&format!("{node} stays fenced off"), PATIENCE, || {
+    holds_for(&format!("{node} stays disconnected"), PATIENCE, || {
         let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(node)).ok().flatten();
         fence.is_some_and(|entry| entry.value["state"] == "Fenced")
     })
@@ -66,7 +66,7 @@ fn stays_out(rig: &Rig, node: &str) -> Result<()> {
 /// Returns the boot id in a node's fence record.
 fn boot(rig: &Rig, node: &str) -> Result<Value> {
     let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(node))?;
-    Ok(fence.with_context(|| format!("{node} has no fence"))?.value["bootId"].take())
+    Ok(fence.with_context(|| format!("{node} has no fence record"))?.value["bootId"].take())
 }
 
 fn has_storage(rig: &Rig, node: &str) -> Result<()> {

@@ -94,8 +94,8 @@ impl Session {
 
     fn answer(&mut self, command: &str) -> Result<Value> {
         let mut line = String::new();
-        if self.reader.read_line(&mut line).with_context(|| format!("{command} was not answered"))? == 0 {
-            bail!("{command} was not answered: the machine is off");
+        if self.reader.read_line(&mut line).with_context(|| format!("no response to {command}"))? == 0 {
+            bail!("no response to {command}: the machine is off");
         }
         let mut answer: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
         match answer.get_mut("return") {

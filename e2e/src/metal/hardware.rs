@@ -88,7 +88,7 @@ impl Accelerator {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .context("qemu-system-x86_64 could not be started")?;
+            .context("cannot start qemu-system-x86_64")?;
         let ended = wait_for("the probing machine", PROBE_CEILING, || machine.try_wait().ok().flatten());
         // Both calls fail only if the process has already ended, which is the goal.
         let _ = machine.kill();

@@ -66,7 +66,7 @@ impl Holders {
                 node: node.to_owned(),
                 process: process.to_owned(),
                 first_ns: clocks
-                    .monotonic(data.created().context("this file system keeps no time of creation")?),
+                    .monotonic(data.created().context("file system does not record creation times")?),
                 last_ns: clocks.monotonic(data.modified()?),
             });
         }
@@ -99,7 +99,7 @@ fn overlaps(holders: &[Holder]) -> Vec<String> {
             if from < to {
                 let both_ms = (to - from) / 1_000_000;
                 found.push(format!(
-                    "{} on {} and {} on {} at once for {both_ms} ms",
+                    "{} on {} and {} on {} at the same time for {both_ms} ms",
                     one.process, one.node, other.process, other.node
                 ));
             }

@@ -152,7 +152,7 @@ impl Session {
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut session =
             Self { socket: socket.to_owned(), reader: BufReader::new(stream), partial: String::new() };
-        session.read()?.context("the monitor did not greet")?;
+        session.read()?.context("no greeting from the QEMU monitor")?;
         session.execute("qmp_capabilities")?;
         session.reader.get_ref().set_read_timeout(Some(patience))?;
         Ok(session)
@@ -166,7 +166,7 @@ impl Session {
             let Some(answer) =
                 self.read().with_context(|| format!("{command}: {}", self.socket.display()))?
             else {
-                bail!("{command} was not answered: {}", self.socket.display());
+                bail!("no response to {command}: {}", self.socket.display());
             };
             if answer.get("error").is_some() {
                 bail!("{command} was refused: {}", answer["error"]);

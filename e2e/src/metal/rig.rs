@@ -84,7 +84,7 @@ impl Rig {
     pub fn node_with(&self, watchdog: Watchdog) -> Result<String> {
         let position = self.hardware.watchdogs.iter().position(|other| *other == watchdog);
         let position = position.with_context(|| format!("no node has {}", watchdog.module()))?;
-        self.nodes().into_iter().nth(position).context("there are fewer nodes than watchdogs")
+        self.nodes().into_iter().nth(position).context("fewer nodes than watchdogs")
     }
 
     /// Returns the interface for commands inside a node.
@@ -108,7 +108,7 @@ impl Rig {
     /// # Errors
     /// Fails if no node has that name.
     pub fn monitor(&self, node: &str) -> Result<&Monitor> {
-        self.monitors.get(node).with_context(|| format!("{node} is not watched"))
+        self.monitors.get(node).with_context(|| format!("{node} has no monitor"))
     }
 
     /// Cuts a node's power.
@@ -186,7 +186,7 @@ impl Rig {
     /// Returns the fence device that closes a node's port of the fabric.
     fn fabric(&self, node: &str, action: FenceAction) -> Result<Value> {
         let storage = self.cluster.names(Role::Storage);
-        let switch = self.cluster.namespace(storage.first().context("there is no storage")?);
+        let switch = self.cluster.namespace(storage.first().context("cluster has no storage machine")?);
         Ok(
             json!({"name": "fabric", "kind": "Fabric", "action": action, "coversStorage": true, "timeoutSeconds": 30,
             "parts": [{"agent": "fence_fabric", "attributes": {"switch": switch, "plug": node}}]}),
@@ -226,7 +226,7 @@ impl Rig {
                 && self.holding(name).is_empty()
         })?;
         self.cluster.delete("resources", name)?;
-        wait_until(&format!("{name} to be gone"), CEILING, || {
+        wait_until(&format!("{name} to be deleted"), CEILING, || {
             self.cluster.object("resources", name).is_none()
         })?;
         self.cluster.delete("groups", name)
@@ -281,7 +281,7 @@ impl Rig {
     /// Returns a description of the longest stall after `after_ns`, if it is longer than `limit_ms`.
     pub fn stalled(&self, after_ns: u64, limit_ms: u64) -> Option<String> {
         let stall = self.stalls.longest(after_ns).filter(|stall| stall.length_ms > limit_ms)?;
-        Some(format!("{} stood still for {} ms", stall.machine, stall.length_ms))
+        Some(format!("{} did not run for {} ms", stall.machine, stall.length_ms))
     }
 
     /// Returns the delays that the environment adds to the protocol's times: for a commit and for the start of a process, in

@@ -23,19 +23,19 @@ const CALM: Duration = Duration::from_secs(3);
 pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
     let node = rig.node_with(case.watchdog)?;
     rig.configure(&node, case)?;
-    (case.equip)(rig, &node).with_context(|| format!("{node} could not be equipped"))?;
+    (case.equip)(rig, &node).with_context(|| format!("cannot equip {node}"))?;
     rig.create_service(service, &node, case.storage)?;
     let bystanders = Bystanders::create(rig, case.others, service, &node)?;
     // Read now, because etcd may be unreachable later.
     let limits = Limits::of(rig, case, &node)?;
     let first = rig.holder(service)?;
-    (case.prepare)(rig, &node).with_context(|| format!("{node} could not be prepared"))?;
+    (case.prepare)(rig, &node).with_context(|| format!("cannot prepare {node}"))?;
     let mut run = Run::begin(rig, case, service, &node, &limits, &first)?;
-    (case.act)(rig, &node).with_context(|| format!("{} could not be done to {node}", case.name))?;
+    (case.act)(rig, &node).with_context(|| format!("cannot execute the fault {} on {node}", case.name))?;
     run.acted_ns = monotonic_ns();
     run.watch(rig)?;
     run.mending_ns = monotonic_ns();
-    (case.mend)(rig, &node).with_context(|| format!("{node} could not be mended"))?;
+    (case.mend)(rig, &node).with_context(|| format!("cannot restore {node}"))?;
     run.mended_ns = monotonic_ns();
     run.returned(rig);
     run.judge(rig)?;
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
             outcome: Outcome { bound_ms: limits.bound_ms, ..Outcome::default() },
         };
         if holder.node == first.node && run.process != first.process {
-            run.fail(format!("{service} did not stay on {node} before anything was done to it"));
+            run.fail(format!("{service} restarted on {node} before the fault"));
         }
         Ok(run)
     }
@@ -136,9 +136,11 @@ impl<'a> Run<'a> {
             Service::Recovers => wait_until(&format!("{} to run again", self.service), CEILING, || {
                 self.is_another(rig) && rig.runs_on(self.service).is_some()
             }),
-            Service::Returns => wait_until(&format!("{} to run here again", self.service), CEILING, || {
-                self.is_another(rig) && rig.runs_on(self.service).as_deref() == Some(self.node)
-            }),
+            Service::Returns => {
+                wait_until(&format!("{} to run on the same node again", self.service), CEILING, || {
+                    self.is_another(rig) && rig.runs_on(self.service).as_deref() == Some(self.node)
+                })
+            }
             Service::Undisturbed => {
                 holds_for("the same process holds the service", self.limits.wait + CALM, || {
                     let holders = rig.holders(self.service).all().unwrap_or_default();
@@ -148,7 +150,7 @@ impl<'a> Run<'a> {
             Service::Withdraws => {
                 wait_until(&format!("the end of {}", self.service), CEILING, || self.is_another(rig))
                     .and_then(|()| {
-                        holds_for("nobody holds the service", self.limits.wait, || {
+                        holds_for("no process holds the service", self.limits.wait, || {
                             rig.holding(self.service).is_empty()
                         })
                     })
@@ -180,7 +182,7 @@ impl<'a> Run<'a> {
                 | Service::Undisturbed
                 | Service::Returns => None,
             };
-            let place = wait_for(&format!("{} to run where it belongs", self.service), CEILING, || {
+            let place = wait_for(&format!("{} to run on its preferred node", self.service), CEILING, || {
                 rig.runs_on(self.service).filter(|place| home.is_none_or(|home| place == home))
             })?;
             let holders = rig.holders(self.service).all()?.len();
@@ -195,7 +197,8 @@ impl<'a> Run<'a> {
     fn judge(&mut self, rig: &Rig) -> Result<()> {
         let record = rig.holders(self.service);
         let all = record.all()?;
-        let here = all.iter().find(|holder| holder.process == self.process).context("the first holder")?;
+        let here =
+            all.iter().find(|holder| holder.process == self.process).context("first holder not found")?;
         let next = all.iter().find(|holder| holder.first_ns > here.first_ns);
         // The restoration may move a service that the fault does not affect.
         let next =
@@ -209,17 +212,19 @@ impl<'a> Run<'a> {
         self.outcome.two = record.violations()?;
         self.outcome.void = rig.stalled(self.begin_ns, self.limits.lateness_ms);
         match self.case.service {
-            Service::Withdraws => self.judge_time(rig, "it stopped", Some(here), |holder| holder.last_ns),
+            Service::Withdraws => {
+                self.judge_time(rig, "service stopped", Some(here), |holder| holder.last_ns)
+            }
             Service::Elsewhere
             | Service::Recovers
             | Service::Fenced
             | Service::Moves
             | Service::Visits
             | Service::Undisturbed
-            | Service::Returns => self.judge_time(rig, "it ran", next, |holder| holder.first_ns),
+            | Service::Returns => self.judge_time(rig, "service ran", next, |holder| holder.first_ns),
         }
         for other in rig.other_resets(self.node, self.begin_ns) {
-            self.fail(format!("{other} was reset, to which nothing was done"));
+            self.fail(format!("{other} was reset without a fault"));
         }
         Ok(())
     }
@@ -232,10 +237,10 @@ impl<'a> Run<'a> {
         match (self.case.reset, first_ns, next) {
             (Reset::MustNot, Some(_), _) => self.fail(format!("{} was reset", self.node)),
             (Reset::Must | Reset::MustByDaemon, Some(reset), Some(next)) if reset > next.first_ns => {
-                self.fail("the reset came after the start elsewhere".to_owned());
+                self.fail("machine was reset after the service started elsewhere".to_owned());
             }
             (Reset::MustByDaemon, Some(_), _) if monitor.first(What::Watchdog, self.begin_ns).is_some() => {
-                self.fail("its device fired, which was to be unbound".to_owned());
+                self.fail("unbound watchdog device reset the machine".to_owned());
             }
             (Reset::Asked(step), _, _) => {
                 let (from_ns, to_ns) = match step {
@@ -245,7 +250,7 @@ impl<'a> Run<'a> {
                 if all.is_empty() || !all.iter().all(|at_ns| (from_ns..=to_ns).contains(at_ns)) {
                     let resets: Vec<_> = all.iter().map(|at_ns| self.after_ms(*at_ns)).collect();
                     self.fail(format!(
-                        "it was to be reset between {} and {} ms after the deed began; it was at {resets:?}",
+                        "reset expected between {} and {} ms after the start of the fault, found at {resets:?}",
                         self.after_ms(from_ns),
                         self.after_ms(to_ns)
                     ));
@@ -254,11 +259,11 @@ impl<'a> Run<'a> {
                 let by_watchdog =
                     fired_ns.is_some_and(|fired_ns| first_ns.is_some_and(|at_ns| fired_ns <= at_ns));
                 if self.case.watchdog == Watchdog::I6300esb && !by_watchdog {
-                    self.fail("it was not its watchdog that reset it".to_owned());
+                    self.fail("machine was not reset by its watchdog".to_owned());
                 }
             }
             (Reset::MustEmpty, Some(reset), _) if reset < here.last_ns => {
-                self.fail("the service was not stopped before the reset".to_owned());
+                self.fail("service was not stopped before the reset".to_owned());
             }
             (Reset::MustNot | Reset::Must | Reset::MustEmpty | Reset::MustByDaemon | Reset::Own, _, _) => {}
         }
@@ -273,7 +278,7 @@ impl<'a> Run<'a> {
         if after <= bound {
             return;
         }
-        let late = format!("{what} on {} {after} ms after the deed; {bound} are allowed", holder.node);
+        let late = format!("{what} on {} {after} ms after the fault, limit is {bound} ms", holder.node);
         let waited = rig.stalls.waited_ms(&holder.node, self.begin_ns, at_ns);
         if waited > after - bound {
             // The machine got no processor, so this delay is not a defect of the product.
@@ -335,7 +340,7 @@ impl Bystanders {
             let all = rig.holders(service).all()?;
             let went_on = all.iter().all(|holder| holder.process == *process);
             if !went_on || rig.holding(service).is_empty() {
-                found.push(format!("{service} did not go on: {all:?}"));
+                found.push(format!("{service} did not keep running: {all:?}"));
             }
         }
         Ok(found)

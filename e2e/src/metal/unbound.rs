@@ -18,7 +18,7 @@ const ADDRESS: &str = "/run/unbound";
 pub fn unbind_and_see_failed(rig: &mut Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run(&unbinding())?;
     commits_failure(rig, node)?;
-    wait_until(&format!("{node} to be shown with a watchdog that failed"), CEILING, || {
+    wait_until(&format!("{node} to be reported with a failed watchdog"), CEILING, || {
         watchdog(rig, node) == Some(("False".to_owned(), "WatchdogFailed".to_owned()))
     })
 }
@@ -56,10 +56,10 @@ pub fn heal_and_bind(rig: &mut Rig, node: &str) -> Result<()> {
 /// Binds the driver again and checks that the watchdog is trusted and guards another service.
 fn make_good(rig: &Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run(&format!("cat {ADDRESS} >'{DRIVER}/bind'"))?;
-    wait_until(&format!("{node} to commit that its watchdog takes pets"), CEILING, || {
+    wait_until(&format!("{node} to commit that its watchdog accepts renewals"), CEILING, || {
         rig.cluster.node_report(node).is_ok_and(|report| !report.watchdog_failed)
     })?;
-    wait_until(&format!("{node} to be shown with a watchdog that counts"), CEILING, || {
+    wait_until(&format!("{node} to be reported with a trusted watchdog"), CEILING, || {
         watchdog(rig, node).is_some_and(|(status, _)| status == "True")
     })?;
     let service = format!("guarded-again-{}", monotonic_ns());

@@ -103,7 +103,7 @@ impl Database {
             process::program(process.pid).as_deref() == Some(SERVER)
                 && process::command_line(process.pid).ends_with(" SELECT")
         };
-        let worker = wait_for("the server to be at work", CEILING, || {
+        let worker = wait_for("a worker process of the server", CEILING, || {
             process::all().into_iter().filter_map(ProcessId::of).find(works)
         })?;
         Ok((client, worker))

@@ -113,7 +113,7 @@ fn a_database_fails_over_with_its_address_and_files() -> Result<()> {
     let committed = writer.finish()?;
     let found = database.entries(&scenario.cluster)?;
     let lost: Vec<&u64> = committed.iter().filter(|number| !found.contains(number)).collect();
-    println!("{} rows were committed, {} are there", committed.len(), found.len());
+    println!("{} rows were committed, {} found", committed.len(), found.len());
     assert!(lost.is_empty(), "committed and lost: {lost:?}");
     hactl(&scenario, &["delete", "--stop", "-f", &database.example(&scenario.cluster)?, "--wait"])?;
     scenario.finish()
@@ -151,7 +151,7 @@ fn copies_on_two_nodes_are_found_first(scenario: &Scenario) -> Result<()> {
     for words in NODES.into_iter().chain(["MultipleActive"]) {
         assert!(why.contains(words), "{words:?} is not in:\n{why}");
     }
-    assert!(NODES.iter().all(has_it), "neither is touched");
+    assert!(NODES.iter().all(has_it), "a copy was stopped on one of the nodes");
     for node in NODES {
         let log = scenario.cluster.machine(node)?.state().join("ocf/twice/output.log");
         let said = fs::read_to_string(&log).unwrap_or_default();
@@ -162,7 +162,7 @@ fn copies_on_two_nodes_are_found_first(scenario: &Scenario) -> Result<()> {
         scenario.state("twice") == "Started" && NODES.iter().filter(|node| has_it(node)).count() == 1
     })?;
     hactl(scenario, &["delete", "--stop", "resource", "twice", "--wait"])?;
-    assert!(!NODES.iter().any(has_it), "it is left");
+    assert!(!NODES.iter().any(has_it), "a copy remains on a node");
     Ok(())
 }
 
@@ -194,11 +194,11 @@ fn a_move_stops_and_starts_in_order(
     hactl(scenario, &["relocate", "database", to])?;
     assert_eq!(home(scenario, from)?, to);
     let changes = scenario.checker.timeline();
-    let ended = changes.ended_on("database", from, begin).context("its end was seen")?;
+    let ended = changes.ended_on("database", from, begin).context("no end of the database was recorded")?;
     let committed = writer.wait_for_commit_after(ended)?;
     println!("moved: stopped for {} ms", (committed - ended) / 1_000_000);
     let namespace = container::process_one(scenario.cluster.machine(from)?)?.pid_namespace();
-    let mut left = process::in_namespace(namespace.context("systemd has ended")?);
+    let mut left = process::in_namespace(namespace.context("systemd is still running")?);
     left.retain(|left| process::program(left.pid).as_deref() == Some(SERVER));
     assert!(left.is_empty(), "left on {from}: {left:?}");
     let address = format!("{}/24", database::ADDRESS);
@@ -215,7 +215,7 @@ fn what_is_broken_is_repaired_in_place(
 ) -> Result<()> {
     let action = |name: &str| scenario.action(name);
     let before = GROUP.map(action).into_iter().collect::<Result<Vec<_>>>()?;
-    let server = scenario.checker.process("database", node).context("its process was not found")?;
+    let server = scenario.checker.process("database", node).context("process of the database not found")?;
     let (mut client, worker) = database.keep_busy(&scenario.cluster)?;
     let begin = Instant::now();
     server.signal(Signal::SIGKILL)?;
@@ -224,7 +224,7 @@ fn what_is_broken_is_repaired_in_place(
     })?;
     println!("server killed: another one runs after {} ms", begin.elapsed().as_millis());
     // The worker has no time to notice the end of its parent, and its environment does not show its resource.
-    assert!(!worker.is_alive(), "a process of the killed server is at work beside the new one");
+    assert!(!worker.is_alive(), "a process of the killed server still runs next to the new server");
     client.wait()?;
     assert_eq!(home(scenario, "")?, node);
     writer.wait_for_commit_after(monotonic_ns())?;
@@ -233,17 +233,17 @@ fn what_is_broken_is_repaired_in_place(
     let begin = Instant::now();
     scenario.cluster.remove_address(node, &address)?;
     let is_there = || scenario.cluster.addresses(node).is_ok_and(|found| found.contains(&address));
-    wait_until("the address to be back", CEILING, is_there)?;
+    wait_until("the address to be configured again", CEILING, is_there)?;
     println!("address taken away: it is back after {} ms", begin.elapsed().as_millis());
     writer.wait_for_commit_after(monotonic_ns())?;
     assert_eq!(home(scenario, "")?, node);
-    wait_until("both to be told", Duration::from_secs(30), || {
+    wait_until("both restarts to be reported", Duration::from_secs(30), || {
         ["database", "database-address"].iter().all(|name| {
             hactl(scenario, &["events", "--for", &format!("resource/{name}")])
                 .is_ok_and(|said| said.contains("Restarted"))
         })
     })?;
     let after = GROUP.map(action).into_iter().collect::<Result<Vec<_>>>()?;
-    assert_eq!(before, after, "repairs in place are no reason for another assignment");
+    assert_eq!(before, after, "a restart in place received another assignment");
     Ok(())
 }

@@ -9,7 +9,8 @@ pub(super) async fn absent_holds_only_without_the_key(subject: impl Subject, at:
     let store = subject.store();
     let key = format!("{at}key");
     let created = create(&store, &key, "1").await?;
-    conflict(&store, "absent, but it exists", Transaction::new().put(&key, Guard::Absent, vec![2])).await?;
+    conflict(&store, "Absent, but the key exists", Transaction::new().put(&key, Guard::Absent, vec![2]))
+        .await?;
     apply(&store, Transaction::new().delete(&key, Guard::Unchanged(created))).await?;
     create(&store, &key, "3").await.map(|_| ())
 }
@@ -18,17 +19,17 @@ pub(super) async fn unchanged_holds_only_at_the_revision(subject: impl Subject, 
     let store = subject.store();
     let key = format!("{at}key");
     let put = |guard, value| Transaction::new().put(&key, guard, vec![value]);
-    conflict(&store, "unchanged, but absent", put(Guard::Unchanged(Revision(1)), 1)).await?;
+    conflict(&store, "Unchanged, but the key does not exist", put(Guard::Unchanged(Revision(1)), 1)).await?;
     let created = create(&store, &key, "1").await?;
     let changed = apply(&store, put(Guard::Unchanged(created), 2)).await?;
-    conflict(&store, "the older revision", put(Guard::Unchanged(created), 3)).await?;
-    conflict(&store, "a revision to come", put(Guard::Unchanged(changed + 1), 3)).await?;
+    conflict(&store, "Unchanged at an older revision", put(Guard::Unchanged(created), 3)).await?;
+    conflict(&store, "Unchanged at a future revision", put(Guard::Unchanged(changed + 1), 3)).await?;
     let found = store.get(&key).await.map_err(|error| error.to_string())?;
-    let entry = found.entries.first().ok_or("the key is gone")?;
+    let entry = found.entries.first().ok_or("key not found")?;
     expect("create revision", &entry.create_revision, &created)?;
     expect("mod revision", &entry.mod_revision, &changed)?;
     expect("value", &entry.value.to_vec(), &vec![2])?;
-    hold("a reading is not older than what it shows", found.revision >= changed)
+    hold("revision of the reading is older than its entries", found.revision >= changed)
 }
 
 pub(super) async fn created_holds_over_writes_but_not_over_a_new_life(
@@ -43,14 +44,15 @@ pub(super) async fn created_holds_over_writes_but_not_over_a_new_life(
         Transaction::new().put(&other, guard, vec![1]).guard(&key, Guard::Created(revision))
     };
     let other_at = apply(&store, guarded(Guard::Absent, created)).await?;
-    conflict(&store, "a mod revision is no create revision", guarded(Guard::Unchanged(other_at), changed))
-        .await?;
+    conflict(&store, "Created with a mod revision", guarded(Guard::Unchanged(other_at), changed)).await?;
     apply(&store, Transaction::new().delete(&key, Guard::Created(created))).await?;
-    conflict(&store, "gone", guarded(Guard::Unchanged(other_at), created)).await?;
+    conflict(&store, "Created, but the key is deleted", guarded(Guard::Unchanged(other_at), created)).await?;
     let again = create(&store, &key, "1").await?;
-    conflict(&store, "another life", guarded(Guard::Unchanged(other_at), created)).await?;
-    let entry = store.get(&key).await.map_err(|error| error.to_string())?.entries.pop().ok_or("gone")?;
-    expect("a new life has a new create revision", &entry.create_revision, &again)?;
+    conflict(&store, "Created, but the key was created again", guarded(Guard::Unchanged(other_at), created))
+        .await?;
+    let entry =
+        store.get(&key).await.map_err(|error| error.to_string())?.entries.pop().ok_or("key not found")?;
+    expect("create revision of a key that was created again", &entry.create_revision, &again)?;
     apply(&store, guarded(Guard::Unchanged(other_at), again)).await.map(|_| ())
 }
 
@@ -63,10 +65,10 @@ pub(super) async fn a_failed_guard_stops_every_write(subject: impl Subject, at: 
         Guard::Unchanged(created),
         vec![2],
     );
-    conflict(&store, "one guard of two", both).await?;
+    conflict(&store, "one of two guards fails", both).await?;
     let found = store.list(&at).await.map_err(|error| error.to_string())?;
-    expect("nothing was written", &found.entries.len(), &1)?;
-    expect("nothing was changed", &found.entries[0].mod_revision, &created)
+    expect("number of keys after the conflict", &found.entries.len(), &1)?;
+    expect("mod revision after the conflict", &found.entries[0].mod_revision, &created)
 }
 
 pub(super) async fn all_keys_of_a_transaction_share_one_revision(
@@ -84,7 +86,7 @@ pub(super) async fn all_keys_of_a_transaction_share_one_revision(
             .delete(key("old"), Guard::Unchanged(before)),
     )
     .await?;
-    expect("one revision further", &revision, &(before + 1))?;
+    expect("revision of the transaction", &revision, &(before + 1))?;
     let found = store.list(&at).await.map_err(|error| error.to_string())?;
     let revisions: Vec<_> =
         found.entries.iter().map(|entry| (entry.create_revision, entry.mod_revision)).collect();
@@ -97,11 +99,11 @@ pub(super) async fn a_late_duplicate_conflicts(subject: impl Subject, at: String
     let created = create(&store, &key, "1").await?;
     let write = Transaction::new().put(&key, Guard::Unchanged(created), vec![2]);
     let applied = apply(&store, write.clone()).await?;
-    conflict(&store, "the same again", write.clone()).await?;
+    conflict(&store, "duplicate", write.clone()).await?;
     apply(&store, Transaction::new().delete(&key, Guard::Unchanged(applied))).await?;
-    conflict(&store, "the same after the key is gone", write.clone()).await?;
+    conflict(&store, "duplicate after the key was deleted", write.clone()).await?;
     create(&store, &key, "1").await?;
-    conflict(&store, "the same in another life of the key", write).await
+    conflict(&store, "duplicate after the key was created again", write).await
 }
 
 pub(super) async fn guards_alone_write_nothing(subject: impl Subject, at: String) -> Verdict {
@@ -109,7 +111,7 @@ pub(super) async fn guards_alone_write_nothing(subject: impl Subject, at: String
     let key = format!("{at}key");
     let created = create(&store, &key, "1").await?;
     let held = apply(&store, Transaction::new().guard(&key, Guard::Unchanged(created))).await?;
-    expect("no new revision", &held, &created)?;
+    expect("unchanged revision", &held, &created)?;
     conflict(&store, "guard alone", Transaction::new().guard(&key, Guard::Absent)).await
 }
 
@@ -117,7 +119,7 @@ pub(super) async fn deleting_what_is_absent_changes_nothing(subject: impl Subjec
     let store = subject.store();
     let revision = create(&store, &format!("{at}key"), "1").await?;
     let deleted = apply(&store, Transaction::new().delete(format!("{at}none"), Guard::Absent)).await?;
-    expect("no new revision", &deleted, &revision)
+    expect("unchanged revision", &deleted, &revision)
 }
 
 pub(super) async fn an_empty_value_is_a_value(subject: impl Subject, at: String) -> Verdict {
@@ -130,7 +132,12 @@ pub(super) async fn an_empty_value_is_a_value(subject: impl Subject, at: String)
         &found.entries.iter().map(|entry| entry.value.to_vec()).collect::<Vec<_>>(),
         &vec![vec![]],
     )?;
-    conflict(&store, "it exists", Transaction::new().put(&key, Guard::Absent, vec![1])).await
+    conflict(
+        &store,
+        "Absent, but the key exists with an empty value",
+        Transaction::new().put(&key, Guard::Absent, vec![1]),
+    )
+    .await
 }
 
 pub(super) async fn several_selectors_are_read_at_one_revision(subject: impl Subject, at: String) -> Verdict {
@@ -148,7 +155,7 @@ pub(super) async fn several_selectors_are_read_at_one_revision(subject: impl Sub
         &["a/1", "b/2", "c"].iter().map(|key| format!("{at}{key}")).collect(),
     )?;
     let last = found.entries.iter().map(|entry| entry.mod_revision).max();
-    hold("the revision covers what was read", Some(found.revision) > last)?;
+    hold("revision of the reading is older than its entries", Some(found.revision) > last)?;
     let now = apply(&store, Transaction::new().guard(format!("{at}none"), Guard::Absent)).await?;
     expect("revision", &found.revision, &now)
 }

@@ -28,7 +28,7 @@ pub(super) async fn a_put_attaches_and_a_put_without_detaches(subject: impl Subj
     let leases: Vec<_> = found.entries.iter().map(|entry| entry.lease).collect();
     expect("leases of attached, detached, free, late", &leases, &vec![lease, 0, lease, 0])?;
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
-    expect("what stays", &keys(&store, &at).await?, &vec!["detached".to_owned(), "late".to_owned()])
+    expect("remaining keys", &keys(&store, &at).await?, &vec!["detached".to_owned(), "late".to_owned()])
 }
 
 pub(super) async fn a_missing_lease_is_its_own_outcome(subject: impl Subject, at: String) -> Verdict {
@@ -42,7 +42,7 @@ pub(super) async fn a_missing_lease_is_its_own_outcome(subject: impl Subject, at
         lease,
     );
     expect("commit", &store.commit(both).await, &Outcome::LeaseNotFound)?;
-    expect("nothing is written", &keys(&store, &at).await?, &Vec::new())?;
+    expect("keys after the failed commit", &keys(&store, &at).await?, &Vec::new())?;
     expect("keep-alive", &store.keep_alive(lease).await, &Err(StoreError::LeaseNotFound))?;
     expect("revoke", &store.revoke_lease(lease).await, &Err(StoreError::LeaseNotFound))
 }
@@ -69,18 +69,18 @@ pub(super) async fn revoking_deletes_all_keys_at_one_revision(subject: impl Subj
     }
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
     let found = store.list(&at).await.map_err(|error| error.to_string())?;
-    expect("all are gone", &found.entries.len(), &0)?;
-    expect("at one revision", &found.revision, &(last + 1))
+    expect("number of keys after the lease was revoked", &found.entries.len(), &0)?;
+    expect("revision of the deletions", &found.revision, &(last + 1))
 }
 
 pub(super) async fn a_lease_that_is_not_kept_expires(subject: impl Subject, at: String) -> Verdict {
     let store = subject.store();
     let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
     apply(&store, Transaction::new().put_leased(format!("{at}key"), Guard::Absent, vec![1], lease)).await?;
-    hold("the key is there at first", keys(&store, &at).await?.len() == 1)?;
+    hold("key does not exist before its lease expires", keys(&store, &at).await?.len() == 1)?;
     let deadline = Instant::now() + PATIENCE;
     while !keys(&store, &at).await?.is_empty() {
-        hold("the key goes with its lease", Instant::now() < deadline)?;
+        hold("key still exists after its lease expired", Instant::now() < deadline)?;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     expect("keep-alive", &store.keep_alive(lease).await, &Err(StoreError::LeaseNotFound))
@@ -95,6 +95,6 @@ pub(super) async fn a_lease_that_is_kept_lives(subject: impl Subject, at: String
         expect("time to live", &store.keep_alive(lease).await, &Ok(2))?;
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    expect("the key is still there", &keys(&store, &at).await?.len(), &1)?;
+    expect("number of keys while the lease is kept alive", &keys(&store, &at).await?.len(), &1)?;
     store.revoke_lease(lease).await.map_err(|error| error.to_string())
 }

@@ -38,7 +38,7 @@ pub(super) async fn a_watch_begins_at_an_old_revision(subject: impl Subject, at:
     let mut watch = store.watch(&at, revisions[2]);
     let seen: Vec<_> =
         changes_until(&mut watch, revisions[4]).await?.into_iter().map(|(_, _, at)| at).collect();
-    expect("from the revision on, inclusive", &seen, &revisions[2..].to_vec())
+    expect("revisions from the start revision, inclusive", &seen, &revisions[2..].to_vec())
 }
 
 pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, at: String) -> Verdict {
@@ -62,7 +62,7 @@ pub(super) async fn a_compacted_revision_is_said(subject: impl Subject, at: Stri
     match store.watch(&at, first).next().await {
         Some(Err(StoreError::Compacted { oldest })) => {
             hold(
-                &format!("oldest {oldest} may be watched after {third}"),
+                &format!("oldest revision {oldest} does not follow the compaction at {third}"),
                 (third..=third + 1).contains(&oldest),
             )?;
         }
@@ -73,7 +73,7 @@ pub(super) async fn a_compacted_revision_is_said(subject: impl Subject, at: Stri
     let mut watch = store.watch(&at, fourth);
     expect("changes", &changes_until(&mut watch, fourth).await?.len(), &1)?;
     let found = store.list(&at).await.map_err(|error| error.to_string())?;
-    expect("keys stay", &found.entries.len(), &4)
+    expect("number of keys after the compaction", &found.entries.len(), &4)
 }
 
 pub(super) async fn a_prefix_watch_sees_only_its_prefix(subject: impl Subject, at: String) -> Verdict {
@@ -125,8 +125,11 @@ pub(super) async fn several_selectors_come_as_one_in_order(subject: impl Subject
             WatchItem::Progress(revision) => complete = revision,
             WatchItem::Changes { changes, revision } => {
                 for change in changes {
-                    hold("nothing is older than what was complete", change.revision() > complete)?;
-                    hold("nothing is newer than its item", change.revision() <= revision)?;
+                    hold(
+                        "a change is not newer than the last complete revision",
+                        change.revision() > complete,
+                    )?;
+                    hold("a change is newer than its item", change.revision() <= revision)?;
                     seen.push((change.key().to_owned(), change.revision()));
                 }
                 complete = revision;
