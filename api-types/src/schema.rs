@@ -154,7 +154,7 @@ pub fn describe(kind: Kind) -> &'static str {
     }
 }
 
-/// Disallows additional members in every schema that lists its members.
+/// Sets `additionalProperties` to `false` in every schema that lists its properties.
 fn close(schema: &mut Value) {
     let Some(map) = schema.as_object_mut() else { return };
     let open = map.get("x-kubernetes-preserve-unknown-fields").is_some();

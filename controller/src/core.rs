@@ -256,7 +256,8 @@ impl Controller {
         &self.config
     }
 
-    /// Returns the term while this controller is leader, as far as it knows.
+    /// Returns the term of this leader; `None` if this controller is not leader. A deposed leader returns its term
+    /// until it has read that it was deposed.
     pub fn term(&self) -> Option<Term> {
         self.standing.leadership.as_ref().map(Leadership::term)
     }

@@ -237,7 +237,7 @@ fn leading(members: &[MemberStatus]) -> Result<&MemberStatus> {
     members
         .iter()
         .filter(|member| member.status.leader == member.status.header.member_id)
-        // A deposed leader that does not know it yet has an older term.
+        // A deposed leader that still reports itself as leader has an older term.
         .max_by_key(|member| member.status.term)
         .context("no etcd member is leader")
 }

@@ -85,7 +85,7 @@ impl Scenario {
     /// Returns the node of a service, once it runs on exactly one node and the API reports it as Started there.
     ///
     /// # Errors
-    /// Fails if the service does not get there in time.
+    /// Fails if the service is not Started in time.
     pub fn home(&self, service: &str) -> Result<String> {
         self.settled(service, &BTreeSet::new())
     }
@@ -93,7 +93,7 @@ impl Scenario {
     /// Returns the node of a service, once it runs on exactly one node other than `node` and the API reports it as Started there.
     ///
     /// # Errors
-    /// Fails if the service does not get there in time.
+    /// Fails if the service is not Started in time.
     pub fn elsewhere(&self, service: &str, node: &str) -> Result<String> {
         self.settled(service, &BTreeSet::from([node.to_owned()]))
     }

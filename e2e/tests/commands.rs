@@ -164,7 +164,7 @@ fn a_dump_in_the_middle_of_a_failover_ends_in_the_simulator_as_the_cluster() -> 
     let explained = || -> Result<serde_json::Value> {
         Ok(serde_json::from_slice(&scenario.cluster.hactl(&["why", WITNESS, "-o", "json"])?.stdout)?)
     };
-    // The leader stores what is waited for at most once a second.
+    // The leader stores the causes of waits at most once a second.
     wait_until("a steady cluster", CEILING, || {
         explained().is_ok_and(|why| why["state"] == "Started" && why["waitingFor"] == json!([]))
     })?;

@@ -30,8 +30,8 @@ fn a_killed_leader_disturbs_nobody_and_the_next_one_recovers_nodes() -> Result<(
 fn a_frozen_leader_is_deposed_and_its_late_writes_are_refused() -> Result<()> {
     let mut scenario = Scenario::start("leader-frozen")?;
     let (old, home) = (scenario.cluster.leader()?, scenario.home(WITNESS)?);
-    // The node fails while the leader is stopped. When the leader continues, it knows only an assignment that its successor has
-    // already changed.
+    // The node fails while the leader is stopped. When the leader continues, its view contains an assignment that its
+    // successor has already changed.
     scenario.cluster.machine(&old)?.signal("ha-controller", Signal::SIGSTOP)?;
     scenario.cluster.power_off(&home)?;
     wait_until("another leader", CEILING, || scenario.cluster.leader().is_ok_and(|leader| leader != old))?;

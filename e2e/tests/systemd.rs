@@ -248,7 +248,7 @@ fn the_example_runs(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// After D-Bus is back, the agent must notice an event during the outage.
+/// Once D-Bus is available again, the agent must detect a change that happened during the outage.
 fn a_bus_that_was_away_is_found_again(scenario: &Scenario) -> Result<()> {
     let home = scenario.home("by-hand")?;
     // The socket is moved away, because systemd would start another daemon for the next client.

@@ -179,7 +179,7 @@ async fn a_new_daemon_takes_over_when_the_agent_arms_again() {
     node.wait_for_daemon();
     node.start_daemon();
     let (client, status, _events) = served(&node.socket()).await;
-    // The daemon found the timer running and knows no deadline.
+    // The daemon found the timer running and has no deadline.
     assert!(matches!(status.state, State::Expired { .. }), "{status:?}");
     let deadline = clock::now().plus_ms(3000);
     assert_eq!(client.deadline(deadline).await, Err(ClientError::Refused(Refusal::NotArmed)));

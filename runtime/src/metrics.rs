@@ -18,7 +18,7 @@ pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 /// The metrics of one process. Clones are cheap and share the same registry.
 ///
 /// Names, labels and help come from [`ha_api_types::metric`]. Each metric is registered once, at start, so an invalid
-/// or duplicate name is an error only there.
+/// or duplicate name fails the start.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,

@@ -70,7 +70,7 @@ impl Shutdown {
         self.reached(Stage::Requested).await;
     }
 
-    /// Waits until the shutdown is forced, after which no task may delay the end.
+    /// Waits until the shutdown is forced. After that, no task may delay the exit of the process.
     pub async fn forced(&self) {
         self.reached(Stage::Forced).await;
     }

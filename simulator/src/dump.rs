@@ -169,7 +169,7 @@ impl Dump {
         self.stored.nodes.keys().map(machine).collect()
     }
 
-    /// Returns `true` if the node was heard under its present registration, and has missed few heartbeats since.
+    /// Returns `true` if the node has sent a heartbeat under its present registration, and has missed few since.
     pub(crate) fn is_on(&self, node: &str) -> bool {
         let stored = &self.stored;
         let interval_ms =

@@ -139,8 +139,9 @@ pub struct Expectations {
     pub notified: Option<Vec<String>>,
     /// Commands that must have been refused.
     pub refused: Option<Vec<String>>,
-    /// Whether the run must make progress once everything has settled: every Started service that can run on some node runs,
-    /// every other one states a reason, and every node is back. Only for scripts that end every fault that they begin.
+    /// Whether the run must make progress once everything has settled: every Started service that can run on some node
+    /// runs, every other one states a reason, and every node is online. Only for scripts that end every fault that they
+    /// begin.
     pub progress: bool,
     /// Nodes that may be off or isolated at the end; the progress check skips them as long as they are.
     pub broken: Vec<String>,

@@ -286,7 +286,7 @@ impl Election {
     }
 
     /// Takes over the leadership of a leader key that this process wrote, without regard to the outcome that was
-    /// reported for that write.
+    /// reported for that write. Returns `true` if it did.
     fn adopt_own_key(&mut self, now: &Now) -> bool {
         let (Some(entry), Some(leader)) = (&self.view.leader, &self.leader) else { return false };
         let term = Term::created_at(entry.create_revision);

@@ -6,12 +6,12 @@ use ha_api_types::id::Revision;
 use std::future::Future;
 use std::sync::Arc;
 
-/// A consistent reading of keys.
+/// The entries of some keys, all at one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Entries, sorted by key.
     pub entries: Vec<Entry>,
-    /// Revision of the store at the reading; a watch continues from the next one.
+    /// Revision at which the keys were read. A watch from the next revision misses no change.
     pub revision: Revision,
 }
 

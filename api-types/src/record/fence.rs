@@ -82,9 +82,9 @@ impl Fence {
 pub enum FenceState {
     /// A registered incarnation may act under the epoch.
     Open,
-    /// Closed; the old incarnation is not yet proven gone.
+    /// Closed. No proof shows yet that the services of the old incarnation have ended.
     Fencing,
-    /// Closed; the old incarnation is proven gone.
+    /// Closed. A proof shows that the services of the old incarnation have ended.
     Fenced,
     /// Closed while nothing was active, or never opened. Only managed services are proven stopped.
     #[default]

@@ -32,13 +32,13 @@ pub struct HoldAnswer {
 
 /// The part of a node's report that decides which controllers may draw conclusions from its silence.
 ///
-/// A node under Hold asks the controllers that it knows, and not those that joined later. A controller that joined later
-/// must therefore not draw conclusions from the node's silence. It must neither close the epoch, nor use silence as proof
-/// (a) after another controller has closed it.
+/// A node under Hold asks the controllers whose candidate keys it has read, and not those that joined later. A
+/// controller that joined later must therefore not draw conclusions from the node's silence. It must neither close the
+/// epoch, nor use silence as proof (a) after another controller has closed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HoldTerms {
-    /// Create revision of the newest candidate that the node knows.
+    /// Create revision of the newest candidate key that the node has read.
     pub candidate_generation: Revision,
 }
 

@@ -43,7 +43,7 @@ pub struct NodeReport {
     /// `true` if the machine is virtual, so that it can be paused together with its clock.
     #[serde(rename = "virtual")]
     pub is_virtual: bool,
-    /// Create revision of the newest candidate that the agent knows.
+    /// Create revision of the newest candidate key that the agent has read.
     pub candidate_generation: Revision,
     /// Behavior of the agent while etcd is unreachable; agents without this field stop their services. Stored under its
     /// earlier name, because a controller of the previous version treats an unknown field as Stop.

@@ -157,7 +157,7 @@ pub enum Observed {
     Unknown(String),
 }
 
-/// The place for the next attempt after a failure.
+/// The nodes that are eligible for the next attempt after a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureClass {
     /// The same node.
@@ -165,7 +165,7 @@ pub enum FailureClass {
     RetryHere,
     /// Another node.
     TryElsewhere,
-    /// Never this node, because the service is not installed there.
+    /// Any node except this one, because the service is not installed on it.
     NeverHere,
     /// No node, because the configuration is wrong.
     ConfigurationWrong,

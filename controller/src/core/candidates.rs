@@ -63,7 +63,8 @@ fn held_by_others(world: &World, joined: Revision) -> impl Iterator<Item = HoldT
         .filter(move |terms| !terms.include(joined))
 }
 
-/// Returns the older controllers that may act for a node that does not know a controller that joined at `joined`.
+/// Returns the older controllers that may act on the silence of a node that has not read a candidate key created at
+/// `joined`.
 fn older(world: &World, joined: Revision) -> Vec<(&String, Refreshed)> {
     let newest_known = held_by_others(world, joined).map(|terms| terms.candidate_generation).max();
     let Some(newest_known) = newest_known else { return Vec::new() };

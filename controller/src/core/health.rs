@@ -53,8 +53,8 @@ pub struct NodeHealth {
     pub active: BTreeSet<String>,
     /// W in milliseconds if silence for W and an armed watchdog prove the node dead, otherwise the reason why not.
     pub silence_proves: Result<Millis, Reason>,
-    /// `true` if the node asks other controllers for hold, but not this one, which joined later than the node knows.
-    /// The node's silence then proves nothing to this process (FENCING, section 9).
+    /// `true` if the node asks other controllers for hold, but not this one, whose candidate key the node has not read.
+    /// This process then concludes nothing from the node's silence (FENCING, section 9).
     pub is_held_by_others: bool,
     /// `true` if a fence device can prove the node dead.
     pub has_device: bool,

@@ -79,7 +79,7 @@ pub struct Planner<'a> {
     arranged: Arranged,
     /// Services that were scheduled in this plan; `true` if an eligible node was found.
     looked: BTreeMap<String, bool>,
-    /// Nodes that were counted as empty and have yet to answer: no service is started there.
+    /// Nodes that were counted as empty and have not answered yet. No service is started on them.
     unverified: Unverified,
 }
 
@@ -161,7 +161,7 @@ struct Service<'a> {
 enum Standing {
     /// The epoch is open: the assignment holds.
     InForce,
-    /// The epoch is closed, and its services are not yet proven gone.
+    /// The epoch is closed without a proof, so its services may still run.
     Closing,
     /// The epoch is closed with a proof, whether or not a newer epoch is open: none of its services runs.
     Released,

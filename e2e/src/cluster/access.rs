@@ -39,8 +39,8 @@ impl Cluster {
         self.store_leader_among_others("")
     }
 
-    /// Returns the same as [`Cluster::store_leader`] without asking the member `except`: a deposed leader may not know that it
-    /// lost.
+    /// Returns the same as [`Cluster::store_leader`] without asking the member `except`: a deposed leader may still
+    /// report itself as leader.
     ///
     /// # Errors
     /// Fails if none of the other members is the leader.

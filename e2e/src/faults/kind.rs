@@ -66,7 +66,8 @@ pub enum Kind {
     MemberCut,
     /// The etcd leader transfers the leadership to another member.
     StoreLeaderMoved,
-    /// The etcd leader is paused, isolated from its peers and continued, so it does not know that it was deposed.
+    /// The etcd leader is paused, isolated from its peers and continued, so it still acts as leader after its peers
+    /// have elected another one.
     StoreLeaderIsolated,
     /// etcd's history is compacted.
     Compaction,

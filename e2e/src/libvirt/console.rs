@@ -128,7 +128,8 @@ fn twice(said: &[Said]) -> Option<String> {
     if let Some(((boot, count), nodes)) = nodes.iter().find(|(_, nodes)| nodes.len() > 1) {
         return Some(format!("boot {boot} wrote {count} on {nodes:?}"));
     }
-    // A boot may return to an earlier node. After the first line of a second boot, the first boot must not write again.
+    // A guest may migrate back to an earlier node in the same boot. Once another boot has written, the earlier boot
+    // must not write again.
     let mut over: BTreeSet<&str> = BTreeSet::new();
     let mut speaks: Option<&Said> = None;
     for one in said {

@@ -76,7 +76,7 @@ impl Drain {
                 until_drained(session, &names, self.timeout).await?;
             }
             DryRun::Server => {
-                // The dry run of a single node does not know that the others are drained, too: the effects of all nodes
+                // The dry run of a single node does not include the drains of the others, so the effects of all nodes
                 // together are shown instead.
                 session.terminal().hold_warnings();
                 let shown = show(session, &nodes).await;

@@ -61,7 +61,7 @@ impl Restore {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         self.check()?;
         let programs = Programs::find(self.programs.as_deref())?;
-        // The scratch directory is next to the output file: the space is sufficient there, and the last step is a rename.
+        // The scratch directory is next to the output file, so that the last step is a rename within one file system.
         let folder =
             self.prepared.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         let scratch = tempfile::Builder::new()

@@ -94,7 +94,7 @@ impl Set {
     }
 }
 
-/// Returns the merge patch for `FIELD=VALUE…`, and the renamed fields that have their earlier name there.
+/// Returns the merge patch for `FIELD=VALUE…`, and the fields that are given by an earlier name.
 fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static Renamed>), Failure> {
     let (mut patch, mut found) = (json!({"spec": {}}), Vec::new());
     for text in fields {

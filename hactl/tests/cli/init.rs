@@ -34,7 +34,7 @@ fn a_machine_without_certificates_is_for_itself() {
     run(command(&["config", "get-contexts"]).env("HACTL_CONFIG", &config))
         .shows(0, &["http://127.0.0.1:7443"]);
 
-    // A second run changes nothing. Other content is refused as a whole, and can be forced.
+    // A second run with the same options changes nothing. With other options, no file is written without --force.
     init(&deep, &HTTP).shows(0, &["agent.yaml unchanged", "watchdog.env unchanged"]);
     let other = [HTTP.as_slice(), &["--watchdog", "iTCO_wdt"]].concat();
     std::fs::remove_file(deep.join("agent.yaml")).expect("removed");

@@ -1,10 +1,10 @@
-//! The facts about itself that an agent receives once, at its start.
+//! Configuration of an agent: facts about its process, node and machine that do not change while the agent runs.
 
 use ha_api_types::keys::Keys;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::SleepProtection;
 
-/// The facts about itself that an agent receives at its start.
+/// The facts that the agent receives once, at its start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The cluster's key layout.

@@ -75,8 +75,8 @@ impl AgentCore {
         self.usage_to_tell(now).is_some()
     }
 
-    /// Asks for the next reading when it is due, and writes significant changes. It has no deadline of its own: an
-    /// active node runs every step at each heartbeat.
+    /// Asks for the next reading when it is due, and writes significant changes. This step has no deadline of its own:
+    /// an active node runs every step at each heartbeat.
     pub(super) fn measuring_step(&mut self, now: &Now) {
         let Some((_, created)) = self.active() else { return };
         if self.measuring.asked_at.is_none_or(|at| now.raw.since(at) >= EVERY_MS) {

@@ -295,7 +295,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if the report of a node that is proven gone was read after that proof.
+    /// Returns `true` if the report of a lost node was read after the proof that closed its epoch.
     fn has_read_last_report(&self, node: &str, name: &str) -> bool {
         let gone_at = self.view.fences.get(node).map_or(Revision::default(), |stored| stored.modified);
         self.view.peer_reports.as_of(&peer(node, name)) >= gone_at

@@ -246,8 +246,8 @@ impl AgentCore {
     }
 
     /// Builds a permit's transaction. FENCING 6: it guards its own report key, `Created(alive)`, `Unchanged(fence)` and
-    /// `Unchanged(assignment)`. Unless `exclusive: false`, it also guards `Unchanged(report/<node>/node)` at a revision
-    /// that says armed. FENCING 8: HandingOver also guards the target's report and fence.
+    /// `Unchanged(assignment)`. Unless `exclusive: false`, it also guards `Unchanged(report/<node>/node)` at the
+    /// revision of a report with the watchdog armed. FENCING 8: HandingOver also guards the target's report and fence.
     pub(super) fn permit_transaction(
         &self,
         name: &str,

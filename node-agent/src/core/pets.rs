@@ -1,4 +1,4 @@
-//! A watchdog device that refuses pets, and when it counts again (FENCING R4.17 to R4.24).
+//! A watchdog device that refuses pets, and the conditions under which it is trusted again (FENCING R4.17 to R4.24).
 
 use super::AgentCore;
 use super::arming::Watchdog;

@@ -320,7 +320,7 @@ fn clear(
     service.replacing = Replacing::Clear(Box::new(clearing));
 }
 
-/// Returns `true` if a report says that the service runs as the assigned action requires.
+/// Returns `true` if a report shows that the service runs as the assigned action requires.
 fn is_answer_of(report: &ServiceReport, assignment: &Assignment) -> bool {
     let runs = match &assignment.action {
         Action::Start | Action::Restart => report.phase == Phase::Running,

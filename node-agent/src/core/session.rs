@@ -21,7 +21,7 @@ pub(super) enum Session {
     Requesting(Requesting),
     /// Acts under an epoch that was opened for this process.
     Registered(Registered),
-    /// Does nothing more.
+    /// The agent acts no more; the process is about to exit.
     Ended,
 }
 

@@ -48,7 +48,7 @@ pub(super) enum Net {
     Up,
     /// Requests do not reach etcd.
     Down,
-    /// Requests reach etcd, but answers do not come back.
+    /// Requests reach etcd, but the answers are lost.
     Deaf,
 }
 

@@ -80,8 +80,8 @@ impl Process {
 /// the owner.
 fn watchdog_owner(root: &Path, processes: &[Process], known: Option<&Owner>) -> Option<Owner> {
     match active_devices(root) {
-        // Opening a device starts it. The daemon reports a device that its owner has stopped but keeps open: it finds
-        // it busy.
+        // An open device is active, because opening starts it. If its owner has stopped the device but keeps it open,
+        // the daemon reports the device as busy.
         Some(0) => return None,
         // A device has one owner. Process 1 is excluded, because the service manager only keeps a copy of the
         // descriptor, and the owner may have changed.

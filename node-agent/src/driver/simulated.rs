@@ -161,7 +161,7 @@ impl SimulatedDriver {
             return Err(failed(Reason::MoveFailed, message));
         }
         write(&counted, &Failures { migrations: 0, ..failures }).map_err(unreadable)?;
-        // Stop here before the start there, so that the service never runs on both nodes.
+        // The stop on this node comes before the start on the target, so that the service never runs on both nodes.
         self.set(&service.name, What::Stopped).map_err(unreadable)?;
         let what = if spec.gated { What::Arrived } else { What::Running };
         write(&theirs, &State { what, ..receiver }).map_err(unreadable)

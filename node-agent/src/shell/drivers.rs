@@ -184,7 +184,7 @@ impl Drivers {
     }
 }
 
-/// Time beyond a command's own limit after which the command is given up. Drivers enforce the limits themselves.
+/// Time beyond a command's own limit after which the command counts as failed. Drivers enforce the limits themselves.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Executes a command with a time limit, so that a command that hangs does not block its service indefinitely.

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Interval at which the core's state is shown, milliseconds.
+/// Interval at which the core's state is published, in milliseconds.
 const LOOK_EVERY_MS: u64 = 500;
 
-/// Interval at which an exiting agent asks the service manager for more time, milliseconds.
+/// Interval at which an exiting agent asks the service manager for more time, in milliseconds.
 const EXTEND_EVERY_MS: u64 = 10_000;
 /// Additional time per request to the service manager.
 const EXTEND_BY: Duration = Duration::from_secs(60);

@@ -28,10 +28,10 @@ use tokio::sync::{mpsc, oneshot};
 /// Time limit of an answer. The daemon answers within a millisecond unless it is stopped or starved.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
-/// Number of requests that may wait to be sent.
+/// Maximum number of requests that wait to be sent.
 const QUEUE: usize = 16;
 
-/// Number of events that may wait to be read.
+/// Maximum number of events that wait to be read.
 const EVENTS: usize = 64;
 
 /// The error of a failed request.
@@ -180,7 +180,7 @@ impl Connection {
         drop(requests);
         tracing::warn!(%reason, "lost the connection to ha-watchdogd");
         for (_, answer) in self.waiting {
-            // Sending fails if the requester has given up.
+            // Sending fails if the requester no longer waits.
             let _ = answer.send(Err(reason));
         }
         let _ = self.events.send(Event::Lost).await;

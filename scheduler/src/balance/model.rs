@@ -102,7 +102,7 @@ pub enum Role {
     Member,
     /// Runs instances and manages the cluster.
     Master,
-    /// Is off or must not be used; no instance is placed here.
+    /// Powered off or not to be used. No instance is placed on the node.
     Offline,
 }
 
@@ -150,21 +150,21 @@ pub const DEFAULT_LOAD: [i64; 4] = [LOAD_UNIT; 4];
 pub enum Status {
     /// Runs.
     Running,
-    /// Runs although it should not.
+    /// Running although a stop was requested.
     ErrorUp,
-    /// Is stopped on request.
+    /// Stopped as requested.
     AdminDown,
-    /// Is stopped and uses no resources.
+    /// Stopped as requested, without reserved resources.
     AdminOffline,
-    /// Is stopped although it should run.
+    /// Stopped although a start was requested.
     ErrorDown,
     /// The node of the instance is down.
     ErrorNodeDown,
     /// The node of the instance is offline.
     ErrorNodeOffline,
-    /// Runs on a node other than the intended one.
+    /// Running on a node other than the intended one.
     ErrorWrongNode,
-    /// Was shut down from inside.
+    /// Shut down by its guest operating system.
     UserDown,
 }
 

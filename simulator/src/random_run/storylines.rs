@@ -125,7 +125,7 @@ impl Script<'_> {
         end
     }
 
-    /// Loses a node, which comes back around the time at which it is declared dead; some services crash.
+    /// Loses a node, which returns around the time at which it is declared dead; some services crash.
     fn gone_and_back(&mut self, at: Millis) -> Millis {
         let node = self.worker();
         for _ in 0..self.random.below(3) {

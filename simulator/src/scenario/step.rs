@@ -28,7 +28,7 @@ pub struct Step {
 pub enum Moment {
     /// At this time since time 0.
     At(Duration),
-    /// This long after the previous step.
+    /// After this time since the previous step.
     After(Duration),
     /// At the moment when the condition becomes true.
     When {

@@ -23,8 +23,8 @@ const LEASE_SECONDS: i64 = 30;
 impl World {
     /// Creates the world of a dumped cluster, with the steps and expectations of a scenario.
     ///
-    /// Guarantees: etcd has the content of the dump at its revision. A machine whose node was heard is on, runs what
-    /// its reports say, and has the journal of an agent that was killed then.
+    /// Guarantees: etcd has the content of the dump at its revision. A machine whose node sent heartbeats is on, runs
+    /// the services in its reports, and has the journal of an agent that was killed at that time.
     ///
     /// Assumptions: a start in progress has been successful. A live migration in progress has not arrived.
     ///

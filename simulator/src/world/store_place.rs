@@ -97,8 +97,8 @@ impl World {
         self.queue.push(self.store_down_until, Event::StoreBack);
     }
 
-    /// Replaces etcd's data by its last backup, or by empty data, as `hactl restore` prepares it. The new data counts
-    /// when etcd is back.
+    /// Replaces etcd's data by its last backup, or by empty data, as `hactl restore` prepares it. The new data is used
+    /// once etcd runs again.
     pub(super) fn restore_store(&mut self, empty: bool) -> Result<(), String> {
         let nothing = MemoryState::default();
         let backup = if empty { Some(&nothing) } else { self.backup.as_ref() };

@@ -30,7 +30,8 @@ pub(crate) enum Action {
 /// A step of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentStep {
-    /// The agent asks the daemon to open the device. The daemon pets without a deadline until a heartbeat says armed.
+    /// The agent asks the daemon to open the device. The daemon pets without a deadline until a heartbeat with the
+    /// watchdog armed is committed.
     Arm,
     /// The agent learns that its heartbeat was applied: D = s + Th, and the daemon acknowledges it. The agent never
     /// takes this step for a lost answer.

@@ -31,7 +31,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Returns W.
+    /// Returns W: Th, one or more watchdog timeouts (by kind of device), and one tick.
     pub(crate) fn wait(self) -> i8 {
         let periods = match self.device {
             Device::Sliding => 1,

@@ -1,8 +1,9 @@
-//! Progress: from every state that faults may lead to, steps without further faults lead to a state in which the service runs.
+//! Progress: from every state that faults may lead to, steps without further faults lead to a state in which the
+//! service runs.
 //!
 //! The whole graph is stored and searched backward from the good states. Unlike the checker's own `eventually`, this is
-//! also correct for paths with cycles. The search shows that a path exists, not that it is taken; that follows if every
-//! step that stays possible is taken at some time.
+//! also correct for paths with cycles. The search shows that a path exists, not that it is taken. The path is taken if
+//! every step that stays possible is taken at some time.
 
 use crate::action::{Action, AgentStep, Fault, LeaderStep};
 use crate::configuration::Configuration;

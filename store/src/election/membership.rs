@@ -1,5 +1,5 @@
-//! The own candidate key: kept over restarts, given up if another process holds it, refreshed every Ki (R9.10 to
-//! R9.19).
+//! The candidate key of this process: kept across restarts, abandoned if another process holds it, refreshed every Ki
+//! (R9.10 to R9.19).
 
 use super::leadership::candidate_of;
 use super::{Election, Membership, Readings, Step, Subject};
@@ -21,7 +21,7 @@ pub(super) enum Presence {
     Own { own: Membership, due: Mono },
     /// A refresh is in progress.
     Refreshing { own: Membership },
-    /// Another process put the key. It is deleted after no change of it was seen for Th.
+    /// Another process wrote the key. This process deletes the key once it has not changed for Th.
     Foreign { machine: String, revisions: (Revision, Revision), since: Mono, is_refreshed: bool },
     /// The keys of the other process are being deleted.
     Removing,

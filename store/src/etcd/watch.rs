@@ -46,7 +46,7 @@ pub(super) fn watch(
                 Err(failure) => {
                     inner.avoid(opened.member);
                     if let Failure::TokenExpired(_) = failure {
-                        // The next watch needs a new token; a failure to get one is reported there.
+                        // The next watch needs a new token, and reports a failure to get one.
                         let _ = inner.members[opened.member].authenticate_again(&inner).await;
                     }
                     yield Err(failure.into_store_error());

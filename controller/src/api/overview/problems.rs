@@ -355,7 +355,7 @@ mod tests {
         check(FenceState::Fencing, false, true);
         check(FenceState::Fenced, false, false);
         check(FenceState::Closed, false, false);
-        // What the backup contains about the node proves nothing.
+        // The records of the node in the backup prove nothing.
         check(FenceState::Fenced, true, true);
     }
 

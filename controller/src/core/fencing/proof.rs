@@ -87,7 +87,8 @@ fn registered(subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Option<Proof
     match report.value.machine().same(fence.value.machine()) {
         SameMachine::Yes | SameMachine::Unclear if same_boot => Some(Proof::Reregistered),
         SameMachine::Yes => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
-        // Only one side knows its product id: the node may be a clone of the machine that is still isolated.
+        // Only one of the two records has a product id, so the node may be a clone of the machine that is still
+        // isolated.
         SameMachine::No | SameMachine::Unclear => None,
     }
 }

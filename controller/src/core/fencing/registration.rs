@@ -68,8 +68,7 @@ pub(super) fn plan_close(
     let proof = match (same_boot, same_machine) {
         (true, _) => Some(Proof::Reregistered),
         (false, SameMachine::Yes) => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
-        // One side does not know its product id, so the machine may be a clone: its boot proves nothing (FENCING
-        // R5.27).
+        // A product id is missing, so the machine may be a clone, and its boot proves nothing (FENCING R5.27).
         (false, SameMachine::Unclear | SameMachine::No) => None,
     };
     close(situation, subject, fence, proof.as_ref(), Note::None, plan);

@@ -1,4 +1,5 @@
-//! Copies: every place where a service was permitted or received, and may still run (FENCING, R6.3 to R6.6).
+//! Copies: each node, epoch and boot on which a service was permitted or received, and may still run (FENCING, R6.3 to
+//! R6.6).
 
 use super::assign::places;
 use super::probe::{is_answered_by_operator, proves_the_machine_empty};
@@ -9,8 +10,8 @@ use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::{ServiceCopy, ServiceDefinition};
 use ha_store::Guard;
 
-/// Updates `status.copies`. Removes copies that are confirmed stopped or proven gone, under guards on the evidence.
-/// Adds the places of the assignment that this draft makes.
+/// Updates `status.copies`. Removes copies whose node reported the stop or is released by a proof, under guards on the
+/// evidence. Adds the copies of the assignment that this draft makes.
 pub(super) fn record(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let mut copies = remaining(situation, service, draft);
     if let Assign::Put(assignment) = &draft.assign {

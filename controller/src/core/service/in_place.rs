@@ -18,7 +18,7 @@ enum Verdict<'a> {
     Done(String),
     /// The request waits.
     Wait(Reason, String),
-    /// The request is impossible.
+    /// The request cannot be carried out.
     Refuse(Reason, String),
 }
 

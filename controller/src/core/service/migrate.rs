@@ -36,7 +36,7 @@ pub(super) enum SourceEnd {
     Open,
     /// The driver never began.
     NeverBegan,
-    /// The source reported its end, or is proven gone, at this revision.
+    /// The source reported its end, or a proof released its epoch, at this revision.
     At(Revision),
 }
 
@@ -54,8 +54,8 @@ pub(super) fn source_end(
     };
     let proven = released.map_or(SourceEnd::Open, SourceEnd::At);
     let Some(report) = service.answer_of(situation, node, epoch, &assignment.action_uid) else {
-        // The hand-over is committed under the source's epoch. Once the source has registered again, its reports
-        // show it no longer.
+        // The hand-over is committed under the source's epoch. Once the source has registered again, its reports no
+        // longer contain the hand-over.
         let overwritten =
             world.service_report(service.name, node).is_some_and(|report| report.value.epoch > epoch);
         let reopened = world.fences.get(node).is_some_and(|fence| fence.value.state == FenceState::Open);
@@ -322,7 +322,8 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 draft.wait(Reason::Fencing, may_have_arrived(target));
             }
         }
-        // The source is proven gone without a hand-over; the new assignment ends the target's right to receive.
+        // The source's epoch is released by a proof, without a hand-over; the new assignment ends the target's right to
+        // receive.
         (Side::Gone, Side::Silent) if source_standing == Standing::Released => {
             draft.go(
                 ServiceState::Recovery,

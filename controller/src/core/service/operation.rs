@@ -353,8 +353,8 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
     true
 }
 
-/// Restarts a service in place under the same permit. If the stop would need another definition than the start, stops
-/// and starts it.
+/// Restarts a service in place under the same permit. If the stop needs another definition than the start, stops the
+/// service and starts it again. Returns `true` if the restart was ordered.
 fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let Some(node) = draft.status.node.clone() else { return false };
     if !ordering::way_is_clear(planner, service, draft) {
@@ -379,7 +379,7 @@ fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) 
     true
 }
 
-/// Assigns a stopped service to another node on a move command, without a start.
+/// Assigns a stopped service to the target of an operator's move, without a start. Returns `true` if it was assigned.
 pub(super) fn rehome(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let situation = planner.situation;
     let Some(request) = service.operation else { return false };

@@ -88,8 +88,9 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             }
             let held = ordering::holds_start(planner, service);
             if let Some(message) = held.filter(|_| service.wanted() == RequestedState::Started) {
-                // A service that may run twice keeps running on a lost node. If that node is back, the service is
-                // adopted there without a start: a dependency may have to be placed with it (a required rule).
+                // A service that may run twice keeps running on a lost node. If that node is reachable again, the
+                // service is adopted on it without a start, because a strict rule may place a dependency on the same
+                // node.
                 match service.runs_twice_on(&planner.situation) {
                     Some(node) if planner.nodes.get(node).is_some_and(NodeHealth::is_online) => {
                         start_on(planner, service, draft, node, Reason::Adopted);
@@ -191,8 +192,8 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
 }
 
-/// Waits if the service's old node is about to be admitted again, as after a power failure of a whole cluster. That
-/// node is eligible again soon, so no other node is chosen before. The wait takes Th at most.
+/// Waits, and returns `true`, if the service's old node is about to be admitted again, as after a power failure of a
+/// whole cluster. That node is eligible again soon, so no other node is chosen before. The wait takes Th at most.
 pub(super) fn comes_back(planner: &Planner<'_>, draft: &mut Draft) -> bool {
     let world = planner.situation.world;
     let Some(node) = draft.status.node.clone() else { return false };

@@ -217,7 +217,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         draft.say(Reason::Disarmed, "Cluster is being disarmed");
         return;
     }
-    // The service never left for maintenance, or is back: it need not return anywhere.
+    // The service did not leave for maintenance, or has returned, so no return is pending.
     if draft.status.maintenance_node.as_ref() == Some(&node)
         && planner.view.nodes.get(&node).is_some_and(|facts| !facts.maintenance)
     {

@@ -61,7 +61,7 @@ pub(super) struct Agent {
     pub(super) faults: Faults,
     pub(super) timings: Timings,
     pub(super) protocol: Protocol,
-    /// Newest candidate that the agent knows; `None` if it does not ask controllers for hold.
+    /// Newest candidate key that the agent has read; `None` if it does not ask controllers for hold.
     pub(super) hold: Option<Revision>,
     /// Names of resources whose services really run here.
     pub(super) running: BTreeSet<String>,

@@ -109,7 +109,7 @@ fn a_fence_device_that_does_not_answer_is_told_before_it_is_needed() {
     lab.run(61_000);
     assert_eq!(condition(&lab).reason, Reason::Accepted);
 
-    // An edited device is probed at once, and an earlier outcome says nothing about it.
+    // An edited device is probed immediately, because its earlier outcome no longer counts.
     lab.fencer = None;
     let edited = FenceDevice { timeout_seconds: 10, ..pdu() };
     let second = FenceDevice { name: "second".to_owned(), ..pdu() };

@@ -253,7 +253,7 @@ fn what_a_registering_node_could_not_stop_becomes_an_unconfirmed_error_before_it
     assert_eq!(lab.places("web"), [node]);
 }
 
-/// R10.6: also if the node has not yet acknowledged that, and is still armed.
+/// R10.6: this also holds while the node has not acknowledged the disarming and is still armed.
 #[test]
 fn nobody_is_declared_dead_while_the_cluster_is_disarmed() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
@@ -522,7 +522,8 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
     };
     check(None, None);
     check(Some("p"), Some("p"));
-    // If only one side knows its product id, the machines may differ: the epoch is closed, and no boot is a proof.
+    // If only one of the two product ids can be read, the machines may differ: the epoch is closed, and no boot is a
+    // proof.
     let (lab, node) = boots(Some("p"), None);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing);
     // A copy of the disk in another machine.

@@ -98,7 +98,7 @@ fn a_grant_is_an_observation() {
     assert!(lab.now.raw.since(granted) + 200 >= wait_ms, "W counts from the grant");
 }
 
-/// Returns a node with Hold that knows one controller, after another controller has joined and become leader.
+/// Returns a node with Hold that has read one candidate key, after another controller has joined and become leader.
 fn led_by_a_newer_one(declared_before: bool) -> (Lab, String) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let generation = lab.state.get(&lab.keys.candidate("c0")).entries[0].create_revision;

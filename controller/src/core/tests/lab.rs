@@ -42,7 +42,7 @@ pub(super) struct Member {
     refreshes: Vec<RefreshId>,
     /// Answers to hold requests of agents.
     pub(super) holds: Vec<HoldAnswer>,
-    /// Changes how this member reads entries, to simulate a version that does not know every word.
+    /// Changes how this member reads entries, to simulate a version that cannot read every word.
     pub(super) lens: Option<Lens>,
 }
 

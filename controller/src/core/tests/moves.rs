@@ -280,9 +280,9 @@ fn after_a_hand_over_nothing_starts_afresh_before_the_target_too_is_proven_empty
     assert!(lab.fence(&source).epoch == Epoch(2) && lab.places("web").len() == 1);
 }
 
-/// Returns a service of which the leader has ordered the target of a migration, after the end of the source, to stop what
-/// has arrived, or to start what it has received. The target registers again without an answer, and a copy has arrived
-/// there in the meantime.
+/// Returns a service whose migration ended with the end of the source. The leader has ordered the target to stop a copy
+/// that arrived, or to start the copy that it received. The target registers again without an answer, after a copy has
+/// arrived on it.
 fn arrived_after_the_request_to_register(action: Action) -> (super::lab::Lab, String) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);
@@ -356,7 +356,7 @@ fn the_silence_of_a_target_without_a_permit_does_not_answer_for_an_arrival() {
     assert_eq!(lab.places("web").len(), 1);
 }
 
-/// FENCING R8.17: a target that is ordered to start what it received can have registered again before the arrival.
+/// FENCING R8.17: a target with the order to start a received copy may have registered again before the copy arrived.
 #[test]
 fn a_target_that_is_ordered_to_start_what_it_received_is_asked_about_the_arrival() {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);

@@ -303,7 +303,7 @@ fn ignored_is_not_managed_and_is_probed_anew_when_it_is_managed_again() {
     lab.agent(&node).running.clear();
     lab.agent(&target).running.insert("web".to_owned());
     lab.run(1_000);
-    // What the target reported before the service was unmanaged does not count as its answer.
+    // A report from before the service was unmanaged does not count as the target's answer.
     lab.agent(&target).faults.mute = true;
     lab.want("web", RequestedState::Started);
     lab.run(3_000);

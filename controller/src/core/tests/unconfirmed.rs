@@ -113,7 +113,7 @@ fn a_copy_that_was_not_guarded_is_not_released_for_an_exclusive_start() {
     assert_eq!(lab.places("web"), std::slice::from_ref(&node), "it continues");
     lab.agent(&node).cut = true;
     lab.run(60_000);
-    // The watchdog was not armed for the service, so (g) closes the node's epoch. That says nothing about services
+    // The watchdog was not armed for the service, so (g) closes the node's epoch. That proves nothing about services
     // that the node did not guard (R5.24).
     assert_ne!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
     assert_eq!(lab.places("web"), std::slice::from_ref(&node), "{}", lab.show());

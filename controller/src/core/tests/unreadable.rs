@@ -63,8 +63,8 @@ fn with(entry: &Entry, change: impl FnOnce(&mut Value)) -> Entry {
     Entry { value: value.to_string().into_bytes().into(), ..entry.clone() }
 }
 
-/// Returns the lens of a version that does not know the words at this place: in every entry, or in those written up
-/// to a revision.
+/// Returns the lens of a version that cannot read the words at this place: in every entry, or in those written up to a
+/// revision.
 fn lens(keys: &Keys, place: &Place, until: Option<Revision>) -> Lens {
     let (keys, place) = (keys.clone(), place.clone());
     Rc::new(move |entry| {
@@ -191,7 +191,7 @@ fn an_unknown_field_hides_nothing() {
     assert_eq!((request.epoch, request.sent_sequence), (Epoch(2), 3));
 }
 
-/// For each stored word, a version that does not know it causes neither a second copy nor a lost failover. The
+/// For each stored word, a version that cannot read the word causes neither a second copy nor a lost failover. The
 /// services recover once every process has the same version again.
 #[test]
 fn no_unknown_word_makes_a_second_copy_or_loses_a_failover() {
@@ -217,13 +217,13 @@ fn no_unknown_word_makes_a_second_copy_or_loses_a_failover() {
     }
 }
 
-/// Agents and a former leader write the word, and the present leader does not know it. A node dies. Then the upgrade
+/// Agents and a former leader write the word, and the present leader cannot read it. A node dies. Then the upgrade
 /// ends.
 fn agents_first(place: &Place) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
     lab.replace_controller(0, "old", Some(lens(&lab.keys, place, None)));
-    // This case cannot occur for the leader's own keys: a leader that writes a word also knows it. In this test,
-    // such a leader would never settle.
+    // This case cannot occur for the leader's own keys, because a leader can read every word that it writes. In this
+    // test, such a leader would never settle.
     let own = ["fence", "assignment", "tombstone", "status/"].iter().any(|sort| place.sort.starts_with(sort));
     if own {
         return;
@@ -238,7 +238,7 @@ fn agents_first(place: &Place) {
     assert!(!lab.places("web").contains(&node));
 }
 
-/// The version before a rollback stored the word. The process that writes the key now does not know it, and a node
+/// The version before a rollback stored the word. The process that now writes the key cannot read the word, and a node
 /// dies.
 fn rolled_back(place: &Place) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);

@@ -153,7 +153,7 @@ fn last_words_are_on_disk_before_the_deadline_and_told_by_the_next_boot() {
     assert_eq!(last_end.boot_id, "boot-1");
     assert!(last_end.message.contains("web had not stopped yet"), "{last_end:?}");
     assert_eq!(world.journal.last_words, None);
-    // Another process of the same boot knows the last end only from etcd.
+    // Another process of the same boot can read the previous shutdown only from etcd.
     world.restart_agent("boot-2");
     world.advance(2_000);
     world.examine(MachineFacts { crash_records: vec!["x".to_owned()], ..MachineFacts::default() });

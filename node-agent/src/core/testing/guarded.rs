@@ -12,7 +12,7 @@ use ha_api_types::timing::Profile;
 fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadline_again() {
     let mut world = World::running();
     world.resource("mail");
-    // The permit is applied, but its answer does not come back, and etcd stays unreachable past D − Ts.
+    // The permit is applied, but the answer is lost, and etcd stays unreachable past D − Ts.
     world.net = Net::Deaf;
     world.assign("mail", Action::Start);
     let key = world.keys.assignment("mail");

@@ -101,14 +101,14 @@ fn a_hand_over_is_committed_only_with_a_worker_at_hand() {
     world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);
     assert_ne!(world.service("web").phase, Phase::HandingOver, "the only worker is busy");
-    // The target is lost meanwhile, so the hand-over is never committed.
+    // The target is lost before the commit, so the hand-over is never committed.
     world.peer_fenced();
     world.hold.clear();
     world.finish_held();
     world.advance(3_000);
     assert_ne!(world.service("web").phase, Phase::HandingOver);
     assert_eq!(world.count("web", "migrate"), 0);
-    // Once the target is back and the worker is free, the hand-over succeeds.
+    // Once the target is registered again and the worker is free, the hand-over succeeds.
     world.peer_open();
     world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);

@@ -259,7 +259,7 @@ fn strange(world: &mut World, seed: u64) {
     }
 }
 
-/// Returns the configuration: a hundred cases per property, or as many as `PROPTEST_CASES` says.
+/// Returns the configuration: a hundred cases per property, or the number in `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
     ProptestConfig { cases, max_shrink_iters: 2_000, failure_persistence: None, ..ProptestConfig::default() }

@@ -276,7 +276,7 @@ impl Context {
         let variables = request::environment(place, &service.name, &name, spec, request);
         let environment = self.programs.environment(service, &variables, None);
         let (environment, cgroup) = match request.action {
-            // Processes that these actions start are the service.
+            // The processes that these actions start belong to the service.
             Action::Start | Action::MigrateFrom { .. } => {
                 (environment, self.programs.make_cgroup(&service.name)?)
             }

@@ -191,8 +191,8 @@ fn keep(printed: &mut Vec<u8>, more: &[u8]) {
     printed.extend_from_slice(&more[..room]);
 }
 
-/// Opens the log for a program's output. On a full or broken disk the output is lost, because a stop must be possible
-/// there.
+/// Opens the log for a program's output. On a full or broken disk, the output is lost and the program runs without a
+/// log, so that a service can still be stopped.
 fn open_log(folder: &ServiceFolder, bytes_max: u64) -> io::Result<File> {
     let log = folder.make().and_then(|()| {
         output::rotate_in_place(&folder.log(), bytes_max)?;

@@ -89,7 +89,7 @@ impl KernelDevice {
         Self { descriptor, place: name_of(place), timeout_seconds: 0 }
     }
 
-    /// Returns the descriptor, for the service manager's store.
+    /// Returns the descriptor, which the service manager stores while no daemon runs.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }

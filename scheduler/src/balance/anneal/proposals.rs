@@ -111,7 +111,8 @@ impl<'a> Proposals<'a> {
                 || Kind::between(self.problem, guest, self.problem.start[guest], to).is_some())
     }
 
-    /// Moves an instance to a random spot that is one step away from its start.
+    /// Adds a move of an instance to a random spot. Returns `true` if the spot is one step away from the instance's
+    /// start.
     fn go(&self, guest: usize, random: &mut Random, changes: &mut Changes) -> bool {
         let start = self.problem.start[guest];
         let node = random.below(self.problem.hosts.len());
@@ -129,7 +130,8 @@ impl<'a> Proposals<'a> {
         self.reachable(guest, to)
     }
 
-    /// Moves an instance to the nodes of its start, with the same or exchanged roles.
+    /// Adds a move of an instance to the nodes of its start, with the same or exchanged roles. Returns `true` if the
+    /// spot is reachable.
     fn go_back(&self, guest: usize, random: &mut Random, changes: &mut Changes) -> bool {
         let start = self.problem.start[guest];
         let to = if random.below(2) == 0 { start } else { start.turned().unwrap_or(start) };
@@ -156,8 +158,8 @@ impl<'a> Proposals<'a> {
         guest != other && changes.iter().all(|&(guest, to)| self.reachable(guest, to))
     }
 
-    /// Returns an instance to a node of its start that it left. Another instance leaves that node for the previous node of
-    /// the first one.
+    /// Adds a move of an instance back to a node of its start, and a move of another instance from that node to the
+    /// node that the first one leaves. Returns `false` if no such pair was found.
     fn replace(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
         let guest = self.already(random);
         let (spot, start) = (state.spot(guest), self.problem.start[guest]);
@@ -179,7 +181,8 @@ impl<'a> Proposals<'a> {
         self.reachable(guest, changes[0].1)
     }
 
-    /// Makes primaries into secondaries along a cycle of nodes, which copies no disk.
+    /// Adds exchanges of primary and secondary along a cycle of nodes, which copy no disk. Returns `false` if no cycle
+    /// was found.
     fn turn_around(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
         let first = self.any(random);
         let begin = state.spot(first).primary;

@@ -33,7 +33,7 @@ pub struct GroupCapacity {
 /// The reason for which N+1 does not hold now, with nodes by position in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// These nodes cannot hold the instances that a peer would send.
+    /// These nodes have too little memory for the instances that would fail over to them from another node.
     Reserve(Vec<usize>),
     /// If this node failed, not all of its shared services would fit on other nodes.
     Failover(usize),

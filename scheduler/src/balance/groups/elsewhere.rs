@@ -13,13 +13,13 @@ use std::fmt;
 /// The obstacle that keeps an instance from a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obstacle {
-    /// The instance may not move there.
+    /// A barrier prevents the move of the instance to the group.
     Barrier(Barrier),
     /// The group itself is not healthy, or is to be emptied.
     Unhealthy,
     /// The most frequent shortage of the group's nodes.
     Lack(Lack),
-    /// The group has capacity, but no sequence of operations leads there within the limits.
+    /// The group has capacity, but no sequence of operations moves the instance to it within the limits.
     NoWay,
     /// The group has fewer nodes than the instance needs copies.
     TooFewNodes,

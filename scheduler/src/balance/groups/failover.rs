@@ -56,7 +56,7 @@ fn survives(state: &mut State<'_>, host: usize, living: &mut [(usize, Spot)]) ->
 }
 
 /// Places all guests on other nodes, the largest first, each where it leaves the least (`tight`) or the most memory.
-/// Removes them again before it returns.
+/// Removes them again before it returns. Returns `true` if all guests fit.
 fn packs(state: &mut State<'_>, failed: usize, guests: &[usize], tight: bool) -> bool {
     let mut put: Vec<(usize, Spot)> = Vec::new();
     let mut fits = true;

@@ -83,7 +83,7 @@ fn all(
 }
 
 /// Moves instances out of a group one at a time: users of offline nodes, then secondaries on nodes that fail N+1, then
-/// primaries there.
+/// primaries on those nodes.
 fn heal(
     span: &Span<'_>,
     state: &mut State<'_>,

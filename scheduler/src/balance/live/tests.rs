@@ -1,4 +1,4 @@
-//! The live cluster as numbers, and invariants of plans for it.
+//! Tests of the model of the live cluster, and invariants of its plans.
 
 mod copies;
 
