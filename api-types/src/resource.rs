@@ -441,12 +441,13 @@ impl ServiceDefinition {
         }
     }
 
-    /// Returns the identity of the thing that runs under this definition; `None` if it is unknown.
+    /// Returns the identity of the unit, domain, container or program that runs under this definition; `None` if it is
+    /// unknown.
     pub fn identity(&self) -> Option<Identity> {
         self.driver.identity(&self.name)
     }
 
-    /// Returns `true` if both definitions run the same thing.
+    /// Returns `true` if both definitions have the same identity.
     pub fn is_same_thing(&self, other: &ServiceDefinition) -> bool {
         self.name == other.name && self.driver.is_same_thing(&other.driver, &self.name)
     }

@@ -402,7 +402,7 @@ impl Controller {
         may_plan.then_some((leadership, membership))
     }
 
-    /// Makes a plan and sends it, if allowed and if something has changed.
+    /// Makes a plan and sends it, if allowed and if an input has changed the view.
     fn plan(&mut self) {
         if !self.dirty {
             return;

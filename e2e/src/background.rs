@@ -15,7 +15,7 @@ pub struct Background<T = ()> {
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Returns `true` if the thread was asked to end. The thread has to check this often.
+    /// Returns `true` if the thread was asked to end. The thread must check this often.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -78,7 +78,7 @@ pub fn crash_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series
     let mut series = Series::new("crash → running again", None);
     for _ in 0..rounds {
         let home = scenario.home(name)?;
-        let process = scenario.checker.process(name, &home).context("the service was seen")?;
+        let process = scenario.checker.process(name, &home).context("process of the service not found")?;
         let begin = monotonic_ns();
         wait_until("the service to be stable", CEILING, || monotonic_ns() > begin + 1_000_000_000)?;
         let before = monotonic_ns();
@@ -170,12 +170,12 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Re
                 && change.entry.as_ref().is_some_and(|entry| entry.value["phase"] == "Starting")
         };
         wait_until("the permit to be watched", CEILING, || has(&watch, &mut seen, is_permit))?;
-        let permit = seen.iter().find(|change| is_permit(change)).context("the permit was seen")?;
+        let permit = seen.iter().find(|change| is_permit(change)).context("no permit was observed")?;
         // A deletion of the key is not a heartbeat.
         let last = seen
             .iter()
             .rfind(|change| change.key == alive && change.entry.is_some() && change.seen_ns < permit.seen_ns);
-        let last = last.context("a heartbeat was seen")?.seen_ns;
+        let last = last.context("no heartbeat before the permit was observed")?.seen_ns;
         series[0].add(last, permit.seen_ns);
         series[1].add(last, beat.at_ns);
         restore(scenario, loss, &home, leader.as_deref())?;

@@ -276,7 +276,7 @@ fn a_removal_is_refused_while_services_run(machine: &Bare) -> Result<()> {
     {
         ensure!(said.contains(words), "{words} is missing:\n{said}");
     }
-    machine.wait_for_status("the agent to go on", &["watchdog armed", "; 1 services may run"])?;
+    machine.wait_for_status("the agent to continue", &["watchdog armed", "; 1 services may run"])?;
     let state = machine.run("dpkg-query --show --showformat '${Status}' ha-node-agent")?;
     assert!(state.ends_with("ok installed"), "{state}");
     machine.tell("a removal was refused");

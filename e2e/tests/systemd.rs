@@ -171,7 +171,7 @@ fn a_unit_enabled_at_boot_is_refused(scenario: &Scenario) -> Result<()> {
     for words in
         ["at-boot.service is enabled at boot", "systemctl disable at-boot.service", "disableAtBoot: true"]
     {
-        assert!(why.contains(words), "{words:?} is not in:\n{why}");
+        assert!(why.contains(words), "{words:?} is missing:\n{why}");
     }
     assert!(scenario.checker.places("at-boot").is_empty());
     scenario.cluster.delete("resources", "at-boot")?;

@@ -189,11 +189,11 @@ pub struct AgentCore {
     /// The revision at which this node first reported its shutdown. Older operations do not concern this shutdown.
     shutting_since: Option<Revision>,
     leaving: Option<CommitId>,
-    /// `true` if something happened that may enable another step.
+    /// `true` if an input may have enabled another step.
     changed: bool,
     /// Services whose facts have changed since they were last advanced.
     stale: BTreeSet<String>,
-    /// `true` if something changed that concerns every service.
+    /// `true` if a change concerns every service.
     all_stale: bool,
     /// The clock reading of the newest input that has not been followed up.
     unsettled: Option<Now>,

@@ -1,4 +1,4 @@
-//! The identity of a driver's definition: the driver and the fields that name the thing that it runs.
+//! The identity of a driver's definition: the driver, and the fields that name the unit, domain, container or program.
 
 use super::{DriverKind, DriverSpec};
 use crate::ocf::AgentName;

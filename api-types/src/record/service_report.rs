@@ -24,9 +24,10 @@ pub struct ServiceReport {
     pub epoch: Epoch,
     /// Boot id of the node.
     pub boot_id: String,
-    /// Generation of the resource that the agent knew when it probed; 0 without a probe.
+    /// Generation of the resource that the agent had read when it probed; 0 without a probe.
     pub probed_generation: i64,
-    /// Generation of the Cluster that the agent knew when it probed while the cluster was armed; 0 without such a probe.
+    /// Generation of the Cluster that the agent had read when it probed while the cluster was armed; 0 without such a
+    /// probe.
     #[serde(skip_serializing_if = "is_zero")]
     pub probed_arming: i64,
     /// Revision of the node's fence record that requested the probe with `verify`; 0 without such a request.

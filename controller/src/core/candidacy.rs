@@ -48,8 +48,8 @@ pub struct Orders {
     pub lease_seconds: i64,
     /// Time until which an older controller has precedence as leader (R9.28); `None` if none has.
     pub yields_until: Option<Mono>,
-    /// `true` if the leader cannot conclude something that an older controller can: the leader resigns if allowed
-    /// (R9.29).
+    /// `true` if an older controller may act on the silence of a node, and this leader may not: the leader resigns if
+    /// allowed (R9.29).
     pub yields_now: bool,
 }
 

@@ -64,7 +64,7 @@ pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
 /// # Errors
 /// Fails if the node or the resource does not return in time.
 pub fn recover(rig: &mut Rig, chosen: &Values) -> Result<()> {
-    let away = chosen.get("node").context("a node was chosen")?;
+    let away = chosen.get("node").context("no node chosen")?;
     let home = if away == "node1" { "node2" } else { "node1" };
     rig.scenario.cluster.power_on(home)?;
     rig.scenario.cluster.wait_for_nodes()?;

@@ -314,7 +314,7 @@ mod tests {
                 to_pages += 1;
             }
             for uid in text.split("\"/d/").skip(1).filter_map(|rest| rest.split('?').next()) {
-                assert!(uids.contains(uid), "{name}: there is no dashboard {uid}");
+                assert!(uids.contains(uid), "{name}: dashboard {uid} not found");
                 to_dashboards += 1;
             }
         }

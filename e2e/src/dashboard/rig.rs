@@ -102,7 +102,7 @@ fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds
         json!({"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval});
     all["rule_files"] = json!([folder.join("rules.yaml")]);
     // No Alertmanager runs.
-    all.as_object_mut().context("the configuration is an object")?.remove("alerting");
+    all.as_object_mut().context("configuration is not an object")?.remove("alerting");
     let controllers = cluster.names(Role::Controller).into_iter().map(|name| {
         let address = cluster.machine(&name)?.address;
         Ok(json!({"targets": [format!("{address}:{API_PORT}")],

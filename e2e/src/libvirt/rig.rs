@@ -148,7 +148,7 @@ impl Rig {
     /// # Errors
     /// Fails if the guest writes nothing.
     pub fn now(&self) -> Result<Said> {
-        self.consoles.wait("to count", |_| true)
+        self.consoles.wait("to write a line", |_| true)
     }
 
     /// Runs virsh on a node.

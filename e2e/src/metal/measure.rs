@@ -56,7 +56,7 @@ pub fn measure(rig: &Rig, watchdog: Watchdog, name: &str) -> Result<Measure> {
         reset_ns = monitor.first(What::Reset, begin_ns);
         reset_ns.is_some()
     })?;
-    let reset_ns = reset_ns.context("the reset has a time")?;
+    let reset_ns = reset_ns.context("no reset with a time was recorded")?;
     let folder = rig.cluster.shared().join(name);
     let since =
         |file: &str| -> Result<u64> { Ok(reset_ns.saturating_sub(written_ns(&folder.join(file))?) / 1_000) };

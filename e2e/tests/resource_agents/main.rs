@@ -149,13 +149,13 @@ fn copies_on_two_nodes_are_found_first(scenario: &Scenario) -> Result<()> {
     wait_until("twice to be in Error", CEILING, || scenario.state("twice") == "Error")?;
     let why = hactl(scenario, &["why", "twice"])?;
     for words in NODES.into_iter().chain(["MultipleActive"]) {
-        assert!(why.contains(words), "{words:?} is not in:\n{why}");
+        assert!(why.contains(words), "{words:?} is missing:\n{why}");
     }
     assert!(NODES.iter().all(has_it), "a copy was stopped on one of the nodes");
     for node in NODES {
         let log = scenario.cluster.machine(node)?.state().join("ocf/twice/output.log");
         let said = fs::read_to_string(&log).unwrap_or_default();
-        assert!(!said.contains("start"), "on {node} it was started:\n{said}");
+        assert!(!said.contains("start"), "the service was started on {node}:\n{said}");
     }
     hactl(scenario, &["clear-error", "twice"])?;
     wait_until("twice to run once", CEILING, || {
@@ -202,7 +202,7 @@ fn a_move_stops_and_starts_in_order(
     left.retain(|left| process::program(left.pid).as_deref() == Some(SERVER));
     assert!(left.is_empty(), "left on {from}: {left:?}");
     let address = format!("{}/24", database::ADDRESS);
-    assert!(!scenario.cluster.addresses(from)?.contains(&address), "{from} has the address still");
+    assert!(!scenario.cluster.addresses(from)?.contains(&address), "{from} still has the address");
     Ok(())
 }
 

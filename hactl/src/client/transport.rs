@@ -69,7 +69,7 @@ impl Call {
         self
     }
 
-    /// Sets the shortest time for the answer of each controller, for a request that waits for something else.
+    /// Sets the minimum time limit for the answer of each controller, for a request whose handling takes long.
     pub(crate) fn patience(mut self, patience: Duration) -> Call {
         self.patience = patience;
         self

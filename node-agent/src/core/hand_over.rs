@@ -66,7 +66,7 @@ impl AgentCore {
         }
     }
 
-    /// Reports that the driver of a committed hand-over has not begun and never will (R8.12).
+    /// Reports that the driver of a committed hand-over did not begin, and that no later process begins it (R8.12).
     pub(super) fn never_began(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, why: &str) {
         service.begun = None;
         service.guarded = None;

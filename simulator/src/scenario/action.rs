@@ -181,7 +181,7 @@ pub enum ProcessVerb {
 
 impl Action {
     /// Returns the machine and the service that the action changes, which the scenario must define. Most commands may
-    /// name anything, because the cluster refuses objects that do not exist.
+    /// name undefined objects, because the cluster refuses them.
     pub(super) fn objects(&self) -> (Option<&str>, Option<&str>) {
         match self {
             Action::Power { node, .. }

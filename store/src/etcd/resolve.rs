@@ -26,7 +26,7 @@ pub(super) enum Resolution {
     Applied(Revision),
     /// No attempt was applied, and none will be.
     NotApplied,
-    /// Neither can be proven.
+    /// The keys prove neither result.
     Open,
 }
 

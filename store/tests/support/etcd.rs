@@ -96,7 +96,7 @@ impl Cluster {
         Cluster::start_on(&addresses(size), flags)
     }
 
-    /// Does the same at addresses that a certificate contains.
+    /// Starts a cluster as [`Cluster::start`] does, at addresses that a certificate contains.
     pub(crate) fn start_on(addresses: &[String], flags: &Flags) -> Cluster {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let peers: Vec<String> = addresses

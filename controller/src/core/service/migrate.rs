@@ -148,8 +148,8 @@ pub(super) fn unproven_arrival<'a>(
     is_open.then_some((node.as_str(), end))
 }
 
-/// Returns until when something may have arrived on this node, as long as the node, which was asked about it, has not
-/// answered.
+/// Returns the revision up to which a copy may have arrived on this node. `None` if the node was not asked about an
+/// arrival, or has answered.
 pub(super) fn unanswered_arrival(
     situation: &Situation<'_>,
     service: &Service<'_>,

@@ -21,7 +21,7 @@ pub(super) enum Subject {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Followed {
     pub(super) subject: Subject,
-    /// Uids of its actions, in the order of their beginnings.
+    /// Uids of its actions, in the order in which they began.
     pub(super) actions: Vec<String>,
     /// Steps, the oldest first.
     pub(super) steps: Vec<Step>,

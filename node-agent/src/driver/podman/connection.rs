@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::task::AbortHandle;
 
-/// Time limit for answers for which podman does not have to wait.
+/// Time limit of requests that podman answers immediately.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Maximum length of an answer in bytes; podman's answers are shorter.
 const ANSWER_BYTES_MAX: usize = 4 << 20;

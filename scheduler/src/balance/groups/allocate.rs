@@ -50,7 +50,7 @@ pub struct Place {
 /// The reason why a node cannot be the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// The node itself lacks something.
+    /// The node itself has too little capacity, or a limit of it would be exceeded.
     Lack(Lack),
     /// No other node fits the second copy. Contains the most frequent shortage, or `None` if there is no other node.
     Secondary(Option<Lack>),

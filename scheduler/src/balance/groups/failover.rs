@@ -32,7 +32,7 @@ pub(super) fn fatal(state: &mut State<'_>, extra: &[(usize, Spot)]) -> Option<us
 
 fn survives(state: &mut State<'_>, host: usize, living: &mut [(usize, Spot)]) -> bool {
     let problem = state.problem();
-    // Replicated services have their place on the secondary.
+    // A replicated service fails over to its secondary.
     let failed_over: Vec<(usize, Spot, Spot)> = living
         .iter()
         .filter_map(|&(guest, spot)| {

@@ -50,7 +50,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Returns the machine on which the command places something, which the scenario must define.
+    /// Returns the machine on which the command places a service. The scenario must define the machine.
     pub(super) fn machine(&self) -> Option<&str> {
         match self {
             Command::Add { node, .. } => node.as_deref(),
