@@ -122,7 +122,11 @@ async fn what_would_newly_break_it_is_warned_of_or_refused() {
     assert!(text.contains("refused by reservation.enforce:") && text.contains(sentence), "{text}");
     assert_eq!(refused.at("/details/causes/0/reason"), "InsufficientFailoverCapacity");
     assert_eq!(api.get("resources/big").await.code, 404);
-    assert_eq!(api.post("resources", &sized("small", "1Gi")).await.code, 201, "what breaks nothing is taken");
+    assert_eq!(
+        api.post("resources", &sized("small", "1Gi")).await.code,
+        201,
+        "an object that violates no check is accepted"
+    );
     // Maintenance of a node is always allowed, with a warning.
     let drained = api.merge("nodes/node3", &json!({"spec": {"maintenance": true}})).await;
     assert!(

@@ -162,7 +162,7 @@ async fn one_agent_at_a_time() {
     drop(client);
     while events.recv().await.is_some() {}
     for _ in 0..20 {
-        let (client, _, mut events) = Client::connect(&node.socket()).await.expect("served at once");
+        let (client, _, mut events) = Client::connect(&node.socket()).await.expect("served immediately");
         drop(client);
         while events.recv().await.is_some() {}
     }

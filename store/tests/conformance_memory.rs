@@ -34,11 +34,11 @@ async fn a_full_store_may_have_applied_what_it_answers_with_no_space() {
     let check = async |applies_next: bool| {
         let store = MemoryStore::new();
         let created = store.commit(Transaction::new().put("a", Guard::Absent, vec![1])).await;
-        let revision = created.applied().expect("there is space");
+        let revision = created.applied().expect("the store has space");
         let put = |value: u8| Transaction::new().put("a", Guard::Unchanged(revision), vec![value]);
         store.fill(applies_next);
         let outcome = store.commit(put(2)).await;
-        let found = store.get("a").await.expect("reading goes on").entries[0].value.to_vec();
+        let found = store.get("a").await.expect("reads still succeed").entries[0].value.to_vec();
         if applies_next {
             assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
             assert_eq!(found, [2]);
@@ -49,9 +49,9 @@ async fn a_full_store_may_have_applied_what_it_answers_with_no_space() {
         // From then on no put is applied, and deletes still work.
         let outcome = store.commit(Transaction::new().put("b", Guard::Absent, vec![1])).await;
         assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
-        assert!(store.get("b").await.expect("reading goes on").entries.is_empty());
+        assert!(store.get("b").await.expect("reads still succeed").entries.is_empty());
         assert!(store.grant_lease(10).await.is_err());
-        let known = store.get("a").await.expect("reading goes on").entries[0].mod_revision;
+        let known = store.get("a").await.expect("reads still succeed").entries[0].mod_revision;
         let deleted = store.commit(Transaction::new().delete("a", Guard::Unchanged(known))).await;
         assert!(deleted.applied().is_some(), "{deleted:?}");
         store.make_space();

@@ -75,7 +75,7 @@ async fn client_certificates_are_shown_checked_and_read_again() {
     std::fs::write(elsewhere.path().join("client.pem"), "half of a").expect("a file");
     let watching = Instant::now();
     while watching.elapsed() < Duration::from_millis(2500) {
-        misled.get("/tls/1").await.expect("goes on");
+        misled.get("/tls/1").await.expect("the client still works");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

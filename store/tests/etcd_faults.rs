@@ -406,12 +406,12 @@ async fn a_full_store_says_so_and_one_reading_settles_what_was_applied() {
     let status = store.status().await;
     assert!(status[0].alarms.iter().any(|alarm| alarm.contains("NOSPACE")), "{status:#?}");
     assert!(status[0].database_size_bytes > 1_000_000, "{status:#?}");
-    let first = store.get("/full/0").await.expect("reading goes on").entries.remove(0);
+    let first = store.get("/full/0").await.expect("reads still succeed").entries.remove(0);
     // A key that is still at the revision of its guard was not written.
     let guard = Guard::Unchanged(first.mod_revision);
     for _ in 0..3 {
         let outcome = store.commit(Transaction::new().put("/full/0", guard, vec![b'y'; 100_000])).await;
-        let found = store.get("/full/0").await.expect("reading goes on").entries.remove(0);
+        let found = store.get("/full/0").await.expect("reads still succeed").entries.remove(0);
         match outcome {
             Outcome::Refused(reason) => {
                 assert!(reason.contains("space exceeded"), "{reason}");

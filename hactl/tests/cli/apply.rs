@@ -20,7 +20,7 @@ fn created_then_unchanged_then_configured() {
     file(folder.path(), "web.yaml", &resource("web"));
     hactl(&server, &["apply", "-f", &path]).prints(0, "resource/web configured\n");
     let stored = server.object("resources", "web").expect("stored");
-    assert!(stored["spec"].get("comment").is_none(), "what an earlier apply set is removed again");
+    assert!(stored["spec"].get("comment").is_none(), "a field of an earlier apply is removed");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn dry_runs_write_nothing() {
     }
     assert_eq!(server.writes().len(), writes + 3, "only the dry runs of the server were sent");
     assert!(server.object("groups", "g").is_none());
-    let stored = server.object("resources", "web").expect("it is still stored");
+    let stored = server.object("resources", "web").expect("the resource is still stored");
     assert_eq!(stored["spec"].get("maxRestart"), None);
 }
 

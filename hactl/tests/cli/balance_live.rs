@@ -169,7 +169,7 @@ fn services_that_stay_together_are_moved_by_one_operation() {
     let target = facts.place("a");
     facts.put("b", &target);
     server.put("resources", resource("b", "Started", &target));
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("hactl exits");
     let stdout = String::from_utf8(output.stdout).expect("UTF-8");
     assert_eq!(output.status.code(), Some(0), "{stdout}");
     assert!(stdout.contains("\"with\": [") && stdout.contains("\"a+b\""), "{stdout}");
@@ -184,7 +184,7 @@ fn a_partner_that_does_not_come_along_ends_it() {
     let child = start(&mut command(&both));
     server.wait_for(|request| request.path.ends_with("/resources") && request.query.contains("watch=true"));
     server.put("resources", resource("b", "Started", "node1"));
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("hactl exits");
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("b was not moved to node") && stderr.contains("hactl why b"), "{stderr}");
@@ -270,7 +270,10 @@ fn an_interrupt_ends_it_after_the_set_under_way() {
     let mut line = String::new();
     while !line.contains("interrupted") {
         line.clear();
-        assert!(stderr.read_line(&mut line).expect("it goes on") > 0, "it has ended");
+        assert!(
+            stderr.read_line(&mut line).expect("hactl writes to standard error") > 0,
+            "hactl exited too early"
+        );
     }
     assert_eq!(line, "interrupted: job set 1 of 2 is the last job set\n");
     let mut operation = server.objects("operations").remove(0);
@@ -281,7 +284,7 @@ fn an_interrupt_ends_it_after_the_set_under_way() {
     server.put("operations", operation);
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).expect("UTF-8");
-    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert_eq!(child.wait().expect("hactl exits").code(), Some(1));
     assert!(rest.contains("interrupted after job set 1 of 2\n  1 of 2 moves done, 1 left"), "{rest}");
     assert_eq!(server.objects("operations").len(), 1);
 }
@@ -294,7 +297,7 @@ fn a_termination_ends_it_at_once() {
     signal(&child, "-TERM");
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).expect("UTF-8");
-    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert_eq!(child.wait().expect("hactl exits").code(), Some(1));
     assert!(rest.contains("terminated during job set 1 of 2; its operations continue"), "{rest}");
 }
 

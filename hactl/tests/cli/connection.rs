@@ -118,8 +118,8 @@ fn nobody_reading_stops_nothing_and_is_no_failure() {
     );
     drop(child.stdout.take());
     let both = format!("{}---\n{}", resource("a"), resource("b"));
-    child.stdin.take().expect("a pipe").write_all(both.as_bytes()).expect("it reads");
-    let output = child.wait_with_output().expect("it ends");
+    child.stdin.take().expect("a pipe").write_all(both.as_bytes()).expect("hactl reads standard input");
+    let output = child.wait_with_output().expect("hactl exits");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(server.objects("resources").len(), 2);
 }

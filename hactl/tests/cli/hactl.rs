@@ -54,7 +54,7 @@ pub(crate) fn run(command: &mut Command) -> Ran {
 
 fn ended(output: &Output) -> Ran {
     Ran {
-        status: output.status.code().expect("it was not killed"),
+        status: output.status.code().expect("hactl exited without a signal"),
         stdout: String::from_utf8(output.stdout.clone()).expect("UTF-8"),
         stderr: String::from_utf8(output.stderr.clone()).expect("UTF-8"),
     }
@@ -68,8 +68,8 @@ pub(crate) fn hactl(server: &Server, arguments: &[&str]) -> Ran {
 /// Runs `hactl --server … ARGUMENTS` with a text on standard input.
 pub(crate) fn hactl_with_input(server: &Server, arguments: &[&str], input: &str) -> Ran {
     let mut child = start(command(&["--server", server.url()]).args(arguments).stdin(Stdio::piped()));
-    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
-    ended(&child.wait_with_output().expect("it ends"))
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("hactl reads standard input");
+    ended(&child.wait_with_output().expect("hactl exits"))
 }
 
 /// Starts a command without waiting for its end.

@@ -71,6 +71,6 @@ fn new_lines_are_followed_over_failures() {
         queries.last().is_some_and(|query| query.starts_with("tailLines=10000&sinceSeconds=")),
         "{queries:?}"
     );
-    child.kill().expect("it runs");
-    child.wait().expect("it ends");
+    child.kill().expect("hactl runs");
+    child.wait().expect("hactl exits");
 }

@@ -193,8 +193,8 @@ fn what_keeps_a_node_from_being_empty_is_told_without_a_terminal() {
     same["metadata"]["labels"] = json!({"a": "b"});
     server.put("resources", same);
     server.put("resources", service("Started", "node1", "False", "Running on node1"));
-    assert_eq!(next(), None, "nothing else is told");
-    assert!(child.wait().expect("it ends").success());
+    assert_eq!(next(), None, "no other line is printed");
+    assert!(child.wait().expect("hactl exits").success());
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn a_profile_is_computed_without_a_cluster() {
         for bound in [&failover["node"], &failover["leaderNode"]] {
             let mut parts = bound["parts"].as_object().expect("parts").clone();
             let wait = parts.remove("wait").expect("W");
-            let numbers = parts.values().chain(wait.as_object().expect("its parts").values());
+            let numbers = parts.values().chain(wait.as_object().expect("the parts of the wait").values());
             let sum = numbers.map(|seconds| seconds.as_f64().expect("seconds")).sum::<f64>();
             let total = bound["totalSeconds"].as_f64().expect("seconds");
             assert!((sum - total).abs() < 1e-9, "{sum} {total}");

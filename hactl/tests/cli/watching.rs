@@ -19,8 +19,8 @@ fn follow(server: &Server, arguments: &[&str], test: impl FnOnce(&mut dyn FnMut(
     let mut child = start(command(&["--server", server.url()]).args(arguments));
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     test(&mut || lines.next().expect("a line").expect("UTF-8"));
-    child.kill().expect("it runs");
-    child.wait().expect("it ends");
+    child.kill().expect("hactl runs");
+    child.wait().expect("hactl exits");
 }
 
 #[test]

@@ -223,7 +223,7 @@ impl World {
             handled += 1;
             assert!(
                 handled < 5_000,
-                "it never rests: {input:?} {:#?}",
+                "the core emits effects endlessly: {input:?} {:#?}",
                 &self.logs[self.logs.len().saturating_sub(20)..]
             );
             let now = self.now();

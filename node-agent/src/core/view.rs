@@ -153,19 +153,19 @@ pub(super) struct View {
     /// The URL of each candidate, read once from a new key. A key keeps its URL when its controller rewrites it: at a
     /// restart, or every Ki by a controller from before `refresh/<id>`.
     candidates: Table<String>,
-    /// A revision at which a candidate was seen gone, while the own fence has not been read since.
+    /// Revision at which a candidate key no longer existed; `None` once this node's fence was read after that.
     departed: Option<Revision>,
-    /// This node's own report only, by node.
+    /// Only the report of this node, by node name.
     pub(super) node_reports: Table<NodeReport>,
-    /// This node's own report only, by node.
+    /// Only the report of this node, by node name.
     pub(super) doctor_reports: Table<DoctorReport>,
-    /// This node's own report only, by node.
+    /// Only the report of this node, by node name.
     pub(super) usage_reports: Table<UsageReport>,
-    /// This node's own reports, by resource.
+    /// Only the reports of this node, by resource.
     pub(super) reports: Table<ServiceReport>,
     /// Reports of the other side of a migration, by `node/resource`; read when needed, never watched.
     pub(super) peer_reports: Table<ServiceReport>,
-    /// This node's own key only, by node; read when needed.
+    /// Only the key of this node, by node name; read when needed.
     pub(super) alive: Table<Alive>,
 }
 

@@ -14,7 +14,7 @@ async fn the_next_agent_adopts_what_runs() {
         node.driver.start(&service).await.unwrap();
         let main = node.main_process().unwrap();
         let mut node = node.restart_agent();
-        assert!(is_alive(main), "the service goes on");
+        assert!(is_alive(main), "the service keeps running");
         assert_eq!(node.driver.probe(&service).await, Observed::Running);
         node.driver.start(&service).await.unwrap();
         assert_eq!(node.main_process(), Some(main), "adopted, not started again");
@@ -32,10 +32,10 @@ async fn the_next_agent_learns_how_it_ended_meanwhile() {
     let node = Node::new(true);
     let service = node.shell("trap 'exit 9' USR1; echo ready; while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
-    until("it is ready", || node.log().contains("ready")).await;
+    until("the service is ready", || node.log().contains("ready")).await;
     let (main, supervisor) = (node.main_process().unwrap(), node.supervisor().unwrap());
     let node = node.restart_agent_with(|_| signal(main, "USR1"));
-    until("its supervisor has ended", || !is_alive(supervisor)).await;
+    until("the supervisor has ended", || !is_alive(supervisor)).await;
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     assert_eq!(node.driver.last_ending("web").as_deref(), Some("exit status 9"));
 }
@@ -62,7 +62,7 @@ async fn a_resource_made_again_under_its_name_meets_the_old_copy() {
     let mut new = old.clone();
     new.uid = "uid-2".to_owned();
     let node = node.restart_agent();
-    assert_eq!(node.driver.probe(&new).await, Observed::Running, "it was deleted without a stop");
+    assert_eq!(node.driver.probe(&new).await, Observed::Running, "the resource was deleted without a stop");
     node.driver.stop(&new, 20_000).await.unwrap();
     node.assert_nothing_left(&new).await;
 }
@@ -109,7 +109,7 @@ async fn a_pid_that_is_used_again_is_not_the_service() {
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
         node.driver.stop(&service, 1000).await.unwrap();
         node.driver.kill(&service).await.unwrap();
-        assert!(innocent.try_wait().unwrap().is_none(), "it must not be touched");
+        assert!(innocent.try_wait().unwrap().is_none(), "an unrelated process must not be killed");
     }
     innocent.kill().unwrap();
     innocent.wait().unwrap();
@@ -124,7 +124,7 @@ async fn a_damaged_record_stops_nothing_from_being_found() {
     let node = node.restart_agent();
     assert!(
         matches!(node.driver.probe(&service).await, Observed::Unknown(_)),
-        "held, but nobody knows by whom"
+        "the lock is held by an unknown process"
     );
     node.driver.stop(&service, 0).await.unwrap();
     node.assert_nothing_left(&service).await;

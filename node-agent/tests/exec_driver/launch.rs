@@ -96,7 +96,7 @@ async fn a_program_sees_its_environment_and_nothing_of_the_agent() {
         "environment": {"COLOUR": "blue green", "HA_NODE": "forged"},
     }));
     node.driver.start(&service).await.unwrap();
-    until("it has written", || node.path("seen").exists()).await;
+    until("the service has written its file", || node.path("seen").exists()).await;
     let seen = node.read("seen");
     let mut names: Vec<&str> = seen.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     names.sort_unstable();
@@ -125,7 +125,7 @@ async fn a_user_comes_with_groups_and_home() {
         return;
     }
     started.unwrap();
-    until("it has printed", || node.log().lines().count() == 3).await;
+    until("the service has printed three lines", || node.log().lines().count() == 3).await;
     let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
     let group = nix::unistd::Group::from_gid(nobody.gid).unwrap().unwrap();
     let expected = format!("nobody\n{}\nhome={} user=nobody\n", group.name, nobody.dir.display());
@@ -160,7 +160,7 @@ async fn output_of_the_last_moment_is_kept() {
     let service =
         node.shell("trap 'echo one more thing; kill -9 $$' TERM; echo ready; while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
-    until("it is ready", || node.log().contains("ready")).await;
+    until("the service is ready", || node.log().contains("ready")).await;
     node.driver.stop(&service, 20_000).await.unwrap();
     assert_eq!(node.log(), "ready\none more thing\n");
 }

@@ -36,11 +36,11 @@ async fn cpu_and_memory_are_those_of_the_service() {
             "text=$(head -c 50331648 /dev/zero | tr '\\0' x); (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); \
              touch ready; while :; do :; done; echo $text",
         );
-        assert_eq!(sample(&node, &service).await, None, "it does not run");
+        assert_eq!(sample(&node, &service).await, None, "the service does not run");
         node.driver.start(&service).await.unwrap();
-        until("it is ready", || node.path("ready").exists()).await;
+        until("the service is ready", || node.path("ready").exists()).await;
         let main = node.main_process().unwrap();
-        until("it has worked", || of_process(main) > 500_000).await;
+        until("the service has used CPU time", || of_process(main) > 500_000).await;
         let before = of_process(main);
         let measured = sample(&node, &service).await.unwrap_or_else(|| panic!("nothing, cgroups {cgroups}"));
         // The usage includes that of the children, and nothing is counted twice.
@@ -49,7 +49,7 @@ async fn cpu_and_memory_are_those_of_the_service() {
         assert!((before..most).contains(&cpu), "{cpu} µs, {before}, {most}, cgroups {cgroups}");
         let memory = measured.memory.unwrap();
         assert!((48 << 20..400 << 20).contains(&memory), "{memory} bytes, cgroups {cgroups}");
-        until("it has worked more", || of_process(main) > before + 300_000).await;
+        until("the service has used more CPU time", || of_process(main) > before + 300_000).await;
         let later = sample(&node, &service).await.unwrap();
         assert!(cpu_us(&later) >= cpu + 250_000, "{later:?} after {measured:?}, cgroups {cgroups}");
         node.driver.stop(&service, 1000).await.unwrap();

@@ -61,7 +61,7 @@ async fn it_says_why_it_failed() {
     endless.timeouts.replace_seconds = 0.3;
     let failure = node.driver.replace_secondary(&endless, "node2", "node3").await.unwrap_err();
     assert_eq!(failure.reason, Reason::TimedOut);
-    until("it is gone", || node.processes().is_empty()).await;
+    until("all processes have ended", || node.processes().is_empty()).await;
     let none = node.shell("exec tail -f $1/token");
     let failure = node.driver.replace_secondary(&none, "node2", "node3").await.unwrap_err();
     assert_eq!(failure.message, "spec.driver.exec has no replaceSecondary command");
@@ -76,11 +76,11 @@ async fn cancelled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
     {
         let mut copying = std::pin::pin!(node.driver.replace_secondary(&service, "node2", "node3"));
         tokio::select! {
-            _ = &mut copying => panic!("it never ends"),
-            () = until("it is under way", || node.path("copies").exists()) => {}
+            _ = &mut copying => panic!("the copy must not end"),
+            () = until("the copy is in progress", || node.path("copies").exists()) => {}
         }
     }
-    until("its process group is gone", || node.processes().len() == before.len() + 1).await;
+    until("the process group of the copy has ended", || node.processes().len() == before.len() + 1).await;
     (node, service, before)
 }
 
@@ -113,7 +113,7 @@ async fn what_is_left_of_it_is_not_the_service_and_goes_with_it() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning, "a copy is no service");
-        assert_eq!(node.processes().len(), 1, "and goes on");
+        assert_eq!(node.processes().len(), 1, "the service keeps running");
         if kills {
             node.driver.kill(&service).await.unwrap();
         } else {

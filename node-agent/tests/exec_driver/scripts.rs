@@ -71,7 +71,7 @@ async fn a_start_that_takes_too_long_is_killed_with_its_group() {
     service.timeouts.start_seconds = 0.3;
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (FailureClass::RetryHere, Reason::TimedOut));
-    until("its group is gone", || node.processes().is_empty()).await;
+    until("the process group has ended", || node.processes().is_empty()).await;
 }
 
 #[tokio::test]
@@ -101,8 +101,8 @@ async fn a_start_under_way_when_the_agent_died_is_not_taken_for_stopped() {
         {
             let mut starting = std::pin::pin!(node.driver.start(&service));
             tokio::select! {
-                _ = &mut starting => panic!("it never ends"),
-                () = until("it is under way", || node.path("left").exists()) => {}
+                _ = &mut starting => panic!("the start must not end"),
+                () = until("the start is in progress", || node.path("left").exists()) => {}
             }
         }
         assert!(matches!(node.driver.probe(&service).await, Observed::Unknown(_)));

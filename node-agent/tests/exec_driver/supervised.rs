@@ -31,7 +31,7 @@ async fn it_runs_until_it_is_stopped() {
         assert!(!node.path("state/exec/web").exists(), "a probe leaves no trace");
         node.driver.start(&service).await.unwrap();
         assert_eq!(node.driver.probe(&service).await, Observed::Running);
-        until("it runs", || node.processes().len() == 2).await;
+        until("the service runs", || node.processes().len() == 2).await;
         let before = node.processes();
         node.driver.start(&service).await.unwrap();
         assert_eq!(node.processes(), before, "a second start adopts");
@@ -51,7 +51,7 @@ async fn a_stop_lets_it_end_by_itself_and_makes_no_event() {
     let mut node = Node::new(true);
     let service = node.shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
-    until("it is ready", || node.log().contains("ready")).await;
+    until("the service is ready", || node.log().contains("ready")).await;
     node.driver.stop(&service, 20_000).await.unwrap();
     assert_eq!(node.log(), "ready\nbye\n");
     assert_eq!(node.driver.last_ending("web").as_deref(), Some("exit status 0"));
@@ -78,7 +78,7 @@ async fn what_ignores_sigterm_is_killed_when_the_time_is_up() {
         let node = Node::new(cgroups);
         let service = node.shell("trap '' TERM; echo ready; while :; do sleep 0.05; done");
         node.driver.start(&service).await.unwrap();
-        until("it is ready", || node.log().contains("ready")).await;
+        until("the service is ready", || node.log().contains("ready")).await;
         node.driver.stop(&service, 100).await.unwrap();
         node.assert_nothing_left(&service).await;
         assert_eq!(node.driver.last_ending("web").as_deref(), Some("killed by signal 9 (SIGKILL)"));
@@ -144,12 +144,12 @@ async fn a_crash_is_told_at_once_and_it_can_be_started_again() {
         let service = node.shell("trap 'exit 5' USR1; echo ready; tail -f $1/token & while :; do wait; done");
         for round in 1..=3 {
             node.driver.start(&service).await.unwrap();
-            until("it is ready", || node.log().matches("ready").count() == round).await;
+            until("the service is ready", || node.log().matches("ready").count() == round).await;
             signal(node.main_process().unwrap(), "USR1");
             assert_eq!(exited(node.event().await), "exit status 5");
             node.assert_nothing_left(&service).await;
         }
-        assert!(node.events.try_recv().is_err(), "one event a crash");
+        assert!(node.events.try_recv().is_err(), "one event for each crash");
     }
 }
 
@@ -158,7 +158,7 @@ async fn a_killed_supervisor_takes_the_main_process_along() {
     let mut node = Node::new(false);
     let service = node.shell("exec tail -f $1/token >/dev/null 2>&1");
     node.driver.start(&service).await.unwrap();
-    until("it runs", || node.processes().len() == 1).await;
+    until("the service runs", || node.processes().len() == 1).await;
     signal(node.supervisor().unwrap(), "KILL");
     assert_eq!(exited(node.event().await), "supervisor of the service was killed");
     node.driver.start(&service).await.unwrap();
@@ -172,7 +172,7 @@ async fn a_supervisor_that_hangs_does_not_prevent_a_kill() {
     let node = Node::new(false);
     let service = node.shell("exec tail -f $1/token");
     node.driver.start(&service).await.unwrap();
-    until("it runs", || node.processes().len() == 1).await;
+    until("the service runs", || node.processes().len() == 1).await;
     let supervisor = node.supervisor().unwrap();
     signal(supervisor, "STOP");
     node.driver.kill(&service).await.unwrap();
@@ -248,7 +248,7 @@ async fn a_cancelled_start_leaves_nothing_after_a_stop() {
                 // The start is canceled at different points: before, during and after the launch.
                 let cancel = tokio::time::sleep(std::time::Duration::from_millis(turns * 3));
                 tokio::select! {
-                    _ = &mut starting => panic!("it never becomes ready"),
+                    _ = &mut starting => panic!("the start must not succeed"),
                     () = cancel => {}
                 }
             }

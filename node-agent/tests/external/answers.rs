@@ -66,7 +66,9 @@ async fn garbage_or_no_answer_is_a_failure_that_says_what_came() {
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     }
     let node = Node::with_driver(&before("[ $action != probe ] || { echo maybe; exit 0; }"));
-    let Observed::Unknown(message) = node.driver.probe(&of_test()).await else { panic!("it cannot tell") };
+    let Observed::Unknown(message) = node.driver.probe(&of_test()).await else {
+        panic!("the probe must be Unknown")
+    };
     assert!(message.starts_with("driver action probe printed \"maybe\""), "{message}");
 }
 
@@ -189,8 +191,10 @@ async fn a_monitor_that_ends_is_begun_again_and_ends_with_the_watch() {
     until("the false alarm was looked into", || node.read("probes").lines().count() > probes).await;
     std::fs::remove_file(node.path("runs")).unwrap();
     let event = node.event().await;
-    let ha_node_agent::driver::DriverEvent::Exited { message, .. } = event else { panic!("it ended") };
-    assert_eq!(message, "no more file", "what a probe does not confirm is not told");
+    let ha_node_agent::driver::DriverEvent::Exited { message, .. } = event else {
+        panic!("the event must be Exited")
+    };
+    assert_eq!(message, "no more file", "an event that the probe does not confirm is not reported");
     // The monitor follows the token indefinitely by now, and ends with the agent.
     until("the monitor follows", || !node.processes().is_empty()).await;
     let node = node.restart_agent();

@@ -71,7 +71,10 @@ async fn a_wrong_parameter_is_a_wrong_configuration() {
             "{failure:?}"
         );
         assert!(failure.message.contains(expected), "{failure:?}");
-        node.driver.stop(&address, 20_000).await.expect("what cannot have been started is stopped");
+        node.driver
+            .stop(&address, 20_000)
+            .await
+            .expect("a service that cannot have started counts as stopped");
         assert_eq!(node.driver.probe(&address).await, Observed::NotRunning);
     }
 }

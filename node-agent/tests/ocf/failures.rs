@@ -80,7 +80,10 @@ async fn failures_of_a_start_say_where_to_try_next_and_why() {
         let failure = node.driver.start(&service).await.unwrap_err();
         assert_eq!((failure.class, failure.reason, failure.message.as_str()), (class, reason, message));
         let started = node.read("asked").lines().any(|line| line == "start");
-        assert!(action != "validate-all" || !started, "it is not started after that");
+        assert!(
+            action != "validate-all" || !started,
+            "the service is not started after a failed validate-all"
+        );
         node.driver.stop(&service, 20_000).await.unwrap();
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     }
@@ -93,7 +96,7 @@ async fn a_start_that_takes_too_long_is_killed_with_what_it_started() {
     service.timeouts.start_seconds = 0.5;
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (FailureClass::RetryHere, Reason::TimedOut));
-    until("its group is gone", || node.processes().is_empty()).await;
+    until("the process group has ended", || node.processes().is_empty()).await;
     assert_eq!(node.driver.timeouts(&service).await.start_ms(), 500, "the resource's own wins");
     let usual = own();
     assert_eq!(
@@ -111,8 +114,8 @@ async fn a_start_under_way_when_the_agent_died_is_not_taken_for_stopped() {
     {
         let mut starting = std::pin::pin!(node.driver.start(&service));
         tokio::select! {
-            _ = &mut starting => panic!("it never ends"),
-            () = until("it is under way", || node.path("left").exists()) => {}
+            _ = &mut starting => panic!("the start must not end"),
+            () = until("the start is in progress", || node.path("left").exists()) => {}
         }
     }
     let node = node.restart_agent("boot1");
@@ -131,7 +134,7 @@ async fn a_failing_service_counts_as_running_and_is_told_of() {
     node.driver.start(&service).await.unwrap();
     node.agent(&before("[ $1 != monitor ] || { echo 'ocf-exit-reason:it hangs' >&2; exit 1; }"));
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
-    let DriverEvent::Exited { message, .. } = node.event().await else { panic!("it failed") };
+    let DriverEvent::Exited { message, .. } = node.event().await else { panic!("the event must be Exited") };
     assert_eq!(message, "resource agent action monitor failed: exit status 1: it hangs");
     // After a reboot the state of the service is unknown, so the probe is inconclusive.
     let node = node.restart_agent("boot2");

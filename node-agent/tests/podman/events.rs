@@ -39,7 +39,7 @@ async fn a_stop_by_hand_is_told_from_a_crash() {
         assert!(told, "{by_hand:?}: {message}");
         node.driver.kill(&service).await.unwrap();
     }
-    assert!(node.events.try_recv().is_err(), "one event each");
+    assert!(node.events.try_recv().is_err(), "one event for each end");
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn what_happens_while_podmans_service_is_away_is_seen_when_it_is_back() {
     node.driver.start(&service).await.unwrap();
     let process = node.podman.process(NAME);
     node.podman.end_service();
-    assert!(is_alive(process), "the container goes on");
+    assert!(is_alive(process), "the container keeps running");
     let seen = node.driver.probe(&service).await;
     assert!(matches!(&seen, Observed::Unknown(why) if why.contains("podman.sock")), "{seen:?}");
     let why = node.driver.able().await.unwrap_err();

@@ -36,7 +36,7 @@ async fn it_is_started_and_stopped_and_stays() {
         node.driver.stop(&service, graceful_ms).await.unwrap();
         assert!(!is_alive(process));
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
-        assert_eq!(node.podman.inspect("db", ".Id"), id, "it is not removed");
+        assert_eq!(node.podman.inspect("db", ".Id"), id, "the container is not removed");
     }
     // A crash after a stop and a new start counts as a crash: the stop's entries in podman's events must not count.
     node.driver.start(&service).await.unwrap();
@@ -105,5 +105,5 @@ async fn one_whose_name_is_taken_is_left_alone() {
     assert!(failure.message.contains("podman rm"), "{}", failure.message);
     node.driver.stop(&service, 1000).await.unwrap();
     node.driver.kill(&service).await.unwrap();
-    assert!(is_alive(process), "it is not ours");
+    assert!(is_alive(process), "a container of another creator is not killed");
 }

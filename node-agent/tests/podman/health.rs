@@ -34,14 +34,14 @@ async fn it_is_started_when_it_is_healthy_and_crashes_when_it_is_not() {
     let service = checked(&node, &json!(["/bin/sh", "-c", script]));
     let state = node.podman.path("state");
     let well_soon = async {
-        crate::node::until("it was asked in vain", || state.join("asked").exists()).await;
+        crate::node::until("the health check has run", || state.join("asked").exists()).await;
         fs::write(state.join("ok"), "").unwrap();
     };
     let (started, ()) = tokio::join!(node.driver.start(&service), well_soon);
     started.unwrap();
     let length = || fs::metadata(state.join("asked")).map_or(0, |file| file.len());
     let before = length();
-    crate::node::until("it is asked again", || length() > before).await;
+    crate::node::until("the health check runs again", || length() > before).await;
     assert!(node.events.try_recv().is_err());
     let conmon = format!("conmon.*{}", node.podman.inspect("hactl-web", ".Id"));
     let asking = || processes(&conmon).lines().count();
@@ -54,7 +54,7 @@ async fn it_is_started_when_it_is_healthy_and_crashes_when_it_is_not() {
     node.assert_nothing_left(&service).await;
     let asked = length();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(length(), asked, "what is stopped is not asked");
+    assert_eq!(length(), asked, "no health check runs in a stopped container");
     assert!(node.events.try_recv().is_err());
 }
 

@@ -33,7 +33,7 @@ async fn it_runs_until_it_is_stopped() {
     node.driver.kill(&service).await.unwrap();
     assert!(!is_alive(process));
     node.assert_nothing_left(&service).await;
-    assert!(node.events.try_recv().is_err(), "what is told to happen makes no event");
+    assert!(node.events.try_recv().is_err(), "a requested change causes no event");
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn what_it_is_given_is_there() {
         "ulimits": {"nofile": "500:600", "nproc": "1024:1024"}, "network": "host",
     }));
     node.driver.start(&service).await.unwrap();
-    until("it wrote all", || data.join("done").exists()).await;
+    until("the container wrote all lines", || data.join("done").exists()).await;
     let read = |name: &str| fs::read_to_string(data.join(name)).unwrap();
     let environment = read("env");
     for line in ["HA_RESOURCE=web", "HA_RESOURCE_UID=uid-1", "HA_NODE=node1", "GREETING=hello"] {
@@ -109,7 +109,7 @@ async fn cancelled_commands_leave_what_a_stop_finds() {
             if node.driver.probe(&service).await == Observed::NotRunning {
                 break;
             }
-            assert!(Instant::now() < until, "it comes again and again");
+            assert!(Instant::now() < until, "the process is restarted repeatedly");
             node.driver.kill(&service).await.unwrap();
         }
     }
@@ -143,7 +143,7 @@ async fn what_a_crash_left_is_not_there_after_the_next_start() {
     let service = Node::shell("test ! -e /was-here && touch /was-here && while :; do sleep 0.05; done");
     node.driver.start(&service).await.unwrap();
     crate::node::kill(node.podman.process(NAME));
-    until("it ended", || node.podman.inspect(NAME, ".State.Status") == "exited").await;
+    until("the container exited", || node.podman.inspect(NAME, ".State.Status") == "exited").await;
     node.driver.start(&service).await.unwrap();
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
 }
@@ -174,7 +174,7 @@ async fn it_is_measured_while_it_runs() {
     let first = total().await;
     let begin = Instant::now();
     while total().await < first + 100_000 {
-        assert!(begin.elapsed() < Duration::from_secs(60), "its time on processors does not grow");
+        assert!(begin.elapsed() < Duration::from_secs(60), "the CPU time does not grow");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let sample = node.driver.measure(&service, Mono(5)).await.unwrap();

@@ -158,7 +158,7 @@ fn topsis_goes_by_the_outcome() {
     let mut view = cluster(&["n1", "n2"], &services);
     check(&view, Some(("a", "n2")));
     view.settings.auto_rebalance.method = RebalanceMethod::Topsis;
-    let planned = next(&view).expect("one gains");
+    let planned = next(&view).expect("a move lowers the imbalance");
     assert_ne!(planned.service, "a", "memory is what is uneven: {planned:?}");
 }
 
@@ -198,7 +198,7 @@ proptest! {
             let stays = place(&view, &planned.service, &view.services[&planned.service]);
             prop_assert_eq!(stays.node.as_deref(), Some(planned.to.as_str()));
             moves += 1;
-            prop_assert!(moves < 200, "it does not end");
+            prop_assert!(moves < 200, "the sequence of moves does not end");
         }
     }
 }

@@ -263,7 +263,7 @@ fn what_is_lacked_is_told_node_by_node() {
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 2Gi"]);
     view.nodes.get_mut("node3").expect("a node").maintenance = true;
     let Verdict::Fails(failing) = check(&view, &BTreeSet::from(["node1".to_owned()])) else {
-        panic!("it fails");
+        panic!("the check must fail");
     };
     let lacks: Vec<String> = failing.services[0]
         .lacks

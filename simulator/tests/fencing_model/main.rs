@@ -138,7 +138,7 @@ fn a_new_candidate_completes_no_declaration_by_silence() {
     let held = walk(Configuration::LATE_JOINS, &steps).expect("so far it is as it must be");
     assert_eq!(properties::running(&held), 1);
     steps.extend(released);
-    let refused = walk(Configuration::LATE_JOINS, &steps).expect_err("it is not released");
+    let refused = walk(Configuration::LATE_JOINS, &steps).expect_err("the release must be refused");
     assert!(refused.contains("Release(0, Silence)"), "{refused}");
     let broken = Configuration::LATE_JOINS.with(Mutation::GenerationForClosingOnly);
     assert_eq!(walk(broken, &steps).map(|state| properties::running(&state)), Ok(2));

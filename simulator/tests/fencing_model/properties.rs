@@ -36,7 +36,7 @@ pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
     }
     found.extend([
         Property::sometimes("a failover completes", |_, state: &State| failed_over(state)),
-        Property::sometimes("a node registers anew", |_, state: &State| {
+        Property::sometimes("a node registers again", |_, state: &State| {
             ALL.into_iter().any(|node| {
                 state.store.member(node).mode == Mode::Registering { admitted: true }
                     && state.node(node).belongs

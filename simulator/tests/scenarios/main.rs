@@ -41,7 +41,7 @@ fn every_scenario_holds_and_every_word_is_reached() {
     let mut paths = Vec::new();
     files(Path::new("scenarios"), &mut paths);
     paths.sort();
-    assert!(!paths.is_empty(), "there are scenarios");
+    assert!(!paths.is_empty(), "no scenario found");
     let failed = Mutex::new(BTreeSet::new());
     let reached = Mutex::new(Reached::default());
     let next = Mutex::new(paths.into_iter().enumerate());

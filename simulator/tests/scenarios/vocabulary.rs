@@ -58,7 +58,7 @@ impl Reached {
     /// Adds the words that users could read in a run.
     pub(crate) fn add(&mut self, world: &World, path: &Path) {
         let name = path.display().to_string();
-        for word in world.vocabulary().expect("it was collected").words() {
+        for word in world.vocabulary().expect("the vocabulary was collected").words() {
             let first = self.0.entry(word.clone()).or_insert_with(|| name.clone());
             if name < *first {
                 first.clone_from(&name);

@@ -349,7 +349,7 @@ fn a_pause_of_own_commits_restarts_an_observation() {
 fn what_was_seen_before_the_first_own_commit_is_observed_anew() {
     let mut clock = CommitClock::default();
     assert_eq!(clock.restart_of(Mono(1_000), 3_000), None);
-    assert!(!clock.is_current(Mono(6_000), 3_000), "and until then nobody is declared dead at all");
+    assert!(!clock.is_current(Mono(6_000), 3_000), "until then, no node is declared dead");
     clock.applied(Mono(6_000));
     clock.applied(Mono(7_000));
     assert_eq!(clock.restart_of(Mono(1_000), 3_000), Some(Mono(6_000)));

@@ -166,7 +166,7 @@ impl Cluster {
         self.members[index].signal("STOP");
         let deadline = Instant::now() + Duration::from_secs(30);
         while !self.members[index].stands_still() {
-            assert!(Instant::now() < deadline, "a stopped etcd goes on");
+            assert!(Instant::now() < deadline, "the stopped etcd still runs");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -30,13 +30,14 @@ fn overwrite(lab: &mut Lab, id: &str, value: Option<&str>) {
 fn restart(lab: &mut Lab, at: usize, id: &str, instance: &str) {
     let now = lab.now.clone();
     lab.members[at].core.handle(&now, Input::Shutdown);
-    lab.until(1_000, "it ends", |lab| !lab.members[at].running);
+    lab.until(1_000, "the member ends", |lab| !lab.members[at].running);
     lab.add_controller(id, instance);
 }
 
 fn node_says(lab: &Lab, node: &str) -> (Reason, String) {
     let status = lab.node(node);
-    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").expect("it is there");
+    let ready =
+        status.conditions.iter().find(|condition| condition.kind == "Ready").expect("the condition exists");
     (ready.reason, ready.message.clone())
 }
 
@@ -138,7 +139,7 @@ fn a_leader_that_joined_later_says_who_helps_also_once_the_node_is_fencing() {
     lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
     lab.members[0].running = false;
     lab.add_controller("c1", "1");
-    lab.until(10_000, "it leads", |lab| lab.members[1].core.term().is_some());
+    lab.until(10_000, "the second member is leader", |lab| lab.members[1].core.term().is_some());
     lab.run(40_000);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing);
     let (reason, message) = node_says(&lab, &node);
@@ -157,7 +158,8 @@ fn retention_counts_from_the_end_of_a_gap_of_own_commits() {
     lab.edit::<ClusterSpec>("default", |cluster| {
         cluster.spec.timing.candidate_retention_seconds = Some(60.0);
     });
-    let gone = lab.members.iter().position(|member| member.core.term().is_none()).expect("one follows");
+    let gone =
+        lab.members.iter().position(|member| member.core.term().is_none()).expect("one member is not leader");
     let id = lab.members[gone].core.config().id.clone();
     lab.members[gone].running = false;
     lab.run(40_000);

@@ -116,7 +116,7 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
     };
     lab.until(20_000, "told to stop", is_told);
     let stop = lab.assignment("web").unwrap();
-    assert_eq!(stop.definition, before.definition, "it is stopped as it was started");
+    assert_eq!(stop.definition, before.definition, "the copy is stopped under the definition of its start");
     lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
     lab.until(5_000, "nothing differs any more", |lab| !differs(lab));
     lab.want("web", RequestedState::Started);

@@ -51,12 +51,12 @@ fn seen(lab: &Lab) -> Vec<Sample> {
 
 fn availability(lab: &Lab) -> f64 {
     let record = lab.status("web").availability.expect("a record");
-    record.ratio(30, &lab.now.timestamp()).expect("it was wanted")
+    record.ratio(30, &lab.now.timestamp()).expect("the service was desired")
 }
 
 fn down_seconds(lab: &Lab) -> f64 {
     let record = lab.status("web").availability.expect("a record");
-    record.down_seconds(365, &lab.now.timestamp()).expect("it is recorded")
+    record.down_seconds(365, &lab.now.timestamp()).expect("the downtime is recorded")
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn what_the_leader_shows_follows_its_view() {
     for node in ["node1", "node2"] {
         lab.agent(node).die();
     }
-    lab.until(120_000, "it has no place", |lab| lab.is("web", ServiceState::Recovery));
+    lab.until(120_000, "no node is eligible", |lab| lab.is("web", ServiceState::Recovery));
     lab.run(2_000);
     let shown = seen(&lab);
     for sample in [

@@ -151,7 +151,11 @@ fn a_node_that_registers_anew_while_its_device_works_is_switched_on_again() {
     assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
     let fence = lab.fence(&node);
     assert_eq!((fence.device, fence.switched_off), (None, Vec::new()));
-    assert_eq!(fence.state, FenceState::Fenced, "who asked before it was switched off is not let in");
+    assert_eq!(
+        fence.state,
+        FenceState::Fenced,
+        "a request from before the power-off does not open the epoch"
+    );
     lab.agent(&node).boot();
     lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(told(&lab, 0).len(), 2);
@@ -225,7 +229,10 @@ fn the_next_leader_switches_on_what_a_leader_before_may_have_switched_off() {
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.add_controller("c9", "1");
     lab.until(60_000, "switched on", |lab| told(lab, 1) == [FencerAction::On]);
-    assert!(lab.now.raw.since(released) >= DURATION_MS, "nobody starts the first one after that");
+    assert!(
+        lab.now.raw.since(released) >= DURATION_MS,
+        "no process starts the first device after the release"
+    );
     lab.run(1_000);
     assert_eq!((lab.fence(&node).device, lab.fence(&node).switched_off), (None, Vec::new()));
 }
@@ -259,7 +266,7 @@ fn on_is_tried_until_it_is_confirmed_also_by_the_next_leader_and_holds_up_nobody
     lab.until(DURATION_MS, "back", |lab| lab.fence(&node).state == FenceState::Open);
     let tries = told(&lab, 1).len();
     lab.run(120_000);
-    assert_eq!(told(&lab, 1).len(), tries, "it is on");
+    assert_eq!(told(&lab, 1).len(), tries, "the node is on");
 }
 
 #[test]
@@ -342,7 +349,7 @@ fn a_record_that_does_not_say_what_is_switched_is_gone_on_with() {
 fn what_a_fabric_device_cut_off_is_let_in_by_another_boot_alone() {
     let (mut lab, node) = cut_off_by(switch());
     lab.run(60_000);
-    assert_eq!(told(&lab, 0), [FencerAction::Off], "what ran there may still run");
+    assert_eq!(told(&lab, 0), [FencerAction::Off], "the services of the node may still run");
     // The same boot returns: its reports undo nothing.
     lab.agent(&node).cut = false;
     lab.run(60_000);

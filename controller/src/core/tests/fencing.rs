@@ -54,7 +54,7 @@ fn a_node_that_is_cut_off_stops_its_service_before_it_starts_elsewhere() {
     lab.agent(&node).cut = true;
     lab.until(20_000, "runs elsewhere", |lab| lab.places("web").iter().any(|place| *place != node));
     lab.agent(&node).cut = false;
-    lab.until(5_000, "registers anew", |lab| lab.node_is(&node, NodeState::Online));
+    lab.until(5_000, "registers again", |lab| lab.node_is(&node, NodeState::Online));
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
     lab.run(3_000);
     assert_eq!(lab.places("web").len(), 1);
@@ -113,7 +113,7 @@ fn what_a_node_stopped_because_its_watchdog_daemon_is_gone_starts_elsewhere() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.daemon_gone = true;
     lab.run(1_000);
-    assert_eq!(lab.places("web"), [node.as_str()], "what still runs is left alone");
+    assert_eq!(lab.places("web"), [node.as_str()], "the running copy is not stopped");
     lab.agent(&node).running.remove("web");
     lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started) && lab.places("web").len() == 1);
     assert_ne!(lab.places("web"), [node.as_str()], "{}", lab.show());
@@ -459,7 +459,7 @@ fn services_leave_a_node_whose_watchdog_refuses_pets_and_its_silence_proves_noth
     lab.until(20_000, "moved", |lab| {
         lab.is("web", ServiceState::Started) && lab.places("web").iter().all(|place| *place != node)
     });
-    assert!(lab.node_is(&node, NodeState::Online), "it is not in maintenance");
+    assert!(lab.node_is(&node, NodeState::Online), "the node is not in maintenance");
     let condition = |lab: &Lab, kind: &str| {
         lab.node(&node).conditions.iter().find(|condition| condition.kind == kind).map(|found| found.reason)
     };
@@ -485,7 +485,7 @@ fn the_silence_of_a_machine_that_may_sleep_proves_nothing_unless_that_is_allowed
         lab.agent(&node).sleep_protection = protection;
         lab.edit::<NodeSpec>(&node, |object| object.spec.fencing.trust_watchdog_on_virtual_machine = allowed);
         lab.run(3_000);
-        assert_eq!(lab.places("web"), [node.as_str()], "it moves nothing");
+        assert_eq!(lab.places("web"), [node.as_str()], "the service stays on its node");
         lab.agent(&node).die();
         lab.run(30_000);
         assert_eq!(lab.fence(&node).state == FenceState::Fenced, fenced, "{protection:?} {allowed}");

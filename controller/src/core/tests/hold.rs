@@ -23,7 +23,7 @@ fn ask(lab: &mut Lab, at: usize, node: &str, request: &HoldRequest) -> HoldAnswe
     let now = lab.now.clone();
     lab.members[at].core.handle(&now, input);
     lab.turn();
-    lab.members[at].holds.pop().expect("it is answered at once")
+    lab.members[at].holds.pop().expect("the request is answered immediately")
 }
 
 pub(super) fn refused(lab: &mut Lab, node: &str, request: &HoldRequest, why: &str) {

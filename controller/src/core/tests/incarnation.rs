@@ -14,7 +14,8 @@ fn the_first_leader_names_the_data_and_no_later_one_renames_it() {
     lab.settle();
     let first = stored(&lab).expect("named");
     assert!(!first.value.is_empty() && first.predecessors.is_empty() && !first.continues_any);
-    let leader = lab.members.iter().position(|member| member.core.term().is_some()).expect("one leads");
+    let leader =
+        lab.members.iter().position(|member| member.core.term().is_some()).expect("one member is leader");
     lab.members[leader].running = false;
     lab.until(30_000, "another leads", |lab| {
         lab.members.iter().any(|member| member.running && member.core.term().is_some())

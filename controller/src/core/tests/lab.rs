@@ -222,7 +222,10 @@ impl Lab {
             let has_seen = self.away || member.seen == self.state.revision();
             if idle && answered && member.answers.is_empty() && has_seen {
                 let next = member.core.deadline();
-                assert!(next.is_none_or(|(at, _)| at > self.now.raw), "it spins, waiting for {next:?}");
+                assert!(
+                    next.is_none_or(|(at, _)| at > self.now.raw),
+                    "the core repeats its deadline {next:?}"
+                );
                 return;
             }
         }
@@ -343,7 +346,7 @@ impl Lab {
                 self.counted.push(counted);
                 None
             }
-            Effect::Tell(_) | Effect::Order(_) => unreachable!("they stay within the controller"),
+            Effect::Tell(_) | Effect::Order(_) => unreachable!("these effects stay within the controller"),
             Effect::Ended => {
                 member.running = false;
                 None

@@ -250,7 +250,7 @@ fn handed_over_and_registered_anew() -> (super::lab::Lab, String, String) {
     lab.agent(&source).running.clear();
     lab.agent(&target).running.insert("web".to_owned());
     lab.agent(&source).lose_journal();
-    lab.until(5_000, "registered anew", |lab| {
+    lab.until(5_000, "registered again", |lab| {
         lab.fence(&source).epoch == Epoch(2) && lab.node_is(&source, NodeState::Online)
     });
     lab.until(2_000, "overwritten", |lab| {

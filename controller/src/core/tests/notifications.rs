@@ -175,7 +175,7 @@ fn a_fence_that_is_not_confirmed_is_told_and_then_its_end() {
     lab.run(2_000);
     lab.agent(&node).die();
     lab.run(TH + 30_000);
-    assert_eq!(got(&lab), [], "it is too early to say so");
+    assert_eq!(got(&lab), [], "the notification is not due yet");
     lab.run(60_000);
     assert_eq!(got(&lab), [(NotificationKind::FenceUnconfirmed, node.clone())]);
     let item = lab.delivered[0].1.items[0].clone();
@@ -320,7 +320,11 @@ fn who_is_named_later_is_told_what_stands_and_not_what_is_over() {
     assert_eq!(got(&lab), [(NotificationKind::ResourceError, "db".to_owned())]);
     notify(&mut lab, None);
     lab.run(1_000);
-    assert_eq!(lab.state.get(&lab.keys.notified()).entries, [], "nobody is told, so nothing is remembered");
+    assert_eq!(
+        lab.state.get(&lab.keys.notified()).entries,
+        [],
+        "without a target, no notification is stored"
+    );
 }
 
 #[test]

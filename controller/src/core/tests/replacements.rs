@@ -123,7 +123,7 @@ fn replacing() -> Lab {
     });
     let operation = lab.operation("replace");
     assert_eq!((operation.phase, operation.reason), (OperationPhase::Running, Reason::ReplacingSecondary));
-    assert_eq!(secondary(&lab), Some("node2".to_owned()), "it still counts");
+    assert_eq!(secondary(&lab), Some("node2".to_owned()), "the old secondary is still in use");
     lab
 }
 
@@ -136,7 +136,7 @@ fn the_new_secondary_counts_until_another_one_is_declared() {
     lab.run(1_000);
     assert_eq!(lab.operation("replace").message, "node3 is the secondary in place of node2");
     assert_eq!((secondary(&lab), lab.status("web").replacement), (Some("node3".to_owned()), None));
-    assert_eq!(lab.assignment("web"), Some(before), "the service goes on under the permit that it had");
+    assert_eq!(lab.assignment("web"), Some(before), "the service keeps running under its permit");
     // The service fails over to the new secondary, and the previous primary has the other copy.
     lab.agent("node1").die();
     lab.until(30_000, "recovered", |lab| lab.places("web") == ["node3"]);
@@ -149,7 +149,7 @@ fn the_new_secondary_counts_until_another_one_is_declared() {
         resource.spec.storage.as_mut().unwrap().secondary = Some("node1".to_owned());
     });
     lab.run(1_000);
-    assert_eq!(secondary(&lab), Some("node1".to_owned()), "what is declared anew wins");
+    assert_eq!(secondary(&lab), Some("node1".to_owned()), "a new declaration has precedence");
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn an_operation_that_is_deleted_a_service_that_is_ignored_or_deleted_call_it_off
         }
         lab.until(5_000, ends, |lab| lab.status("web").replacement.is_none());
         lab.run(2_000);
-        assert_eq!(lab.places("web"), ["node1"], "the service goes on");
+        assert_eq!(lab.places("web"), ["node1"], "the service keeps running");
         let called_off =
             lab.events.iter().any(|event| event.message.contains("canceled by the leader; node2 remains"));
         assert!(called_off, "{ends}: its node has answered for it");

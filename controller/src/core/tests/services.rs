@@ -198,7 +198,7 @@ fn a_failed_node_is_tried_last_and_a_start_that_succeeds_clears_it() {
     lab.agent("node1").faults.fails_start.insert("web".to_owned(), FailureClass::RetryHere);
     lab.start("web");
     assert_eq!(lab.places("web"), ["node2"]);
-    assert_eq!(lab.status("web").relocations, 1, "it has not held for stableSeconds yet");
+    assert_eq!(lab.status("web").relocations, 1, "stableSeconds have not passed yet");
     lab.run(31_000);
     assert_eq!(lab.status("web").relocations, 0);
     assert!(lab.status("web").failed_nodes.is_empty());
@@ -241,7 +241,7 @@ fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_s
     lab.until(5_000, "started once", |lab| lab.is("web", ServiceState::Started));
     assert_eq!(lab.places("web").len(), 1);
     let stops = lab.events.iter().filter(|event| event.message.contains("Stopping on")).count();
-    assert_eq!(stops, 2, "it was stopped on both");
+    assert_eq!(stops, 2, "the service was stopped on both nodes");
 }
 
 #[test]

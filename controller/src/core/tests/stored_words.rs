@@ -213,7 +213,7 @@ fn each_stored_enum_has_a_sample_in_which_an_unknown_word_is_noticed() {
         strings(&sample.value, "", &mut pointers);
         for pointer in pointers {
             let mut novel = sample.value.clone();
-            *novel.pointer_mut(&pointer).expect("it is there") = json!(NOVEL);
+            *novel.pointer_mut(&pointer).expect("the word exists in the sample") = json!(NOVEL);
             let Err(error) = (sample.read)(&novel) else { continue };
             seen.extend(expected(&error));
             // The leader records the key as unreadable, so that the value never counts as absent.
@@ -254,7 +254,7 @@ fn is_noticed(key: &str, value: &Value) -> bool {
 #[test]
 fn an_unknown_field_of_a_record_or_request_changes_nothing() {
     for sample in samples() {
-        let plain = (sample.read)(&sample.value).expect("it is read");
+        let plain = (sample.read)(&sample.value).expect("the sample is readable");
         let mut more = sample.value.clone();
         more.as_object_mut().expect("a record").insert("novel".to_owned(), json!({"of": ["a", "version"]}));
         assert_eq!((sample.read)(&more), Ok(plain.clone()), "{}", sample.value);

@@ -28,7 +28,7 @@ fn registered_with_what_it_could_not_stop() -> (Lab, String) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".to_owned());
     lab.agent(&node).lose_journal();
-    lab.until(10_000, "admitted anew", |lab| {
+    lab.until(10_000, "admitted again", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
     (lab, node)
@@ -62,7 +62,7 @@ fn an_error_that_is_cleared_while_its_node_registers_does_not_hold_up_the_regist
     lab.agent(&node).faults.fails_stop.insert("web".to_owned());
     lab.agent(&node).lose_journal();
     lab.want("web", RequestedState::Disabled);
-    lab.until(10_000, "admitted anew", |lab| {
+    lab.until(10_000, "admitted again", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
     });
     lab.agent(&node).faults.fails_stop.clear();
@@ -110,7 +110,7 @@ fn a_copy_that_was_not_guarded_is_not_released_for_an_exclusive_start() {
     // The API refuses this edit. After a restore or an upgrade, the spec may still contain it (R6.11).
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = true);
     lab.run(2_000);
-    assert_eq!(lab.places("web"), std::slice::from_ref(&node), "it continues");
+    assert_eq!(lab.places("web"), std::slice::from_ref(&node), "the service keeps running");
     lab.agent(&node).cut = true;
     lab.run(60_000);
     // The watchdog was not armed for the service, so (g) closes the node's epoch. That proves nothing about services

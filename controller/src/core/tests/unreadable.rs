@@ -187,7 +187,7 @@ fn an_unknown_field_hides_nothing() {
     }
     let request = json!({"candidate": "c0", "sentSequence": 3, "bootId": "b", "epoch": 2, "novel": {"a": 1}});
     let request: ha_api_types::record::HoldRequest =
-        serde_json::from_value(request).expect("it is tolerated");
+        serde_json::from_value(request).expect("a request with an unknown field is readable");
     assert_eq!((request.epoch, request.sent_sequence), (Epoch(2), 3));
 }
 
@@ -290,7 +290,7 @@ fn an_unreadable_service_report_of_an_earlier_epoch_is_over() {
     lab.replace_controller(0, "old", Some(lens(&lab.keys, &at("report/resource", "/phase"), None)));
     lab.run(8_000);
     lab.agent(&node).die();
-    lab.until(20_000, "closed at once", |lab| lab.fence(&node).state == FenceState::Closed);
+    lab.until(20_000, "closed immediately", |lab| lab.fence(&node).state == FenceState::Closed);
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn a_machine_that_is_back_says_whether_it_was_the_watchdog() {
         lab.agent(&idle).boot();
         lab.until(20_000, "followed to its end", |lab| lab.operation("test").phase == phase);
         lab.run(500);
-        let watchdog = lab.node(&idle).watchdog.expect("it has one");
+        let watchdog = lab.node(&idle).watchdog.expect("the node has a watchdog");
         assert_eq!(watchdog.last_test.map(|test| test.operation).as_deref(), remembers);
     }
 }

@@ -24,7 +24,7 @@ fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
         })
         .collect();
     assert_eq!(created[..2], [false, true], "deleted, then created");
-    assert!(world.report().armed, "it never was unarmed");
+    assert!(world.report().armed, "the watchdog stayed armed");
     world.hold.clear();
     world.finish_held();
     world.advance(10_000);
@@ -51,7 +51,7 @@ fn what_was_killed_before_the_deadline_is_spent_also_for_the_next_process() {
     world.net = Net::Down;
     world.advance(10_000);
     assert!(!world.copies["web"].running);
-    assert_eq!(world.service("web").phase, Phase::Running, "it could not say so");
+    assert_eq!(world.service("web").phase, Phase::Running, "the agent could not report the end");
     world.net = Net::Up;
     world.restart_agent("boot-1");
     world.advance(3_000);
@@ -147,7 +147,7 @@ fn each_uid_is_probed_once_and_again_when_it_was_ignored() {
     world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
     world.advance(1_000);
     assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(NODE, "web")), None);
-    assert_eq!(world.count("web", "probe"), probes, "what is ignored is not probed");
+    assert_eq!(world.count("web", "probe"), probes, "an Ignored service is not probed");
     world.copies.entry("web".into()).or_default().running = true;
     world.resource("web");
     world.advance(1_000);

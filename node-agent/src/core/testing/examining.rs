@@ -40,7 +40,7 @@ fn what_is_found_is_written_once() {
         ..MachineFacts::default()
     };
     world.examine(busy.clone());
-    let found = world.doctor().expect("it was written");
+    let found = world.doctor().expect("the doctor's report was written");
     assert_eq!(verdict(&found, "watchdog-owner"), Some(Verdict::Fail));
     assert!(found.watchdog.is_some_and(|seen| seen.smallest_margin_ms.is_some()));
     let revision = world.state.get(&world.keys.doctor_report(NODE)).entries[0].mod_revision;
@@ -83,7 +83,7 @@ fn only_a_device_whose_word_is_proof_makes_up_for_a_virtual_machine() {
         found(&world)
     };
     device.kind = FenceKind::Fabric;
-    assert_eq!(set(&device), Some(Verdict::Fail), "it leaves the storage: nothing is proven");
+    assert_eq!(set(&device), Some(Verdict::Fail), "without coversStorage, a fabric device proves nothing");
     device.covers_storage = true;
     assert_eq!(set(&device), Some(Verdict::Ok));
     (device.kind, device.covers_storage) = (FenceKind::Power, false);
@@ -117,7 +117,7 @@ fn a_node_without_an_epoch_writes_nothing() {
     assert_eq!(world.doctor(), None);
     world.open();
     world.advance(1_500);
-    assert!(world.doctor().is_some(), "what was found before is written as soon as it may be");
+    assert!(world.doctor().is_some(), "earlier findings are written once the epoch is open");
 }
 
 #[test]

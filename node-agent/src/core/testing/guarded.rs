@@ -178,11 +178,11 @@ fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
     let keys = [world.keys.node_report(NODE), world.keys.service_report(NODE, "web")];
     let wrote = |key: &String| {
         let of = |(transaction, _): &(Transaction, Outcome)| transaction.writes_key(key);
-        world.commits[before..].iter().position(of).expect("it was written")
+        world.commits[before..].iter().position(of).expect("the key was written")
     };
     assert!(wrote(&keys[0]) < wrote(&keys[1]));
     world.advance(3_000);
-    assert!(world.reset, "nobody could release the device");
+    assert!(world.reset, "no process could release the device");
     assert!(
         world.journal.last_words.is_some_and(|words| words.message.contains("ha-watchdogd was not running"))
     );

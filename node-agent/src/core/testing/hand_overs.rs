@@ -141,8 +141,8 @@ fn an_agent_that_restarts_ends_the_driver_before_it_looks_what_is_left() {
         let probes = world.count("web", "probe");
         world.advance(3_000);
         assert_eq!(world.count("web", "end-migration"), 1);
-        assert_eq!(world.count("web", "probe"), probes, "not while it may be under way");
-        assert_eq!(world.service("web").phase, Phase::HandingOver, "it says nothing yet");
+        assert_eq!(world.count("web", "probe"), probes, "no probe while the migration may be in progress");
+        assert_eq!(world.service("web").phase, Phase::HandingOver, "no later phase is reported yet");
         world.hold.clear();
         world.finish_held();
         world.advance(1_000);

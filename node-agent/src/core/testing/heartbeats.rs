@@ -205,7 +205,7 @@ fn timings_that_break_the_rules_are_not_taken() {
 fn an_idle_node_is_never_armed_and_never_reset() {
     let mut world = World::active();
     assert!(!world.report().armed);
-    assert_eq!(world.report().watchdog.timeout_ms, 5_000, "it looked once what the device is");
+    assert_eq!(world.report().watchdog.timeout_ms, 5_000, "the facts of the device are reported");
     assert_eq!(world.fires_at_ms, None);
     world.net = Net::Down;
     world.advance(120_000);

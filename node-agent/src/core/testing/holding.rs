@@ -53,7 +53,7 @@ fn while_every_controller_grants_nothing_stops() {
     world.controllers.insert("c1".to_owned(), granted());
     world.controllers.insert("c2".to_owned(), granted());
     assert!(survives(&mut world), "{:#?}", world.logs);
-    let (_, _, url, request) = world.questions.last().expect("it has asked").clone();
+    let (_, _, url, request) = world.questions.last().expect("the agent has asked for hold").clone();
     assert_eq!(url, format!("https://{}:7443", request.candidate));
     assert_eq!((request.epoch, request.boot_id.as_str()), (Epoch(1), "boot-1"));
     let interval_ms = world.core.in_force.heartbeat_interval_ms;
@@ -121,10 +121,10 @@ fn d_counts_from_the_asking_however_late_the_grants_come() {
     let timings = world.core.in_force;
     world.net = Net::Down;
     world.advance(timings.heartbeat_interval_ms + 500);
-    let (asked, id, _, _) = world.questions.last().expect("it has asked").clone();
+    let (asked, id, _, _) = world.questions.last().expect("the agent has asked for hold").clone();
     let late_ms = timings.heartbeat_interval_ms / 4;
     world.advance(late_ms);
-    let newest = world.questions.last().expect("it has asked").clone();
+    let newest = world.questions.last().expect("the agent has asked for hold").clone();
     assert_eq!((newest.0, newest.1), (asked, id), "the same question");
     world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
     let moment = world.core.deadline_moment().expect("a deadline");

@@ -76,7 +76,7 @@ fn a_shutdown_that_waits_goes_on_when_its_services_have_left_or_the_time_is_up()
     policy(&mut world, ShutdownPolicy::Migrate, 0.0);
     assert!(waits(&mut world, Leave::Poweroff));
     world.advance(7_200_000);
-    assert!(world.exit.is_none() && world.copies["web"].running, "0 waits for ever");
+    assert!(world.exit.is_none() && world.copies["web"].running, "0 waits indefinitely");
 }
 
 #[test]

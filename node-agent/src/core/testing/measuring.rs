@@ -56,14 +56,14 @@ fn what_moves_far_enough_is_written_and_nothing_else() {
     assert_eq!(world.usage(), None, "nothing could be measured");
     world.load("web", 2000, 4096);
     world.advance(16_000);
-    let written = world.usage().expect("it was written");
+    let written = world.usage().expect("the usage was written");
     assert_eq!(written.services["web"].usage.memory, Some(Quantity::from_units(4 << 30)));
     assert_eq!(world.cpu_of("web"), Some(2000));
     assert_eq!(written.node.cpu, Some(Quantity::from_milli(2000)));
     assert_eq!((written.epoch, written.boot_id.as_str()), (Epoch(1), "boot-1"));
     world.load("web", 2100, 4100);
     world.advance(120_000);
-    assert_eq!((world.cpu_of("web"), world.writes()), (Some(2000), 1), "it has not moved far enough");
+    assert_eq!((world.cpu_of("web"), world.writes()), (Some(2000), 1), "the change is too small for a write");
     world.load("web", 3000, 4100);
     world.advance(16_000);
     assert_eq!((world.cpu_of("web"), world.writes()), (Some(3000), 2));
@@ -103,7 +103,7 @@ fn a_service_that_runs_no_more_is_not_told_of() {
     assert_eq!(world.cpu_of("web"), Some(2000));
     world.assign("web", Action::Stop { timeout_ms: Some(0) });
     world.advance(16_000);
-    assert_eq!(world.cpu_of("web"), None, "a service that has gone is told of at once");
+    assert_eq!(world.cpu_of("web"), None, "the end of a service is reported immediately");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn the_source_hands_over_only_once_the_target_is_ready() {
     assert_eq!(world.count("web", "migrate"), 0);
     world.peer_says("web", &uid, Phase::Receiving, Reason::Waiting);
     world.advance(1_000);
-    assert_eq!(world.count("web", "migrate"), 0, "it is not prepared yet");
+    assert_eq!(world.count("web", "migrate"), 0, "the target is not prepared yet");
     world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
     world.hold.insert("migrate");
     world.advance(1_000);
@@ -153,7 +153,7 @@ fn the_target_commits_receiving_armed_prepares_and_says_running_when_it_has_arri
     world.assign("web", Action::Start);
     world.advance(1_000);
     assert_eq!(world.service("web").phase, Phase::Running);
-    assert_eq!(world.copies["web"].starts, 0, "adopted, never started afresh");
+    assert_eq!(world.copies["web"].starts, 0, "adopted, not started again");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_target_that_has_to_take_over_does_so_once_the_source_handed_over() {
         world.advance(2_000);
         assert_eq!((world.service("web").phase, world.service("web").action_uid), (phase, Some(uid)));
         assert_eq!(world.count("web", "arrive"), 1);
-        assert_eq!(world.copies["web"].starts, 0, "never started afresh");
+        assert_eq!(world.copies["web"].starts, 0, "not started again");
     }
 }
 
@@ -218,7 +218,7 @@ fn a_target_whose_source_is_lost_takes_nothing_over() {
     world.peer_says("web", &uid, Phase::HandingOver, Reason::Migrating);
     world.peer_fenced();
     world.advance(2_000);
-    assert_eq!(world.count("web", "arrive"), 0, "who knows how far the source came");
+    assert_eq!(world.count("web", "arrive"), 0, "the progress of the source is unknown");
     assert_eq!(world.service("web").phase, Phase::Failed);
 }
 
@@ -248,7 +248,7 @@ fn ignored_ends_no_hand_over_that_has_begun_and_begins_none() {
         world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
         world.advance(2_000);
         world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
-        assert_eq!(world.report().armed, begun, "it is guarded until the hand-over has ended");
+        assert_eq!(world.report().armed, begun, "the service is guarded until the hand-over has ended");
         world.hold.clear();
         world.finish_held();
         world.advance(3_000);
@@ -288,7 +288,7 @@ fn a_target_that_is_restarted_while_it_starts_anew_what_had_arrived_ends_the_mov
     (copy.running, copy.fail_starts) = (true, 2);
     world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(700);
-    assert_eq!(world.service("web").phase, Phase::Starting, "it does not come up again at once");
+    assert_eq!(world.service("web").phase, Phase::Starting, "the service does not start again immediately");
     world.restart_agent("boot-1");
     world.advance(5_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Failed, Some(uid)));

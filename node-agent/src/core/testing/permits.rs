@@ -20,7 +20,7 @@ fn a_start_needs_every_precondition() {
     check("the watchdog cannot be armed", |world| world.refuse_arm = true, false);
     check("no daemon", World::lose_the_daemon, false);
     check("the journal cannot be written", |world| world.journal_fails = true, false);
-    check("the store is away", |world| world.net = Net::Down, false);
+    check("etcd is unreachable", |world| world.net = Net::Down, false);
     check("the epoch is closed", World::close, false);
 }
 
@@ -224,7 +224,7 @@ fn an_action_is_begun_at_most_once_across_a_restart_of_the_agent() {
     world.hold.insert("start");
     let uid = world.assign("web", Action::Start);
     world.advance(1_000);
-    assert_eq!(world.held.len(), 1, "the start is under way");
+    assert_eq!(world.held.len(), 1, "the start is in progress");
     world.restart_agent("boot-1");
     world.hold.clear();
     world.advance(3_000);
@@ -325,7 +325,7 @@ fn an_armed_watchdog_that_refuses_another_timeout_still_counts() {
     cluster.spec.timing.watchdog_timeout_seconds = Some(3.0);
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.advance(3_000);
-    assert!(!world.report().watchdog.problem.is_empty(), "it is told");
+    assert!(!world.report().watchdog.problem.is_empty(), "the problem is reported");
     world.resource("mail");
     world.assign("mail", Action::Start);
     world.advance(2_000);

@@ -112,7 +112,7 @@ fn no_grant_extends_the_deadline_of_a_node_whose_watchdog_refuses_pets() {
         }
         world.advance(20_000);
         assert_eq!(world.copies["web"].running, runs, "{:?}", world.logs);
-        assert!(!world.reset, "it stopped in time, and stays");
+        assert!(!world.reset, "the agent stopped its services in time, so the machine is not reset");
     };
     check(false, false, true);
     // The refusal is uncommitted in the first case and committed in the second.
@@ -139,5 +139,5 @@ fn what_keeps_the_machine_awake_is_committed_as_soon_as_it_changes() {
         world.input(Input::Sleep(protection));
         assert_eq!(world.report().sleep_protection, Some(protection));
     }
-    assert!(world.report().armed && world.copies["web"].running, "it moves nothing");
+    assert!(world.report().armed && world.copies["web"].running, "the agent changes nothing");
 }

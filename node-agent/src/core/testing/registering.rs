@@ -103,7 +103,7 @@ fn an_armed_node_that_cannot_verify_does_not_register_and_is_reset() {
     world.copies.get_mut("web").expect("there").kill_fails = true;
     world.close();
     world.advance(20_000);
-    assert_eq!(world.report().mode, Mode::Active, "it never asked");
+    assert_eq!(world.report().mode, Mode::Active, "the agent did not request an epoch");
     assert!(world.reset);
 }
 

@@ -123,7 +123,7 @@ fn what_an_earlier_agent_had_begun_is_ended_and_has_failed() {
     world.finish_held();
     world.advance(1_000);
     assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
-    assert_eq!(world.count("web", HOOK), 1, "it is not begun twice");
+    assert_eq!(world.count("web", HOOK), 1, "the hook is not run twice");
     assert_eq!(world.copies["web"].starts, 1, "the service is adopted");
     assert_eq!((world.count("web", "stop"), world.count("web", "kill")), (0, 0));
 }

@@ -43,7 +43,7 @@ fn failed_is_said_only_when_nothing_is_left() {
     world.assign("web", Action::Start);
     world.advance(3_000);
     assert_eq!(world.service("web").phase, Phase::StopFailed);
-    assert!(world.report().armed, "it counts as running");
+    assert!(world.report().armed, "the service counts as running");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_crash_is_restarted_at_once_under_the_same_permit() {
     world.advance(40_000);
     let commits = world.commits.len();
     exit(&mut world, "web", false);
-    assert!(world.copies["web"].running, "at once");
+    assert!(world.copies["web"].running, "restarted immediately");
     let report = world.service("web");
     assert_eq!((report.phase, report.restarts, report.action_uid), (Phase::Running, 1, uid));
     let said: Vec<Phase> = world.commits[commits..]
@@ -114,9 +114,9 @@ fn a_crash_is_restarted_at_once_under_the_same_permit() {
 fn crashes_within_the_stable_time_count_and_exhaust_the_attempts() {
     let mut world = World::running();
     exit(&mut world, "web", false);
-    assert!(world.copies["web"].running, "the first is restarted at once");
+    assert!(world.copies["web"].running, "the first crash leads to an immediate restart");
     exit(&mut world, "web", false);
-    assert!(!world.copies["web"].running, "one that follows it waits a little");
+    assert!(!world.copies["web"].running, "the restart after the next crash is delayed");
     world.advance(3_000);
     assert!(world.copies["web"].running);
     exit(&mut world, "web", false);

@@ -87,7 +87,7 @@ fn a_cancelled_start_that_does_not_end_lets_the_reset_come() {
     world.hold_cancels = true;
     world.assign("web", Action::Start);
     world.advance(1_000);
-    assert_eq!(world.held.len(), 1, "under way");
+    assert_eq!(world.held.len(), 1, "the command is in progress");
     world.net = Net::Down;
     world.advance(20_000);
     assert!(world.reset && world.count("web", "kill") > 0);
@@ -128,7 +128,7 @@ fn an_agent_that_lost_its_journal_lets_the_reset_come_rather_than_call_the_node_
     world.journal = Journal::default();
     world.restart_agent_without_a_store();
     world.advance(30_000);
-    assert!(world.copies["web"].running, "it does not even know of it");
+    assert!(world.copies["web"].running, "without journal and etcd, the agent has no record of the service");
     assert!(world.reset);
 }
 
@@ -260,7 +260,7 @@ fn an_agent_disarms_only_once_the_leader_says_that_it_may_and_its_workers_have_e
     world.advance(1_000);
     set_disarmed(&mut world, Some(Disarmed::Freeze));
     world.advance(5_000);
-    assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true), "a worker is under way");
+    assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true), "a worker is busy");
     world.hold.clear();
     world.finish_held();
     world.advance(2_000);

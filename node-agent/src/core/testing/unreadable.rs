@@ -24,7 +24,7 @@ fn an_unreadable_assignment_begins_nothing_and_stops_nothing() {
         (world.count("web", "start"), world.count("web", "stop"), world.count("web", "kill")),
         (1, 0, 0)
     );
-    assert!(world.report().armed, "what runs is guarded");
+    assert!(world.report().armed, "a running service is guarded");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn an_unreadable_cluster_neither_arms_nor_disarms() {
             assert_eq!(
                 (world.report().mode, world.report().armed),
                 (mode, armed),
-                "{case} {disarmed:?} anew"
+                "{case} {disarmed:?} again"
             );
             assert!(world.copies["web"].running);
         }
@@ -110,7 +110,7 @@ fn the_journal_remembers_the_data_that_is_followed() {
     assert_eq!(world.journal.incarnation.as_deref(), Some("a"));
     world.restart_agent("boot-1");
     world.advance(3_000);
-    assert!(world.copies["web"].running, "the same data, boot and epoch: it goes on");
+    assert!(world.copies["web"].running, "same data, boot and epoch: the service keeps running");
     // An operator has ordered the node to follow other data. No epoch in those data was opened for this agent.
     world.dead = true;
     world.restart_agent("boot-1");

@@ -62,7 +62,7 @@ fn check(change: impl Fn(&mut Machine), name: &str, verdict: Verdict, seen: &str
     let not_ok: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
     let expected = usize::from(verdict != Verdict::Ok);
     assert_eq!(not_ok.len(), expected, "{not_ok:?}");
-    let found = checks.iter().find(|check| check.name == name).expect("it was looked at");
+    let found = checks.iter().find(|check| check.name == name).expect("the check exists");
     assert_eq!(found.verdict, verdict, "{found:?}");
     assert!(found.seen.contains(seen) && found.help.contains(help), "{found:?}");
     assert_eq!(found.help.is_empty(), verdict == Verdict::Ok, "{found:?}");

@@ -379,7 +379,7 @@ fn it_is_balanced_and_saved_as_text() {
     assert_eq!((plan.steps.len(), plan.end() < 1e-6), (4, true));
     let cluster = live(&view);
     assert!(cluster.nodes.iter().all(|node| node.role == Role::Member));
-    let read = text::read(&text::write(&cluster)).expect("it is read again");
+    let read = text::read(&text::write(&cluster)).expect("the written cluster is readable");
     assert_eq!(
         read,
         Cluster {
@@ -410,7 +410,7 @@ fn the_view_survives_being_sent() {
     view.services.get_mut("a").unwrap().storage_nodes = Some(names(&["n1"]));
     let apart = resource_rule(&["a", "b"], Affinity::Negative, true);
     let view = with_rules(view, &[("apart", apart)]);
-    let sent = serde_json::to_value(&view).expect("it is written");
+    let sent = serde_json::to_value(&view).expect("the view can be serialized");
     assert_eq!(sent["nodes"]["n3"]["notOnline"], "Fencing");
-    assert_eq!(serde_json::from_value::<View>(sent).expect("it is read"), view);
+    assert_eq!(serde_json::from_value::<View>(sent).expect("the view can be deserialized"), view);
 }

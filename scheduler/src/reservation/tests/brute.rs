@@ -63,7 +63,7 @@ fn after(view: &View, failed: &BTreeSet<String>) -> Failed {
         members
             .extend(set.iter().filter(running).filter(|member| !leaves(member)).cloned().collect::<Vec<_>>());
         seen.extend(members.iter().cloned());
-        let from = home(&view.services[&members[0]]).expect("it has a home");
+        let from = home(&view.services[&members[0]]).expect("the service has an assigned node");
         groups.push(Group { members, from, makes_room: false });
     }
     let mut others: Vec<Group> = Vec::new();

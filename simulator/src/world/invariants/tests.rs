@@ -47,7 +47,7 @@ fn pass(world: &mut World, until: u64) {
 }
 
 fn stored<T: DeserializeOwned>(world: &World, key: &str) -> T {
-    world.record(key).expect("there and legible")
+    world.record(key).expect("the key exists and is readable")
 }
 
 /// Overwrites a key without any guard but the key's own.
@@ -112,7 +112,7 @@ fn a_service_that_runs_on_after_the_deadline() {
 fn a_start_that_nothing_guards() {
     let mut world = healthy();
     world.check_guarded_start("node1", "a");
-    assert_eq!(world.violations(), [], "its watchdog follows a deadline");
+    assert_eq!(world.violations(), [], "the watchdog has a deadline");
     world.check_guarded_start("node3", "a");
     check(&world, "nothing starts unguarded");
 }
@@ -154,7 +154,7 @@ fn an_acknowledged_write_that_is_overwritten() {
     let mut object: Value = stored(&world, &key);
     object["metadata"]["finalizers"] = json!([]);
     overwrite(&mut world, &key, &object);
-    assert_eq!(world.violations(), [], "what the user wants is untouched");
+    assert_eq!(world.violations(), [], "the spec is unchanged");
     object["spec"]["maxRestart"] = json!(7);
     overwrite(&mut world, &key, &object);
     check(&world, "no acknowledged write is lost");
@@ -205,7 +205,7 @@ fn a_placement_where_there_is_no_room() {
         &key,
         &Assignment { action: Action::Start, node: "node3".to_owned(), ..assignment.clone() },
     );
-    assert_eq!(world.violations(), [], "there is room on a free node");
+    assert_eq!(world.violations(), [], "a free node has capacity");
     overwrite(
         &mut world,
         &key,

@@ -72,7 +72,7 @@ fn judged(world: &World, overview: &Overview, name: &str, verdict: Verdict, seen
     let checks = of(world, overview);
     let not_ok: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
     assert_eq!(not_ok.len(), usize::from(verdict != Verdict::Ok), "{not_ok:?}");
-    let found = checks.iter().find(|check| check.name == name).expect("it was looked at");
+    let found = checks.iter().find(|check| check.name == name).expect("the check exists");
     assert!(found.verdict == verdict && found.seen.contains(seen), "{found:?}");
     assert_eq!(found.help.is_empty(), verdict == Verdict::Ok, "{found:?}");
 }
