@@ -59,7 +59,7 @@ async fn renew_for(client: &Client, time: Duration) -> u64 {
 /// Waits for the end of the tree, and checks that it came by this deadline and not long before.
 fn dies_by(node: &mut Node, deadline_ms: u64) {
     node.wait_for_death();
-    let expired_ms = node.expired_at_ms().expect("the stand-in says when");
+    let expired_ms = node.expired_at_ms().expect("the simulated watchdog reports the time of the reset");
     assert!(expired_ms <= deadline_ms + SLACK_MS, "{} ms after the deadline", expired_ms - deadline_ms);
     // A pet is due every 0.2 s and sets whole seconds.
     assert!(
@@ -94,7 +94,7 @@ async fn a_dead_daemon_does_not_save_the_node() {
         let deadline_ms = renew_for(&client, Duration::from_secs(1)).await;
         node.signal_daemon(signal);
         node.wait_for_death();
-        let expired_ms = node.expired_at_ms().expect("the stand-in says when");
+        let expired_ms = node.expired_at_ms().expect("the simulated watchdog reports the time of the reset");
         assert!(expired_ms <= deadline_ms + SLACK_MS, "{signal}");
     }
 }

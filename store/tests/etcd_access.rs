@@ -31,7 +31,7 @@ fn tls_config(cluster: &Cluster, folder: &Path) -> Config {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_certificates_are_shown_checked_and_read_again() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let addresses = etcd::addresses(1);
     let authority = Authority::new("store");
     authority.write(&folder.path().join("ca.pem"));
@@ -56,7 +56,7 @@ async fn client_certificates_are_shown_checked_and_read_again() {
     let without = Config { cert: None, key: None, ..tls_config(&cluster, folder.path()) };
     let stranger = EtcdStore::connect(without).await.expect("good settings");
     assert!(matches!(stranger.get("/tls/1").await, Err(StoreError::Unreachable(_))));
-    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    let elsewhere = tempfile::tempdir().expect("a temporary directory");
     let other_authority = Authority::new("other");
     other_authority.write(&elsewhere.path().join("ca.pem"));
     other_authority.issue(elsewhere.path(), "client", &[]);
@@ -82,7 +82,7 @@ async fn client_certificates_are_shown_checked_and_read_again() {
 
 #[tokio::test]
 async fn unusable_certificates_are_said_at_once() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let file = |name: &str| Some(folder.path().join(name));
     let check = |config: Config, part: &'static str| async move {
         match EtcdStore::connect(config).await {
@@ -150,7 +150,7 @@ async fn an_agent_writes_only_what_is_its_own() {
     }
     etcdctl(&endpoint, &["auth", "enable"]).expect("etcdctl");
 
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let connect = |user: &str, password: &str| {
         let file = folder.path().join(user);
         std::fs::write(&file, format!("{password}\n")).expect("a file");
@@ -227,7 +227,7 @@ async fn an_agent_writes_only_what_is_its_own() {
         keys.candidates(),
     ]
     .into();
-    let reading = agent.list_all(&selectors).await.expect("all of it may be read");
+    let reading = agent.list_all(&selectors).await.expect("all keys are readable");
     assert_eq!(reading.entries.len(), 4);
     let mut watch = agent.watch_all(&selectors, reading.revision + 1);
     let assigned = controller.commit(put(&keys.assignment("web"))).await.applied().expect("applied");

@@ -52,7 +52,7 @@ fn failed(outcome: FencerOutcome) -> String {
 
 #[tokio::test]
 async fn every_part_must_be_confirmed_off_by_its_own_status() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let parts = vec![part(folder.path(), "a", &[]), part(folder.path(), "b", &[])];
     assert_eq!(check(folder.path(), parts, FencerAction::Off, 10).await, FencerOutcome::Confirmed);
     let parts = vec![part(folder.path(), "a", &[]), part(folder.path(), "b", &[("stuck", "yes")])];
@@ -62,7 +62,7 @@ async fn every_part_must_be_confirmed_off_by_its_own_status() {
 
 #[tokio::test]
 async fn a_failed_attempt_is_repeated() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let parts = vec![part(folder.path(), "a", &[])];
     std::fs::write(folder.path().join("a.fail"), "").expect("written");
     assert_eq!(check(folder.path(), parts, FencerAction::Off, 1).await, FencerOutcome::Confirmed);
@@ -70,7 +70,7 @@ async fn a_failed_attempt_is_repeated() {
 
 #[tokio::test]
 async fn what_is_off_can_be_switched_on_again() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let parts = vec![part(folder.path(), "a", &[])];
     std::fs::write(folder.path().join("a"), "off\n").expect("written");
     assert_eq!(check(folder.path(), parts, FencerAction::On, 10).await, FencerOutcome::Confirmed);
@@ -79,7 +79,7 @@ async fn what_is_off_can_be_switched_on_again() {
 
 #[tokio::test]
 async fn an_agent_that_is_not_there_is_named() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let missing = FencePart { agent: "fence_nobody".to_owned(), ..FencePart::default() };
     let message = failed(check(folder.path(), vec![missing], FencerAction::Off, 1).await);
     assert!(message.contains("fence_nobody is not installed"), "{message}");
@@ -90,7 +90,7 @@ async fn an_agent_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn an_agent_that_hangs_is_killed_with_its_children() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let mark = folder.path().join("pid");
     let text = format!("#!/bin/sh\nsleep 1000 &\necho $! > {}\nwait\n", mark.display());
     install(folder.path(), "fence_hangs", &text);

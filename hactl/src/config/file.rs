@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let path = folder.path().join("deep/config.yaml");
         let context = Context {
             name: "lab".to_owned(),

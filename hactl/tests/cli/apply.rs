@@ -8,7 +8,7 @@ use snapbox::str;
 #[test]
 fn created_then_unchanged_then_configured() {
     let server = Server::start();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = file(folder.path(), "web.yaml", &resource("web"));
     hactl(&server, &["apply", "-f", &path]).prints(0, "resource/web created\n");
     let writes = server.writes().len();
@@ -38,7 +38,7 @@ fn what_others_set_stays() {
 #[test]
 fn a_typo_names_file_line_field_and_nearest_name_and_nothing_is_sent() {
     let server = Server::start();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     file(folder.path(), "a.yaml", &resource("good"));
     let path = file(folder.path(), "b.yaml", &format!("{}  maxRestrat: 3\n", resource("web")));
     let folder = folder.path().display().to_string();
@@ -52,8 +52,8 @@ fn a_typo_names_file_line_field_and_nearest_name_and_nothing_is_sent() {
 #[test]
 fn folders_streams_and_lists_are_read_in_the_order_that_they_need() {
     let server = Server::start();
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::create_dir(folder.path().join("below")).expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    std::fs::create_dir(folder.path().join("below")).expect("a temporary directory");
     let group = "apiVersion: hactl.io/v1\nkind: Group\nmetadata: {name: g}\nspec: {nodes: [node1]}\n";
     file(folder.path(), "1.yaml", &format!("{}---\n{group}", resource("web")));
     file(folder.path(), "notes.txt", "not ours");

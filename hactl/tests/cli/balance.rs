@@ -25,7 +25,7 @@ fn hbal(arguments: &[&str]) -> Command {
 
 #[test]
 fn each_group_is_planned_and_what_improves_most_comes_first() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = file(folder.path(), "cluster", CLUSTER);
     let shown = run(&mut command(&["balance", "-t", &path, "-C", "-p"])).shows(
         0,
@@ -57,7 +57,7 @@ fn each_group_is_planned_and_what_improves_most_comes_first() {
 
 #[test]
 fn the_saved_state_is_balanced() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = file(folder.path(), "cluster", CLUSTER);
     let saved = folder.path().join("saved").display().to_string();
     run(&mut command(&["balance", "-t", &path, "-S", &saved])).shows(0, &[]);
@@ -69,7 +69,7 @@ fn the_saved_state_is_balanced() {
 
 #[test]
 fn bad_input_is_told_with_its_place() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = file(
         folder.path(),
         "cluster",
@@ -91,7 +91,7 @@ fn bad_input_is_told_with_its_place() {
 
 #[test]
 fn under_the_name_hbal_it_prints_in_that_manner() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = file(folder.path(), "cluster", CLUSTER);
     run(&mut hbal(&["-t", &path])).fails(2, "add -G GROUP");
     let script = folder.path().join("script");

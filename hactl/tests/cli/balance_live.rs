@@ -115,7 +115,7 @@ fn a_plan_names_the_commands_and_changes_nothing() {
 fn what_is_saved_is_planned_for_alike() {
     let facts = Facts::new(&["a", "b", "c"]);
     let server = willing(&facts);
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = |end: &str| format!("{}{end}", folder.path().join("saved").display());
     let live = hactl(&server, &["balance", "-S", &path("")]).shows(0, &["Score before: "]);
     let again = run(&mut command(&["balance", "-t", &path(".original"), "-U", &path(".usage")]));

@@ -125,7 +125,7 @@ fn what_needs_no_cluster_works_without_one() {
         run(&mut command(&["completion", shell])).shows(0, &["hactl", "maintenance"]);
     }
     run(&mut command(&["version", "--client", "-o", "json"])).shows(0, &[env!("CARGO_PKG_VERSION")]);
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = folder.path().display().to_string();
     run(&mut command(&["generate", &path])).prints(0, "");
     assert!(folder.path().join("man1/hactl-node-maintenance-enable.1").exists());
@@ -150,11 +150,11 @@ fn resource_agents_explain_themselves() {
     let all = run(&mut command(&["explain", "ocf"])).shows(0, &["ocf:heartbeat:Filesystem"]);
     assert!(all.stdout.lines().count() > 50, "{}", all.stdout);
     // An agent that the test creates.
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let root = folder.path().display().to_string();
     run(&mut command(&["explain", "ocf", "--ocf-root", &root])).fails(2, "no resource agents ocf in");
     let agents = folder.path().join("resource.d/own");
-    std::fs::create_dir_all(&agents).expect("a folder");
+    std::fs::create_dir_all(&agents).expect("a temporary directory");
     let agent = super::hactl::file(
         &agents,
         "Lamp",
@@ -171,7 +171,7 @@ fn resource_agents_explain_themselves() {
 
 #[test]
 fn a_scenario_runs_under_a_virtual_clock() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let scenario = |node: &str| {
         format!(
             "seed: 1\nnodes: [{{name: node1}}, {{name: node2}}, {{name: node3}}]\nobjects:\n\
@@ -184,7 +184,7 @@ fn a_scenario_runs_under_a_virtual_clock() {
     run(&mut command(&["simulate"]))
         .shows(0, &["node2 off", "hactl simulate --print-default > cluster.yaml"]);
     let default = run(&mut command(&["simulate", "--print-default"])).shows(0, &["name: database"]);
-    let folder_of_default = tempfile::tempdir().expect("a folder");
+    let folder_of_default = tempfile::tempdir().expect("a temporary directory");
     let edited = super::hactl::file(folder_of_default.path(), "default.yaml", &default.stdout);
     run(&mut command(&["simulate", &edited])).shows(0, &["running"]);
     run(&mut command(&["simulate", &edited, "--print-default"])).fails(2, "cannot be used with");

@@ -127,7 +127,7 @@ fn nobody_reading_stops_nothing_and_is_no_failure() {
 #[test]
 fn contexts_are_kept_in_a_file() {
     let server = Server::start();
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = folder.path().join("config.yaml");
     let with = |arguments: &[&str]| run(command(arguments).env("HACTL_CONFIG", &path));
     with(&["config", "set-context", "lab", "--server", server.url()]).prints(0, "context lab added\n");

@@ -25,7 +25,7 @@ fn running(name: &str) -> Value {
 
 /// Runs `hactl apply -f FILE ARGUMENTS`.
 fn apply(server: &Server, content: &str, arguments: &[&str]) -> Ran {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = file(folder.path(), "edit.yaml", content);
     hactl(server, &[&["apply", "-f", path.as_str()][..], arguments].concat())
 }

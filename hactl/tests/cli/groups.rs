@@ -33,7 +33,7 @@ struct Files {
 }
 
 fn files() -> Files {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let (ill, well) = (file(folder.path(), "ill", CLUSTER), file(folder.path(), "well", WELL));
     Files { folder, ill, well }
 }
@@ -230,7 +230,7 @@ fn capacity_counts_now_with_reserve_and_in_tiers() {
 }
 
 /// Returns the output of a Ganeti tool, if it is installed.
-#[expect(clippy::print_stderr, reason = "the output lists what was not compared")]
+#[expect(clippy::print_stderr, reason = "the output lists the fields that were not compared")]
 fn tool(name: &str, arguments: &[&str]) -> Option<String> {
     let ran = Command::new(name).args(arguments).stderr(Stdio::null()).output();
     if ran.is_err() {

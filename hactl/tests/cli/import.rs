@@ -56,7 +56,7 @@ fn what_is_not_carried_over_is_said_twice() {
 #[test]
 fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
     let check = |files: &[(&str, &str)], status: i32, part: &str| {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         for (name, content) in files {
             file(folder.path(), name, content);
         }
@@ -107,7 +107,7 @@ fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
     );
     check(&[good, ("datacenter.cfg", "what\n")], 2, "datacenter.cfg:1: \"what\" is not a valid setting");
     // An error of encoding must also name its line.
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     fs::write(folder.path().join("resources.cfg"), b"vm: 100\r\n\tcomment M\xfcller\r\n").expect("written");
     run(command(&["import", "pve"]).arg(folder.path())).fails(2, "resources.cfg:2: invalid UTF-8");
     run(&mut command(&["import", "pve", "/nonexistent"])).fails(2, "/nonexistent: directory not found");
@@ -115,7 +115,7 @@ fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
 
 #[test]
 fn what_is_not_known_is_left_out_with_a_word() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let write = |name: &str, content: &str| file(folder.path(), name, content);
     write("resources.cfg", "vm: 100\n\tgroup gone\n\tcolour red\n\nfa: x\n\nvm: 101\n\tgroup g\n");
     write("groups.cfg", "group: g\n\tnodes a b\n\tcolour red\n");
@@ -153,10 +153,10 @@ fn what_is_not_known_is_left_out_with_a_word() {
 
 /// Imports files of a directory, including subdirectories.
 fn import(files: &[(&str, &[u8])]) -> Ran {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     for (name, content) in files {
         let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::create_dir_all(path.parent().expect("a parent directory")).expect("a directory");
         fs::write(path, content).expect("written");
     }
     let ran = run(command(&["import", "pve"]).arg(folder.path()));

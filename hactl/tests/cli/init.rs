@@ -16,7 +16,7 @@ fn read(folder: &Path, name: &str) -> String {
 
 #[test]
 fn a_machine_without_certificates_is_for_itself() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let deep = folder.path().join("etc/hactl");
     let ran = init(&deep, &HTTP).shows(0, &["agent.yaml created", "systemctl start ha-controller"]);
     assert!(ran.stdout.contains("hactl doctor node1"), "{}", ran.stdout);
@@ -47,7 +47,7 @@ fn a_machine_without_certificates_is_for_itself() {
 
 #[test]
 fn certificates_serve_everything_unless_told_otherwise() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let key = folder.path().join("n1.key");
     std::fs::write(&key, "").expect("written");
     std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");
@@ -88,11 +88,11 @@ fn certificates_serve_everything_unless_told_otherwise() {
 
 #[test]
 fn a_node_alone_gets_no_controller() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     init(folder.path(), &[HTTP.as_slice(), &["--role", "node"]].concat())
         .shows(0, &["hactl config set-context"]);
     let mut names: Vec<String> = std::fs::read_dir(folder.path())
-        .expect("a folder")
+        .expect("a temporary directory")
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
@@ -101,16 +101,16 @@ fn a_node_alone_gets_no_controller() {
 
 #[test]
 fn a_dry_run_writes_nothing() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let ran = init(folder.path(), &[HTTP.as_slice(), &["--dry-run"]].concat());
     let agent = format!("# {}/agent.yaml\n", folder.path().display());
     ran.shows(0, &[&agent, "node: node1\n", "WATCHDOG_MODULE=softdog\n"]);
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a temporary directory").count(), 0);
 }
 
 #[test]
 fn what_cannot_work_is_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     for (arguments, part) in [
         (&[][..], "no etcd endpoints specified"),
         (&["--etcd-endpoints", "c1:2379"], "\"c1:2379\" is not an http or https URL"),
@@ -145,6 +145,6 @@ fn what_cannot_work_is_refused() {
     ] {
         init(folder.path(), arguments).fails(2, part);
     }
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a temporary directory").count(), 0);
     init(Path::new("/proc/hactl"), &HTTP).fails(1, "cannot write /proc/hactl/controller.yaml");
 }

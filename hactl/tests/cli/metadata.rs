@@ -119,7 +119,7 @@ fn a_merge_patch_changes_fields() {
     assert_eq!(server.object("resources", "web").expect("stored")["spec"]["maxRestart"], 1);
     hactl(&server, &["patch", "resource", "exec:web", "-p", patch]).prints(0, "resource/web patched\n");
     hactl(&server, &["patch", "resource/web", "-p", patch]).prints(0, "resource/web unchanged\n");
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = file(folder.path(), "patch.yaml", "spec:\n  comment: null\n");
     hactl(&server, &["patch", "resource", "web", "--patch-file", &path, "-o", "name"])
         .prints(0, "resource/web\n");

@@ -189,7 +189,7 @@ fn a_support_dump_has_everything_but_secrets() {
     server.put("resources", json!({"metadata": {"name": "web"}, "status": {"state": "Error"},
         "spec": {"driver": {"exec": {"command": ["serve", "--password=hunter2"], "environment": {"A": "hunter2"}}}}}));
     server.put("events", json!({"metadata": {"name": "e1"}, "involvedObject": {"kind": "Resource", "name": "web"}, "reason": "Crashed"}));
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let target = folder.path().join("dump");
     let ran = hactl(&server, &["support", "dump", &target.display().to_string()]);
     let text = |name: &str| std::fs::read_to_string(target.join(name)).unwrap_or_default();
@@ -206,9 +206,9 @@ fn a_support_dump_has_everything_but_secrets() {
     hactl(&server, &["support", "dump", &versions]).fails(2, "not a readable directory");
     hactl(&server, &["support", "dump", "-o", "yaml"]).fails(2, "output format yaml is not supported");
     let here = folder.path().join("here");
-    std::fs::create_dir(&here).expect("a folder");
+    std::fs::create_dir(&here).expect("a temporary directory");
     // Without a controller, no directory must be left.
     run(command(&["--server", "http://127.0.0.1:1", "support", "dump"]).current_dir(&here))
         .fails(3, "cannot reach any controller");
-    assert_eq!(std::fs::read_dir(&here).expect("a folder").count(), 0);
+    assert_eq!(std::fs::read_dir(&here).expect("a temporary directory").count(), 0);
 }

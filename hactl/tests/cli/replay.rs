@@ -26,7 +26,7 @@ steps: [{at: 30s, do: power node1 off}]
 
 #[test]
 fn a_dump_is_continued_and_explained() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let world = dumped(folder.path());
     let dump = folder.path().display().to_string();
     let ran = run(&mut command(&["simulate", "--from-dump", &dump, "--why", "web", "-o", "json"]));

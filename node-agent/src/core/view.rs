@@ -153,7 +153,8 @@ pub(super) struct View {
     /// The URL of each candidate, read once from a new key. A key keeps its URL when its controller rewrites it: at a
     /// restart, or every Ki by a controller from before `refresh/<id>`.
     candidates: Table<String>,
-    /// Revision at which a candidate key no longer existed; `None` once this node's fence was read after that.
+    /// Newest revision at which a candidate key no longer existed; `None` if none was deleted. The departed candidates
+    /// are not asked for hold once this node's fence was read at that revision or later.
     departed: Option<Revision>,
     /// Only the report of this node, by node name.
     pub(super) node_reports: Table<NodeReport>,

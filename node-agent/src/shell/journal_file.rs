@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_was_stored_is_loaded_again() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let file = JournalFile::open(folder.path()).expect("the lock");
         assert_eq!(file.load().expect("an empty journal"), Journal::default());
         let journal = Journal { boot_id: "boot".to_owned(), epoch: Epoch(7), ..Journal::default() };
@@ -169,7 +169,7 @@ mod tests {
         }
         assert!(parse(&text.replace("boot", "boat")).is_err());
 
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let file = JournalFile::open(folder.path()).expect("the lock");
         std::fs::write(file.path(), &text[..text.len() / 2]).expect("written");
         assert_eq!(file.load().expect("put aside"), Journal::default());
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_second_agent_is_refused() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let first = JournalFile::open(folder.path()).expect("the lock");
         let error = JournalFile::open(folder.path()).expect_err("refused").to_string();
         assert!(error.contains("another agent"), "{error}");

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_read() {
-        let root = tempfile::tempdir().expect("a folder");
+        let root = tempfile::tempdir().expect("a temporary directory");
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().expect("a parent")).expect("made");

@@ -112,7 +112,11 @@ async fn what_is_left_of_it_is_not_the_service_and_goes_with_it() {
         while node.driver.probe(&service).await == Observed::Running {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
-        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning, "a copy is no service");
+        assert_eq!(
+            node.driver.probe(&service).await,
+            Observed::NotRunning,
+            "processes of a copy do not count as the service"
+        );
         assert_eq!(node.processes().len(), 1, "the service keeps running");
         if kills {
             node.driver.kill(&service).await.unwrap();

@@ -22,7 +22,7 @@ async fn a_service_is_started_adopted_and_stopped() {
         node.driver.stop(&service, graceful_ms).await.unwrap();
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
         assert!(!node.path("state/ocf/web/begun.json").exists());
-        node.driver.stop(&service, graceful_ms).await.expect("stopping twice is no failure");
+        node.driver.stop(&service, graceful_ms).await.expect("stopping twice succeeds");
         node.driver.start(&service).await.unwrap();
     }
     node.driver.kill(&service).await.unwrap();

@@ -102,7 +102,7 @@ async fn a_start_that_takes_too_long_is_killed_with_what_it_started() {
     assert_eq!(
         node.driver.timeouts(&usual).await.start_ms(),
         90_000,
-        "the agent knows better than our default"
+        "the timeout of the agent's metadata has precedence over the default"
     );
 }
 

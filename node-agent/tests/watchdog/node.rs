@@ -79,7 +79,7 @@ impl Node {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        wait_until("the stand-in listens", || folder.path().join("standin.sock").exists());
+        wait_until("the simulated watchdog listens", || folder.path().join("standin.sock").exists());
         let daemon = command(folder.path(), service_manager.is_some()).spawn().unwrap();
         Self { folder, namespace, init, stand_in, daemon, service_manager }
     }
@@ -143,7 +143,7 @@ impl Node {
     pub(crate) fn wait_for_death(&mut self) {
         wait_until("the node dies", || self.namespace.try_wait().unwrap().is_some());
         assert!(!self.lives());
-        wait_until("the stand-in ends", || self.stand_in.try_wait().unwrap().is_some());
+        wait_until("the simulated watchdog exits", || self.stand_in.try_wait().unwrap().is_some());
     }
 
     /// Returns when the simulated watchdog fired, milliseconds of the boot clock.
@@ -240,7 +240,7 @@ impl Helper {
             assert_ne!(
                 self.output.read_line(&mut line).unwrap(),
                 0,
-                "the helper ended before it said {word}"
+                "the helper exited before it printed {word}"
             );
         }
     }

@@ -159,7 +159,7 @@ fn topsis_goes_by_the_outcome() {
     check(&view, Some(("a", "n2")));
     view.settings.auto_rebalance.method = RebalanceMethod::Topsis;
     let planned = next(&view).expect("a move lowers the imbalance");
-    assert_ne!(planned.service, "a", "memory is what is uneven: {planned:?}");
+    assert_ne!(planned.service, "a", "memory has the imbalance: {planned:?}");
 }
 
 proptest! {

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use vocabulary::Reached;
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("the folder of scenarios") {
+    for entry in std::fs::read_dir(folder).expect("the directory of scenarios") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             files(&path, found);
@@ -22,7 +22,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 
 fn world(path: &Path, seed: Option<u64>) -> World {
     let text = std::fs::read_to_string(path).expect("a scenario");
-    let folder = path.parent().expect("a folder");
+    let folder = path.parent().expect("a temporary directory");
     let mut scenario = Scenario::parse(&path.display().to_string(), &text, folder).expect("a valid scenario");
     scenario.seed = seed.unwrap_or(scenario.seed);
     World::new(scenario).expect("a valid world")

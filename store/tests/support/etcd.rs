@@ -98,7 +98,7 @@ impl Cluster {
 
     /// Starts a cluster as [`Cluster::start`] does, at addresses that a certificate contains.
     pub(crate) fn start_on(addresses: &[String], flags: &Flags) -> Cluster {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let peers: Vec<String> = addresses
             .iter()
             .enumerate()

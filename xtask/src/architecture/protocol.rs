@@ -198,7 +198,7 @@ mod tests {
     /// A mutant fits only where the lines around its change are those of the file.
     #[test]
     fn a_mutant_with_other_lines_around_its_change_does_not_fit() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         fs::write(folder.path().join("a.txt"), "one\ntwo\nthree\n").expect("a file");
         let patch = |first: &str| {
             let hunk = format!("--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n {first}\n-two\n+2\n three\n");

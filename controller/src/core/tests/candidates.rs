@@ -106,7 +106,7 @@ fn a_controller_that_was_moved_to_another_machine_is_another_candidate() {
     "another machine".clone_into(&mut moved.machine);
     lab.members[1].core = crate::core::replica::Replica::new(moved);
     lab.run(TH - 1_000);
-    assert_eq!(created(&lab, "c0"), before, "the old process may refresh it");
+    assert_eq!(created(&lab, "c0"), before, "the old process may refresh the key");
     lab.run(60_000);
     assert!(created(&lab, "c0") > before);
     assert_eq!(lab.fence(&node).state, FenceState::Open);

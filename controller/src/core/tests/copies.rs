@@ -53,7 +53,7 @@ fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
     lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
     lab.run(10_000);
     let left: Vec<String> = lab.status("web").copies.into_iter().map(|copy| copy.node).collect();
-    assert_eq!(left, [node], "silence says nothing of a copy that was not guarded");
+    assert_eq!(left, [node], "silence proves nothing about a copy that was not guarded");
     // As after a restore, the spec differs although a copy may exist.
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.exclusive = true;
@@ -85,7 +85,7 @@ fn a_tombstone_takes_the_copies_over() {
             (kept.epoch, &kept.boot_id, &kept.definition),
             (copy.epoch, &copy.boot_id, &copy.definition)
         );
-        assert!(kept.let_go, "no watchdog guards it any more");
+        assert!(kept.let_go, "no watchdog guards the copy any more");
     }
     // A resource of that name starts only once the last copy is known to have ended.
     lab.resource("web");
@@ -114,11 +114,11 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
     let is_told = |lab: &Lab| {
         lab.assignment("web").is_some_and(|assignment| matches!(assignment.action, Action::Stop { .. }))
     };
-    lab.until(20_000, "told to stop", is_told);
+    lab.until(20_000, "ordered to stop", is_told);
     let stop = lab.assignment("web").unwrap();
     assert_eq!(stop.definition, before.definition, "the copy is stopped under the definition of its start");
     lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
-    lab.until(5_000, "nothing differs any more", |lab| !differs(lab));
+    lab.until(5_000, "the definitions no longer differ", |lab| !differs(lab));
     lab.want("web", RequestedState::Started);
     lab.until(60_000, "started", |lab| lab.is("web", ServiceState::Started));
     let identity = lab.assignment("web").unwrap().definition.identity().unwrap().to_string();

@@ -154,7 +154,7 @@ fn what_the_leader_shows_follows_its_view() {
         assert!(shown.contains(&sample), "{sample:?} is missing in {shown:#?}");
     }
     let states = shown.iter().filter(|sample| *sample.metric == *leader::RESOURCE_STATE).count();
-    assert_eq!(states, 1, "a series for the state it is in, and no other");
+    assert_eq!(states, 1, "one series, for the present state");
     assert!(!shown.iter().any(|sample| *sample.metric == *leader::RESOURCE_UNPLACED));
 
     for node in ["node1", "node2"] {

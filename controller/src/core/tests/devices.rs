@@ -173,7 +173,7 @@ fn an_operator_who_fences_a_living_node_has_its_device_act_also_if_it_is_idle() 
         assert_eq!(
             lab.operation("fence").phase,
             OperationPhase::Running,
-            "a registration is not what was asked for"
+            "a registration does not complete the operation"
         );
         assert_eq!((lab.fence(&node).state, told(&lab, 0)), (FenceState::Fencing, vec![FencerAction::Off]));
         lab.agent(&node).die();
@@ -354,7 +354,7 @@ fn what_a_fabric_device_cut_off_is_let_in_by_another_boot_alone() {
     lab.agent(&node).cut = false;
     lab.run(60_000);
     assert_eq!(told(&lab, 0), [FencerAction::Off]);
-    assert_eq!(lab.fence(&node).state, FenceState::Fenced, "no services where there is no storage");
+    assert_eq!(lab.fence(&node).state, FenceState::Fenced, "no services on a node without storage");
     lab.agent(&node).boot();
     lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);

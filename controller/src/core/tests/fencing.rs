@@ -446,7 +446,7 @@ fn where_nothing_is_to_be_done_heartbeats_in_time_cost_no_plan() {
     let (mut lab, _) = running_on(&["node1", "node2"]);
     lab.run(60_000);
     let looked_at = lab.members[0].core.looked_at;
-    lab.until(31_000, "the regular look", |lab| lab.members[0].core.looked_at != looked_at);
+    lab.until(31_000, "the next regular plan", |lab| lab.members[0].core.looked_at != looked_at);
     let looked_at = lab.members[0].core.looked_at;
     lab.run(4 * TH);
     assert_eq!(lab.members[0].core.looked_at, looked_at);

@@ -84,7 +84,7 @@ fn queued_waits_for_every_node_and_names_the_one_that_is_silent() {
         "start",
         OperationSpec { not_on: Some("node2".to_owned()), ..operation(OperationAction::Start, None) },
     );
-    lab.until(3_000, "an operator answers for it", |lab| lab.is("web", ServiceState::Started));
+    lab.until(3_000, "an operator answers for the node", |lab| lab.is("web", ServiceState::Started));
     lab.run(500);
     assert_eq!(lab.operation("start").phase, OperationPhase::Succeeded);
 }
@@ -211,7 +211,7 @@ fn without_another_node_it_is_tried_again_in_place() {
     lab.resource("web");
     lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
     let starts = lab.events.iter().filter(|event| event.reason == Reason::StartFailed).count();
-    assert_eq!(starts, 1, "tried again once, as maxRelocate says");
+    assert_eq!(starts, 1, "tried again once, as maxRelocate allows");
 }
 
 #[test]

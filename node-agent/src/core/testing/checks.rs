@@ -47,7 +47,10 @@ impl World {
             report.phase
         );
         let uid = report.action_uid.expect("a permit names its action");
-        assert_eq!(self.journal.services[&service.name].begun, uid, "the journal has it before it is begun");
+        assert_eq!(
+            self.journal.services[&service.name].begun, uid,
+            "the journal records an action before it begins"
+        );
         if service.exclusive {
             let timings = self.core.in_force;
             let proven = self.proven_ms.expect("a heartbeat of this process");
@@ -114,7 +117,7 @@ impl World {
             let found = self.state.get(&self.keys.node_report(NODE));
             if found.entries[0].mod_revision == *at {
                 let node: NodeReport = serde_json::from_slice(&found.entries[0].value).expect("legible");
-                assert!(node.armed, "a permit guards a report that says armed");
+                assert!(node.armed, "a permit guards a report with the watchdog armed");
             }
             assert!(
                 matches!(self.daemon.status().state, protocol::State::Armed { .. }),

@@ -63,7 +63,7 @@ fn what_an_operator_sets_counts_at_once() {
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.deliver();
     world.advance(500);
-    assert_eq!(tested(&world), Some(Verdict::Fail), "without another look at the machine");
+    assert_eq!(tested(&world), Some(Verdict::Fail), "without another examination of the machine");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn the_driver_never_begins_when_the_target_has_changed_or_the_answer_is_late_or_
             "late" => {
                 let margin_ms = world.core.in_force.stop_margin_ms;
                 world.advance(margin_ms + 1);
-                assert!(world.service("web").never_began, "said without an answer");
+                assert!(world.service("web").never_began, "reported without an answer");
             }
             "none" => {
                 for (id, _) in std::mem::take(&mut world.held_reads) {

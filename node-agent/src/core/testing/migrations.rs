@@ -45,7 +45,7 @@ fn the_source_hands_over_only_once_the_target_is_ready() {
     world.advance(1_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::HandedOver, Some(uid)));
     world.advance(2_000);
-    assert!(!world.report().armed, "nothing is left here");
+    assert!(!world.report().armed, "no copy is left on this node");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_target_answers_for_what_it_receives_though_it_became_ignored() {
         world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
         world.advance(2_000);
         assert_eq!((world.service("web").phase, world.copies["web"].running), (phase, arrives));
-        assert!(!world.report().armed, "from here on it is left alone");
+        assert!(!world.report().armed, "from now on, the service is not touched");
     }
 }
 

@@ -153,7 +153,7 @@ fn a_closed_epoch_stops_every_exclusive_service_then_registers() {
     world.close();
     world.advance(2_000);
     assert!(!world.copies["web"].running);
-    assert!(world.copies["copy"].running, "exclusive: false is left alone");
+    assert!(world.copies["copy"].running, "a service with exclusive: false is not stopped");
     assert_eq!((world.report().mode, world.report().armed), (Mode::Registering, false));
     assert!(world.fires_at_ms.is_none(), "released once armed: false is committed");
     world.advance(60_000);

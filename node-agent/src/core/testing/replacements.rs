@@ -84,7 +84,11 @@ fn it_is_committed_as_begun_under_every_guard_and_the_service_goes_on() {
     world.is_untouched();
     world.advance(60_000);
     assert_eq!(world.count("web", HOOK), 1, "once");
-    assert_eq!(world.said_in_short().0, ReplacementPhase::Done, "said for as long as it is asked for");
+    assert_eq!(
+        world.said_in_short().0,
+        ReplacementPhase::Done,
+        "reported as long as the assignment requests it"
+    );
     let without = Assignment { replacement: None, ..world.assignment("web") };
     world.write(&world.keys.assignment("web"), &without);
     world.deliver();
@@ -115,11 +119,7 @@ fn what_an_earlier_agent_had_begun_is_ended_and_has_failed() {
     world.hold.insert("end-replacement");
     world.restart_agent("boot-1");
     world.advance(2_000);
-    assert_eq!(
-        world.said_in_short().0,
-        ReplacementPhase::Begun,
-        "nothing is said while something may be left"
-    );
+    assert_eq!(world.said_in_short().0, ReplacementPhase::Begun, "no report while processes may remain");
     world.finish_held();
     world.advance(1_000);
     assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));

@@ -24,7 +24,7 @@ fn from_the_margin_on_everything_exclusive_is_killed_and_then_the_node_stays() {
     assert!(!world.copies["web"].running);
     assert!(world.copies["copy"].running, "exclusive: false is exempt");
     world.advance(120_000);
-    assert!(!world.reset, "empty, so it stays");
+    assert!(!world.reset, "the node is empty, so the machine is not reset");
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
 
     // The action of a killed service is spent: the service is reported Stopped, and started again only under a new

@@ -346,7 +346,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_process_is_the_containers_by_its_control_group() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let of = |pid: i32, state: char, group: &str| {
             let path = folder.path().join(pid.to_string());
             fs::create_dir_all(&path).expect("made");

@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn a_commands_process_is_found_beside_its_conmon() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let process = |pid: i32, parent: i32, command: &str, group: &str| {
             let path = folder.path().join(pid.to_string());
             fs::create_dir_all(&path).expect("made");

@@ -142,7 +142,7 @@ mod tests {
 
     /// Checks a directory with these files. It is not a real control group, so it has no members.
     fn check(files: &[(&str, &str)], expected: Option<Sample>) {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let cgroup = ServiceCgroup::at(folder.path().to_owned());
         fs::create_dir_all(cgroup.counters()).expect("made");
         for (name, text) in files {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn without_a_group_processes_are_added_up() {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let process = |pid: i32, threads: &[(i32, &str)], stat: &str, status: &str| {
             let path = folder.path().join(pid.to_string());
             for (thread, children) in threads {

@@ -347,7 +347,7 @@ fn timing_changes_on_an_armed_device() {
     assert_eq!(world.ask(Request::Arm(Arm { timeout_seconds: 2, ..arm })), Outcome::Done);
     assert_eq!(world.timeout_seconds, 2);
     let reported = |world: &World| world.core.status().device.map(|device| device.timeout_seconds);
-    assert_eq!(reported(&world), Some(2), "the agent commits what is in force");
+    assert_eq!(reported(&world), Some(2), "the agent commits the active values");
     assert_eq!(world.saved.and_then(|saved| saved.device).map(|device| device.timeout_seconds), Some(2));
     assert!(matches!(
         world.ask(Request::Arm(Arm { timeout_seconds: 9, ..arm })),

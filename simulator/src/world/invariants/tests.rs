@@ -253,7 +253,7 @@ fn a_record_that_nobody_can_read() {
 fn a_cluster_that_does_not_come_right() {
     let mut world = healthy();
     world.check_progress();
-    assert_eq!(world.violations(), [], "all is as wanted");
+    assert_eq!(world.violations(), [], "all services are in their desired state");
     world.agent_process("node3", ProcessVerb::Kill);
     let now = world.now;
     while world.advance(now + 60_000) {}
