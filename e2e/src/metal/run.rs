@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
         self.outcome.void = rig.stalled(self.begin_ns, self.limits.lateness_ms);
         match self.case.service {
             Service::Withdraws => {
-                self.judge_time(rig, "service stopped", Some(here), |holder| holder.last_ns)
+                self.judge_time(rig, "service stopped", Some(here), |holder| holder.last_ns);
             }
             Service::Elsewhere
             | Service::Recovers

@@ -65,6 +65,7 @@ pub struct Next {
 /// The watchdog as the agent knows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
 pub struct WatchdogState {
     /// Whether the daemon is connected.
     pub connected: bool,

@@ -196,6 +196,12 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// Returns `true` if an instance is on a node that is down. As in hbal, the limits of N+1, of disk that stays free and of
+    /// virtual cpus do not keep it there (`Cluster.applyMoveEx`: forced if the old node is offline).
+    pub fn must_leave(&self, spot: Spot) -> bool {
+        spot.nodes().any(|host| self.hosts[host].down)
+    }
+
     /// Builds the problem of one group of a cluster.
     pub fn new(cluster: &Cluster, group: usize, settings: &Settings) -> Problem {
         Problem::of_groups(cluster, &[group], settings)

@@ -170,7 +170,12 @@ impl<'a> State<'a> {
 
     fn change_from(&mut self, changes: &[(usize, Spot)], before: &[Spot]) -> Result<(), Lack> {
         let touched = || changes.iter().map(|(_, spot)| spot).chain(before).flat_map(|spot| spot.nodes());
-        let failed: Vec<usize> = touched().filter(|&host| self.fails_n1(host)).collect();
+        let mut failed: Vec<usize> = touched().filter(|&host| self.fails_n1(host)).collect();
+        for ((_, spot), old) in changes.iter().zip(before) {
+            if self.problem.must_leave(*old) {
+                failed.extend(spot.nodes());
+            }
+        }
         // A clash is checked after all leaving instances have been removed, so that an exchange is possible.
         for (&(guest, _), old) in changes.iter().zip(before) {
             self.put(guest, *old, -1);
@@ -221,6 +226,7 @@ impl<'a> State<'a> {
         let facts = &self.problem.guests[guest];
         let newly = |host: &usize| old.is_none_or(|old| !old.contains(*host));
         let newly_primary = old.is_none_or(|old| spot.primary != old.primary);
+        let is_forced = old.is_some_and(|old| self.problem.must_leave(old));
         if newly_primary && !facts.may_come_to(spot.primary) {
             return Some(Lack::Forbidden);
         }
@@ -232,15 +238,15 @@ impl<'a> State<'a> {
             if facts.memory_used > 0 && place.memory_free <= 0 {
                 return Some(Lack::Memory);
             }
-            let soft = facts.vcpus == 0 || self.problem.settings.ignore_soft_errors;
+            let soft = facts.vcpus == 0 || is_forced || self.problem.settings.ignore_soft_errors;
             if place.vcpus > host.vcpus_most && !soft {
                 return Some(Lack::Cpus);
             }
         }
         spot.nodes().filter(newly).find_map(|host| {
             let (facts_of_host, place) = (&self.problem.hosts[host], &self.places[host]);
-            let disk =
-                facts.disk_used == 0 || (place.disk_free > 0 && place.disk_free >= facts_of_host.disk_least);
+            let least = if is_forced { 0 } else { facts_of_host.disk_least };
+            let disk = facts.disk_used == 0 || (place.disk_free > 0 && place.disk_free >= least);
             if facts_of_host.offline {
                 Some(Lack::Offline)
             } else if !disk {

@@ -35,11 +35,16 @@ fn keeps_limits(span: &Span<'_>, moved: &[Moved]) -> Vec<Spot> {
             let after = usages(problem, &spots);
             for (index, host) in problem.hosts.iter().enumerate() {
                 let (was, now) = (&before[index], &after[index]);
-                assert!(host.offline || was.fails_n1() || !now.fails_n1(), "{} fails N+1", span.node(index));
+                let is_forced = spot.contains(index) && problem.must_leave(old);
+                assert!(
+                    is_forced || host.offline || was.fails_n1() || !now.fails_n1(),
+                    "{} fails N+1",
+                    span.node(index)
+                );
                 if spot.primary == index && old.primary != index {
                     let facts = &problem.guests[guest];
                     assert!(!host.offline && (now.memory_free > 0 || facts.memory_used == 0));
-                    assert!(now.vcpus <= host.vcpus_most || facts.vcpus == 0);
+                    assert!(is_forced || now.vcpus <= host.vcpus_most || facts.vcpus == 0);
                 }
                 if now.disk_free < was.disk_free {
                     assert!(!host.offline && now.disk_free > 0, "{} has no disk", span.node(index));
