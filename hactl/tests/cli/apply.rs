@@ -65,20 +65,20 @@ fn folders_streams_and_lists_are_read_in_the_order_that_they_need() {
     let path = folder.path().display().to_string();
     hactl(&server, &["apply", "-f", &path]).prints(
         0,
-        str![[r#"
+        str![[r"
 group/g created
 resource/web created
 
-"#]],
+"]],
     );
     hactl(&server, &["apply", "-R", "-f", &path]).prints(
         0,
-        str![[r#"
+        str![[r"
 group/g unchanged
 group/h created
 resource/web unchanged
 
-"#]],
+"]],
     );
     let twice = format!("{}---\n{}", resource("web"), resource("web"));
     hactl_with_input(&server, &["apply", "-f", "-"], &twice)
@@ -105,11 +105,11 @@ fn dry_runs_write_nothing() {
     let writes = server.writes().len();
     for (mode, suffix) in [("--dry-run", "server dry run"), ("--dry-run=client", "dry run")] {
         hactl(&server, &["set", "web", "maxRestart=3", mode])
-            .prints(0, &format!("resource/web configured ({suffix})\n"));
+            .prints(0, format!("resource/web configured ({suffix})\n"));
         hactl(&server, &["delete", "resource", "web", mode])
-            .prints(0, &format!("resource/web deleted ({suffix})\n"));
+            .prints(0, format!("resource/web deleted ({suffix})\n"));
         hactl(&server, &["create", "group", "g", "--nodes", "node1", mode])
-            .prints(0, &format!("group/g created ({suffix})\n"));
+            .prints(0, format!("group/g created ({suffix})\n"));
     }
     assert_eq!(server.writes().len(), writes + 3, "only the dry runs of the server were sent");
     assert!(server.object("groups", "g").is_none());
@@ -135,28 +135,28 @@ fn an_inventory_prunes_what_it_set_up_and_nothing_else() {
     let both = format!("{}---\n{}", resource("a"), resource("b"));
     apply(&both, &[]).prints(
         0,
-        str![[r#"
+        str![[r"
 resource/a created
 resource/b created
 
-"#]],
+"]],
     );
     apply(&resource("a"), &["--dry-run"]).prints(
         0,
-        str![[r#"
+        str![[r"
 resource/a unchanged (server dry run)
 resource/b pruned (server dry run)
 
-"#]],
+"]],
     );
     assert!(server.object("resources", "b").is_some());
     apply(&resource("a"), &[]).prints(
         0,
-        str![[r#"
+        str![[r"
 resource/a unchanged
 resource/b pruned
 
-"#]],
+"]],
     );
     let names: Vec<_> =
         server.objects("resources").iter().map(|object| object["metadata"]["name"].clone()).collect();

@@ -43,24 +43,24 @@ fn kinds_come_from_the_discovery_of_the_server() {
     let server = api();
     hactl(&server, &["api-resources"]).prints(
         0,
-        str![[r#"
+        str![[r"
 NAME                      SHORTNAMES  APIVERSION               NAMESPACED  KIND
 events                    ev          v1                       true        Event
 selfsubjectaccessreviews              authorization.k8s.io/v1  false       SelfSubjectAccessReview
 clusters                              hactl.io/v1              false       Cluster
 resources                 har         hactl.io/v1              false       Resource
 
-"#]],
+"]],
     );
     hactl(&server, &["api-resources", "-o", "name"]).prints(
         0,
-        str![[r#"
+        str![[r"
 events
 selfsubjectaccessreviews.authorization.k8s.io
 clusters.hactl.io
 resources.hactl.io
 
-"#]],
+"]],
     );
     hactl(&server, &["api-resources", "-o", "wide"])
         .shows(0, &["VERBS", "CATEGORIES", "create,get", "all,hactl"]);
@@ -120,7 +120,7 @@ fn cluster_info_lists_the_addresses() {
     );
     hactl(&server, &["cluster-info"]).prints(
         0,
-        str![[r#"
+        str![[r"
 Cluster lab (answered by c1)
 Controller c1 is running at https://c1:7443 (leader)
 Controller c2 is running at https://c2:7443
@@ -129,6 +129,6 @@ etcd member s1 is running at https://s1:2379 (leader)
 etcd member s2 is unreachable at https://s2:2379
 An etcd member is running at https://s3:2379
 
-"#]],
+"]],
     );
 }

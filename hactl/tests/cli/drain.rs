@@ -29,11 +29,11 @@ fn a_cordoned_node_is_unschedulable_until_it_is_uncordoned() {
     furnish(&server);
     hactl(&server, &["cordon", "node1", "node/node2", "--dry-run"]).prints(
         0,
-        str![[r#"
+        str![[r"
 node/node1 cordoned (server dry run)
 node/node2 cordoned (server dry run)
 
-"#]],
+"]],
     );
     assert_eq!(spec(&server, "node1"), json!({}));
     let writes = server.writes().len();
@@ -45,11 +45,11 @@ node/node2 cordoned (server dry run)
     assert_eq!(spec(&server, "node1"), json!({"schedulable": false}));
     hactl(&server, &["cordon", "node1", "node2"]).prints(
         0,
-        str![[r#"
+        str![[r"
 node/node1 already cordoned
 node/node2 cordoned
 
-"#]],
+"]],
     );
     hactl(&server, &["uncordon", "node1"]).prints(0, "node/node1 uncordoned\n");
     assert_eq!(spec(&server, "node1"), json!({"schedulable": true, "maintenance": false}));
@@ -84,13 +84,13 @@ fn a_drain_blocks_every_node_before_it_waits() {
         service(&server, "node3");
         waiting.join().expect("the command ran").prints(
             0,
-            str![[r#"
+            str![[r"
 node/node1 maintenance enabled
 node/node2 maintenance enabled
 node/node1 drained
 node/node2 drained
 
-"#]],
+"]],
         );
     });
     assert_eq!(
@@ -135,13 +135,13 @@ fn a_dry_run_shows_where_services_would_move() {
     furnish(&server);
     let ran = hactl(&server, &["drain", "node2", "--dry-run"]).prints(
         0,
-        str![[r#"
+        str![[r"
 node/node2 maintenance enabled (server dry run)
 
 Effect
   web would live-migrate node2 → node3
 
-"#]],
+"]],
     );
     assert_eq!(ran.stderr, "warning: spec.nodeGroup: nodegroup rack2 does not exist yet\n");
     assert_eq!(spec(&server, "node2"), json!({}));

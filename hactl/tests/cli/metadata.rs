@@ -52,20 +52,20 @@ fn an_existing_label_is_replaced_only_on_request() {
     let arguments = ["label", "resources", "web", "db", "tier=back", "--overwrite"];
     hactl(&server, &[&arguments[..], &["--dry-run"]].concat()).prints(
         0,
-        str![[r#"
+        str![[r"
 resource/web labeled (server dry run)
 resource/db unchanged (server dry run)
 
-"#]],
+"]],
     );
     assert_eq!(labels(&server, "web"), json!({"tier": "front"}));
     hactl(&server, &arguments).prints(
         0,
-        str![[r#"
+        str![[r"
 resource/web labeled
 resource/db unchanged
 
-"#]],
+"]],
     );
     assert_eq!(labels(&server, "web"), json!({"tier": "back"}));
 }
@@ -77,11 +77,11 @@ fn labels_and_all_select_objects() {
         .prints(0, "resource/web\n");
     hactl(&server, &["annotate", "har", "--all", "note=a b"]).prints(
         0,
-        str![[r#"
+        str![[r"
 resource/db annotated
 resource/web annotated
 
-"#]],
+"]],
     );
     let web = server.object("resources", "web").expect("stored");
     assert_eq!(web["metadata"]["annotations"], json!({"note": "a b"}));

@@ -24,12 +24,12 @@ fn lists_show_type_and_name() {
     server.put("resources", vm());
     hactl(&server, &["get", "resources"]).prints(
         0,
-        str![[r#"
+        str![[r"
 NAME      READY  STATE    DESIRED  NODE   REASON   AGE
 vm:100    -      Queued   Stopped  -      -        <unknown>
 exec:web  True   Started  Started  node1  Running  <unknown>
 
-"#]],
+"]],
     );
     hactl(&server, &["get", "har", "-l", "tier=front", "-o", "name"]).prints(0, "resource/web\n");
     hactl(&server, &["get", "resource", "vm:100", "-o", "name"]).prints(0, "resource/100\n");
@@ -47,12 +47,12 @@ exec:web  True   Started  Started  node1  Running  <unknown>
     hactl(&server, &["get", "har", "-o", "yaml"]).shows(0, &["kind: List\n", "  name: web\n"]);
     hactl(&server, &["get", "all"]).prints(
         0,
-        str![[r#"
+        str![[r"
 NAME      READY  STATE    DESIRED  NODE   REASON   AGE
 vm:100    -      Queued   Stopped  -      -        <unknown>
 exec:web  True   Started  Started  node1  Running  <unknown>
 
-"#]],
+"]],
     );
     let coloured = run(&mut command(&["--server", server.url(), "--color", "always", "get", "har"]));
     assert!(coloured.stdout.contains("\x1b[32mStarted"), "{:?}", coloured.stdout);
@@ -117,12 +117,12 @@ fn delete_shrinks_the_rules_that_name_it() {
     assert!(server.object("resources", "web").is_some());
     hactl(&server, &["delete", "resource/web", "--wait"]).prints(
         0,
-        str![[r#"
+        str![[r"
 resource/web deleted
 affinityrule/pair deleted: too few resources left
 affinityrule/three shrunk
 
-"#]],
+"]],
     );
     let three = server.object("affinityrules", "three").expect("kept");
     assert_eq!(three["spec"]["resourceAffinity"]["resources"], json!(["db", "cache"]));

@@ -38,11 +38,11 @@ fn an_operation_is_recorded_and_answered() {
     let server = leader("Succeeded", json!({"message": "web runs on node2", "together": ["db"]}));
     hactl(&server, &["migrate", "exec:web", "node2"]).prints(
         0,
-        str![[r#"
+        str![[r"
 migrate web: succeeded: web runs on node2
   also moved: db
 
-"#]],
+"]],
     );
     let operation = server.objects("operations").remove(0);
     assert_eq!(operation["spec"], json!({"action": "Migrate", "resource": "web", "node": "node2"}));
@@ -158,11 +158,11 @@ fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
         server.put("resources", json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": "Started", "node": "node1", "running": true}}));
         waiting.join().expect("the command ran").prints(
             0,
-            str![[r#"
+            str![[r"
 node/node2 already in maintenance
 node/node2 drained
 
-"#]],
+"]],
         );
     });
     hactl(&server, &["node", "maintenance", "disable", "node2"])
@@ -230,11 +230,11 @@ fn delete_with_stop_deletes_only_what_stopped() {
     let server = leader("Succeeded", json!({}));
     hactl(&server, &["delete", "resource", "web", "--stop"]).prints(
         0,
-        str![[r#"
+        str![[r"
 resource/web stopped
 resource/web deleted
 
-"#]],
+"]],
     );
 }
 
@@ -284,7 +284,7 @@ fn fencing_and_unfencing_ask_and_carry_what_was_seen() {
         let server = leader("Succeeded", json!({}));
         hactl(&server, &["node", word, "node2"]).fails(2, "--yes");
         assert!(server.writes().is_empty());
-        hactl(&server, &["node", word, "node2", "--yes"]).prints(0, &format!("{word} node2: succeeded\n"));
+        hactl(&server, &["node", word, "node2", "--yes"]).prints(0, format!("{word} node2: succeeded\n"));
         assert_eq!(server.objects("operations").remove(0)["spec"], spec);
     }
 }

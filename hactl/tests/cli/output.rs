@@ -48,12 +48,12 @@ fn expressions_select_fields() {
     hactl(&server, &["get", "resource", "web", "-o", "jsonpath={.status.state}"]).prints(0, "Started");
     hactl(&server, &["get", "har,no", "--no-headers", "-o", "custom-columns=NAME:metadata.name"]).prints(
         0,
-        str![[r#"
+        str![[r"
 db
 web
 node1
 
-"#]],
+"]],
     );
     // Every command with JSON has the expressions, too.
     hactl(&server, &["set", "web", "priority=10", "-o", "jsonpath={.spec.priority}"]).prints(0, "10");
@@ -87,12 +87,12 @@ fn tables_are_sorted_and_have_labels() {
     let columns = ["--sort-by", ".spec.priority", "-L", "hactl.io/tier,app", "--show-labels"];
     hactl(&server, &[&["get", "resources"][..], &columns[..]].concat()).prints(
         0,
-        str![[r#"
+        str![[r"
 NAME      READY  STATE    DESIRED  NODE   REASON  AGE        TIER   APP   LABELS
 exec:db   -      Started  Started  node1  -       <unknown>  back   -     hactl.io/tier=back
 exec:web  -      Started  Started  node1  -       <unknown>  front  shop  hactl.io/tier=front,app=shop
 
-"#]],
+"]],
     );
     hactl(&server, &["get", "resources", "--no-headers", "--field-selector", "metadata.name=web"])
         .prints(0, "exec:web  -  Started  Started  node1  -  <unknown>\n");
@@ -100,11 +100,11 @@ exec:web  -      Started  Started  node1  -       <unknown>  front  shop  hactl.
         .prints(0, "exec:web  -  Started  Started  node1  -  <unknown>\n");
     hactl(&server, &["get", "resources", "-o", "name", "--sort-by", "{.metadata.labels.app}"]).prints(
         0,
-        str![[r#"
+        str![[r"
 resource/db
 resource/web
 
-"#]],
+"]],
     );
 }
 
@@ -139,21 +139,21 @@ fn events_are_a_kind_to_get() {
     }
     hactl(&server, &["get", "events"]).prints(
         0,
-        str![[r#"
+        str![[r"
 LAST SEEN  TYPE    REASON   OBJECT        MESSAGE
 <unknown>  Normal  Running  node/node1    Service running
 <unknown>  Normal  Running  resource/web  Service running
 
-"#]],
+"]],
     );
     hactl(&server, &["get", "events", "-o", "wide"]).shows(0, &["SOURCE", "ha-controller", "controller.1"]);
     hactl(&server, &["get", "ev", "-o", "name"]).prints(
         0,
-        str![[r#"
+        str![[r"
 event/agent.2
 event/controller.1
 
-"#]],
+"]],
     );
     hactl(&server, &["get", "event/agent.2", "-o", "jsonpath={.reason}"]).prints(0, "Running");
     hactl(&server, &["get", "event", "gone"]).fails(1, "Error from server (NotFound): event/gone not found");
@@ -169,10 +169,10 @@ event/controller.1
         .shows(0, &["LAST SEEN  TYPE    REASON   OBJECT        SOURCE         MESSAGE\n"]);
     hactl(&server, &["events", "--for", "web"]).prints(
         0,
-        str![[r#"
+        str![[r"
 LAST SEEN  TYPE    REASON   SOURCE         MESSAGE
 <unknown>  Normal  Running  ha-controller  Service running
 
-"#]],
+"]],
     );
 }

@@ -64,14 +64,14 @@ fn equal_nodes_are_answered_in_five_lines() {
     }
     hactl(&server, &["timing"]).prints(
         0,
-        str![[r#"
+        str![[r"
 detect  6.1 s   from the last heartbeat until the node is considered failed
 fence   7.3 s   until fencing is confirmed
 decide  0.1 s   until its services are scheduled on other nodes
 start   0.1 s   until the starts are authorized
 total   13.6 s  then the services start
 
-"#]],
+"]],
     );
     hactl(&server, &["timing", "--lost", "1"]).shows(0, &["decide  3.1 s ", "total   16.6 s "]);
     // The lease of a leader that fails with its node is longer than the fencing delay.

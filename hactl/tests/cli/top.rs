@@ -35,25 +35,25 @@ fn nodes_and_resources_are_listed_with_what_they_use() {
     let server = server();
     hactl(&server, &["top", "nodes"]).prints(
         0,
-        str![[r#"
+        str![[r"
 NAME   CPU    CPU%  MEMORY  MEMORY%  DISK/S  NETWORK/S
 node1  1500m  25%   3Gi     38%      2Mi     -
 node2  -      -     -       -        -       -
 
-"#]],
+"]],
     );
     hactl(&server, &["top", "nodes", "node1", "--no-headers"])
         .prints(0, "node1  1500m  25%  3Gi  38%  2Mi  -\n");
     hactl(&server, &["top", "no", "node1", "-o", "json"]).shows(0, &["\"1500m\""]);
     hactl(&server, &["top", "resources", "--sort-by", "cpu"]).prints(
         0,
-        str![[r#"
+        str![[r"
 NAME      NODE   CPU   CPU-REQUEST  MEMORY  MEMORY-REQUEST  DISK/S  NETWORK/S
 exec:web  node1  900m  -            -       -               -       -
 exec:db   node1  200m  1            2Gi     -               -       -
 vm:vm1    node2  -     -            -       -               -       -
 
-"#]],
+"]],
     );
     let one = hactl(&server, &["top", "har", "exec:web"]).shows(0, &["900m"]);
     assert!(!one.stdout.contains("exec:db"), "{}", one.stdout);
