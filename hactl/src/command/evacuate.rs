@@ -47,6 +47,12 @@ impl Evacuate {
             }
         }
         let names: BTreeSet<String> = self.nodes.iter().cloned().collect();
+        if read.is_live {
+            for name in names.difference(&read.settings.drained) {
+                let text = "accepts services: those that prefer this node move back";
+                session.terminal().warn(&format!("node/{name} {text}; run hactl cordon {name} first"));
+            }
+        }
         let span = read.draining(&names);
         let hosts: Vec<usize> =
             (0..span.problem.hosts.len()).filter(|&host| names.contains(span.node(host))).collect();

@@ -29,6 +29,20 @@ fn a_node_is_evacuated_inside_its_group() {
     hactl(&server, &["evacuate", "node1", "-X", "-t", "x"]).fails(2, "cannot be used with");
 }
 
+/// A preference is no limit, but the service returns unless the node is cordoned.
+#[test]
+fn a_service_is_evacuated_from_the_node_that_it_prefers() {
+    let facts = facts(&["a"]);
+    facts.lock()["groups"] = json!({"home": {"nodes": {"node1": 1}}});
+    facts.lock()["services"]["a"]["group"] = json!("home");
+    let server = willing(&facts);
+    let shown = hactl(&server, &["evacuate", "node1", "-C"]).shows(0, &["a node1 => node2"]);
+    assert!(shown.stderr.contains("run hactl cordon node1 first"), "{}", shown.stderr);
+    facts.lock()["nodes"]["node1"]["schedulable"] = json!(false);
+    let shown = hactl(&server, &["evacuate", "node1", "-C"]).shows(0, &["a node1 => node2"]);
+    assert_eq!(shown.stderr, "");
+}
+
 #[test]
 fn what_changes_groups_is_carried_out_only_when_asked_for() {
     let facts = facts(&["a"]);

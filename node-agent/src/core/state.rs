@@ -30,7 +30,8 @@ pub struct State {
     pub epoch: Epoch,
     /// The highest etcd revision that this process has seen.
     pub revision: Revision,
-    /// Time until the watchdog resets the machine unless a heartbeat commits; absent if no heartbeat has committed.
+    /// Time until the deadline of the last committed heartbeat, by which every exclusive service has ended; absent if no
+    /// heartbeat has committed.
     pub deadline_in_ms: Option<Millis>,
     /// Time for which heartbeats have not committed; absent while they commit.
     pub heartbeats_fail_since_ms: Option<Millis>,

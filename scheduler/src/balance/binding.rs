@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Binding {
     /// Eligible nodes, by position in the cluster, without regard to other instances on them.
     pub nodes: BTreeSet<usize>,
+    /// Further eligible nodes, which the instance prefers less than its present one. They count only if that node is to be
+    /// emptied.
+    pub less_preferred: BTreeSet<usize>,
     /// Reason why the instance is not moved; `None` if it may be moved.
     pub stays: Option<&'static str>,
     /// Number of the unit; instances of one unit move as one.
@@ -22,9 +25,18 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// Applies the constraints to a guest. `nodes` are the positions of the problem's hosts in the cluster.
-    pub(super) fn tie(&self, guest: &mut Guest, instance: &Instance, nodes: impl Iterator<Item = usize>) {
-        guest.hosts = Some(nodes.map(|node| self.nodes.contains(&node)).collect());
+    /// Applies the constraints to a guest. `nodes` are the positions of the problem's hosts in the cluster. `leaves` is
+    /// `true` if the guest's node is to be emptied.
+    pub(super) fn tie(
+        &self,
+        guest: &mut Guest,
+        instance: &Instance,
+        nodes: impl Iterator<Item = usize>,
+        leaves: bool,
+    ) {
+        let may_host =
+            |node: &usize| self.nodes.contains(node) || (leaves && self.less_preferred.contains(node));
+        guest.hosts = Some(nodes.map(|node| may_host(&node)).collect());
         guest.movable &= self.stays.is_none();
         guest.copies = self.copies;
         // The disk request of a service counts on its node, wherever its data is stored.

@@ -276,7 +276,8 @@ impl Problem {
             let spot = Spot { primary, secondary };
             guest.movable = !split && may_move(instance, &guest, spot, &problem.hosts, settings);
             if let Some(binding) = cluster.bindings.get(&index) {
-                binding.tie(&mut guest, instance, problem.hosts.iter().map(|host| host.node));
+                let nodes = problem.hosts.iter().map(|host| host.node);
+                binding.tie(&mut guest, instance, nodes, problem.hosts[primary].offline);
             }
             problem.add_to_bases(instance, &guest, spot);
             problem.guests.push(guest);
@@ -290,7 +291,7 @@ impl Problem {
         let newcomer = newcomer.map(|(newcomer, binding)| {
             let mut guest = tagged(newcomer, cluster.instances.len());
             if let Some(binding) = binding {
-                binding.tie(&mut guest, newcomer, problem.hosts.iter().map(|host| host.node));
+                binding.tie(&mut guest, newcomer, problem.hosts.iter().map(|host| host.node), false);
             }
             guest
         });

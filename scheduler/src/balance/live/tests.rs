@@ -311,6 +311,18 @@ fn rules_hold_in_every_step() {
     }
 }
 
+/// A preference does not keep a service on a node that is to be emptied.
+#[test]
+fn a_service_leaves_a_cordoned_node_for_one_that_it_prefers_less() {
+    let nodes = NodePriorities([("n1".to_owned(), 2), ("n2".to_owned(), 1)].into());
+    let affinity = NodeAffinity { resources: vec!["a".to_owned()], nodes, strict: false };
+    let home = AffinityRuleSpec { node_affinity: Some(affinity), ..AffinityRuleSpec::default() };
+    let mut view = with_rules(view(&[("a", "n1"), ("b", "n2")]), &[("home", home)]);
+    check(&view, "a", &[]);
+    view.nodes.get_mut("n1").unwrap().schedulable = false;
+    check(&view, "a", &["n2", "n3"]);
+}
+
 #[test]
 fn exclusion_tags_are_those_of_the_cluster() {
     let mut view = view(&[("a", "n1"), ("b", "n2"), ("c", "n1")]);

@@ -19,11 +19,14 @@ pub(super) fn bindings(
     let mut bindings: BTreeMap<usize, Binding> = BTreeMap::new();
     for (name, position) in names {
         let Some(facts) = view.services.get(*name) else { continue };
-        let nodes = positions.iter().filter(|(node, _)| may_come(view, name, facts, node));
+        let eligible = positions.iter().filter(|(node, _)| may_come(view, name, facts, node));
+        let (less_preferred, nodes): (Vec<_>, Vec<_>) =
+            eligible.partition(|(node, _)| is_less_preferred(view, name, facts, node));
         bindings.insert(
             *position,
             Binding {
-                nodes: nodes.map(|(_, position)| *position).collect(),
+                nodes: nodes.into_iter().map(|(_, position)| *position).collect(),
+                less_preferred: less_preferred.into_iter().map(|(_, position)| *position).collect(),
                 stays: stays(view, facts),
                 unit: None,
                 crew: None,
@@ -36,15 +39,18 @@ pub(super) fn bindings(
     bindings
 }
 
-/// Returns `true` if a node is eligible for a service without regard to other services, and the service would not move back
-/// from it.
+/// Returns `true` if a node is eligible for a service without regard to other services.
 fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &str) -> bool {
     let Some(node) = view.nodes.get(node_name) else { return false };
-    let class = |node: &str| class_of(view, name, facts, node);
     against(view, name, facts, node_name, node).is_none()
         && !facts.never_nodes.contains(node_name)
         && !facts.failed_nodes.contains(node_name)
-        && facts.node.as_deref().is_none_or(|here| class(node_name) >= class(here))
+}
+
+/// Returns `true` if a service prefers its present node to this one, so that the service would move back.
+fn is_less_preferred(view: &View, name: &str, facts: &ServiceFacts, node_name: &str) -> bool {
+    let class = |node: &str| class_of(view, name, facts, node);
+    facts.node.as_deref().is_some_and(|here| class(node_name) < class(here))
 }
 
 /// Returns the nodes, by position, that are eligible for a new service without rules, which needs this pool if any.
