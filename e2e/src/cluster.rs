@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ha_api_types::keys::Keys;
+use ha_api_types::kind::Kind;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::certificates::Authority;
 use crate::checker::{Checker, Places, Witness};
@@ -26,6 +27,7 @@ use crate::network::Network;
 use crate::plan::Plan;
 use crate::process::ProcessId;
 use crate::registry::{self, Lifetime, Record};
+use crate::upgrade;
 use crate::wait::wait_until;
 
 /// Longest time for a part to start. Two busy cores and an unoptimized build are slow.
@@ -177,16 +179,20 @@ impl Cluster {
     /// Applies the cluster's settings and its nodes, as an operator would before the nodes start.
     fn configure(&self) -> Result<()> {
         let api = self.api("controller1")?;
-        api.apply(
-            "clusters",
-            &json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
+        let apply = |kind: Kind, mut object: Value| {
+            upgrade::use_known_names(kind, &mut object);
+            api.apply(kind.plural(), &object)
+        };
+        apply(
+            Kind::Cluster,
+            json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
                 "spec": {"timing": {"profile": self.state.plan.profile}, "fencing": {"allowSimulatedWatchdog": true}}}),
         )?;
         for name in self.names(Role::Node) {
             // The namespaces of this host cannot be paused one by one, so W is valid proof even if the host is virtual.
-            api.apply(
-                "nodes",
-                &json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name},
+            apply(
+                Kind::Node,
+                json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name},
                     "spec": {"fencing": {"trustWatchdogOnVirtualMachine": true}}}),
             )?;
         }

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ha_api_types::kind::Kind;
+use ha_api_types::renamed;
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::binaries;
 use crate::cluster::Cluster;
@@ -28,6 +31,8 @@ while [ "$count" -gt 0 ]; do
   word=$1
   shift
   count=$((count - 1))
+  # Earlier versions of ha-watchdogd name the simulated watchdog otherwise.
+  case "$word $known" in "--simulated "*"--stand-in "*) word=--stand-in ;; esac
   case $word in
   --*) case $known in *"$word "*) skip=no ;; *) skip=yes ;; esac ;;
   esac
@@ -46,6 +51,14 @@ pub fn old_binaries() -> Result<PathBuf> {
     }
     let program = binaries::own("ha-controller")?;
     Ok(program.parent().context("program has no directory")?.to_owned())
+}
+
+/// Gives the fields of an object the names that the older build knows, if an older build runs. The present build accepts
+/// these names too.
+pub(crate) fn use_known_names(kind: Kind, object: &mut Value) {
+    if std::env::var_os(OLD).is_some() {
+        renamed::to_stored(kind, object);
+    }
 }
 
 /// Creates the script that runs a machine's program of the older build, and returns its path.
