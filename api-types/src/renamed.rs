@@ -143,9 +143,15 @@ fn of(kind: Kind) -> impl Iterator<Item = &'static Renamed> {
 
 /// Returns the renamed field with this path in the spec, such as `fencing.allowStandIn`.
 pub fn of_path(kind: Kind, path: &str) -> Option<&'static Renamed> {
-    of(kind)
-        .filter(|renamed| renamed.parent[0] == "spec")
-        .find(|renamed| renamed.parent[1..].iter().copied().chain([renamed.earlier]).eq(path.split('.')))
+    in_schema(kind, &format!("spec.{path}"))
+}
+
+/// Returns the renamed field with this path in the schema of the kind, such as `status.copies.definition.after`.
+pub fn in_schema(kind: Kind, path: &str) -> Option<&'static Renamed> {
+    of(kind).find(|renamed| {
+        let names = renamed.parent.iter().filter(|name| **name != "*").copied();
+        names.chain([renamed.earlier]).eq(path.split('.'))
+    })
 }
 
 /// Converts an object, or a merge patch for one, from a request or a file to the current names. Returns the renamed

@@ -53,7 +53,7 @@ impl Places {
 
     /// Returns the machine on which a process runs.
     pub fn machine_of(&self, process: ProcessId) -> Option<String> {
-        self.all().remove(&process.pid_namespace()?)
+        locked(&self.0).get(&process.pid_namespace()?).map(|place| place.machine.clone())
     }
 
     fn all(&self) -> BTreeMap<u64, String> {

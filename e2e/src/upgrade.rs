@@ -31,7 +31,7 @@ while [ "$count" -gt 0 ]; do
   word=$1
   shift
   count=$((count - 1))
-  # Earlier versions of ha-watchdogd name the simulated watchdog otherwise.
+  # The flag for the simulated watchdog in earlier versions of ha-watchdogd.
   case "$word $known" in "--simulated "*"--stand-in "*) word=--stand-in ;; esac
   case $word in
   --*) case $known in *"$word "*) skip=no ;; *) skip=yes ;; esac ;;

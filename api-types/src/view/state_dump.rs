@@ -1,7 +1,7 @@
 //! The stored state of a cluster as one document: `GET /apis/hactl.io/v1/state`, and `state.json` of a support dump.
 
 use crate::id::Revision;
-use crate::time::{Millis, Timestamp};
+use crate::time::{Millis, Mono, Now, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -38,4 +38,21 @@ pub struct StoredKey {
     /// Time since the controller that read saw the key change, in milliseconds. Only for heartbeats; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_ms: Option<Millis>,
+}
+
+/// The next action of a core without an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Next {
+    /// Time until the action, in milliseconds.
+    pub in_ms: Millis,
+    /// Reason of the action.
+    pub why: &'static str,
+}
+
+impl Next {
+    /// Returns the action at a core's deadline; `None` if the core waits for events only.
+    pub fn of(deadline: Option<(Mono, &'static str)>, now: &Now) -> Option<Next> {
+        deadline.map(|(at, why)| Next { in_ms: at.since(now.raw), why })
+    }
 }

@@ -5,6 +5,7 @@ use super::Controller;
 use ha_api_types::id::{Revision, Term};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, Now};
+use ha_api_types::view::Next;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -42,16 +43,6 @@ pub struct State {
     pub silent_ms: BTreeMap<String, Millis>,
 }
 
-/// The next action without an event.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Next {
-    /// Time until the action.
-    pub in_ms: Millis,
-    /// Reason of the action.
-    pub why: &'static str,
-}
-
 /// A condition that the leader waits for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -82,7 +73,7 @@ impl Controller {
             revision: self.world.revision,
             plans: self.plans,
             rests: self.rests,
-            next: self.deadline().map(|(at, why)| Next { in_ms: at.since(now.raw), why }),
+            next: Next::of(self.deadline(), now),
             waiting: waits.collect(),
             busy: self.writes.busy().iter().map(|subject| format!("{subject:?}")).collect(),
             devices: self.devices.keys().cloned().collect(),

@@ -19,6 +19,7 @@ mod refusals;
 mod replacements;
 mod restored;
 mod services;
+mod state;
 mod stored_words;
 mod unconfirmed;
 mod unreadable;

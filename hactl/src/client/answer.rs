@@ -171,8 +171,7 @@ mod tests {
     fn only_what_was_based_on_an_old_state_is_worth_trying_again() {
         let stale = json!({"reason": "Conflict", "message": "the object has been modified"});
         check(&stale, "the object was changed by another client; run the command again");
-        let cause =
-            json!({"reason": "InsufficientFailoverCapacity", "field": "spec", "message": "it would fail"});
+        let cause = json!({"reason": "InsufficientFailoverCapacity", "field": "spec", "message": "the check would fail"});
         check(&json!({"reason": "Conflict", "message": "node node1 has an active registration"}), "");
         check(&json!({"reason": "Conflict", "message": "refused", "details": {"causes": [cause]}}), "");
         check(&json!({"reason": "AlreadyExists", "message": "it is there"}), "");

@@ -89,8 +89,7 @@ impl ApiResources {
                 terminal.line(&resource.full_name());
             }
         } else {
-            let table = table(&resources, format == Some(&Format::Wide));
-            let table = if self.no_headers { table.without_header() } else { table };
+            let table = table(&resources, format == Some(&Format::Wide)).omit_header(self.no_headers);
             terminal.out(&table.render(terminal, 0));
         }
         Ok(Exit::Done)

@@ -44,8 +44,7 @@ impl Events {
                 return Ok(Exit::Done);
             }
             let rows = list.items.iter().map(|event| (event, false));
-            let table = columns(&list.columns, about.is_none()).table(rows);
-            let table = if self.no_headers { table.without_header() } else { table };
+            let table = columns(&list.columns, about.is_none()).table(rows).omit_header(self.no_headers);
             session.terminal().out(&table.render(session.terminal(), 0));
         } else {
             let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list.items});

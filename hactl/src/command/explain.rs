@@ -7,8 +7,8 @@ use crate::names::{kind as kind_named, nearest};
 use crate::session::Session;
 use crate::terminal::{Style, Terminal};
 use clap::Args;
-use ha_api_types::kind::{API_VERSION, Kind};
-use ha_api_types::renamed::{self, Renamed};
+use ha_api_types::kind::API_VERSION;
+use ha_api_types::renamed;
 use ha_api_types::schema::{self, default_of, type_of};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -43,9 +43,10 @@ impl Explain {
         for name in parts {
             place = below(place, name).map_err(|nearest| {
                 let failure = |hint: &str| Failure::usage(format!("{walked} has no field {name}{hint}"));
-                match renamed(kind, &walked, name) {
-                    Some(current) => failure("; this field was renamed")
-                        .help(format!("run \"hactl explain {walked}.{current}\"")),
+                let path = format!("{walked}.{name}");
+                match path.split_once('.').and_then(|(_, path)| renamed::in_schema(kind, path)) {
+                    Some(renamed) => failure("; this field was renamed")
+                        .help(format!("run \"hactl explain {walked}.{}\"", renamed.current)),
                     None => failure(&nearest).help(format!("run \"hactl explain {walked}\"")),
                 }
             })?;
@@ -81,16 +82,6 @@ impl Explain {
         terminal.out(&text);
         Ok(Exit::Done)
     }
-}
-
-/// Returns the current name of a field that had another name until version 0.1.
-fn renamed(kind: Kind, parent: &str, name: &str) -> Option<&'static str> {
-    let of_parent = |renamed: &&Renamed| {
-        let path = renamed.parent.iter().filter(|part| **part != "*").copied();
-        let path = std::iter::once(kind.singular()).chain(path).collect::<Vec<_>>().join(".");
-        renamed.kind == kind && renamed.earlier == name && path == parent
-    };
-    renamed::ALL.iter().find(of_parent).map(|renamed| renamed.current)
 }
 
 fn below<'a>(place: &'a Value, name: &str) -> Result<&'a Value, String> {

@@ -243,7 +243,7 @@ impl Get {
     }
 
     fn headed(&self, table: Table) -> Table {
-        if self.no_headers { table.without_header() } else { table }
+        table.omit_header(self.no_headers)
     }
 
     async fn watch(&self, session: &Session, what: &What, format: Option<&Format>) -> Outcome {

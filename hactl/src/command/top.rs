@@ -76,7 +76,7 @@ impl Top {
                 session.terminal().note("No resources found");
                 return Ok(Exit::Done);
             }
-            let table = if self.no_headers { table.without_header() } else { table };
+            let table = table.omit_header(self.no_headers);
             session.terminal().out(&table.render(session.terminal(), 0));
         }
         Ok(Exit::Done)

@@ -41,9 +41,11 @@ impl Table {
         Table { header: header.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// Removes the heading.
-    pub(crate) fn without_header(mut self) -> Table {
-        self.header.iter_mut().for_each(String::clear);
+    /// Returns the table without its header if `omitted` is `true`, the value of `--no-headers`.
+    pub(crate) fn omit_header(mut self, omitted: bool) -> Table {
+        if omitted {
+            self.header.iter_mut().for_each(String::clear);
+        }
         self
     }
 

@@ -29,7 +29,7 @@ fn a_node_is_evacuated_inside_its_group() {
     hactl(&server, &["evacuate", "node1", "-X", "-t", "x"]).fails(2, "cannot be used with");
 }
 
-/// A preference is no limit, but the service returns unless the node is cordoned.
+/// A preference does not keep a service on the node, but the service returns unless the node is cordoned.
 #[test]
 fn a_service_is_evacuated_from_the_node_that_it_prefers() {
     let facts = facts(&["a"]);

@@ -9,6 +9,7 @@ use super::{AgentCore, Now};
 use ha_api_types::id::{ActionUid, Epoch, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Millis;
+use ha_api_types::view::Next;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,16 +52,6 @@ pub struct State {
     pub next: Option<Next>,
     /// Every service that this process knows, by name.
     pub services: BTreeMap<String, ServiceState>,
-}
-
-/// The next action without an event.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Next {
-    /// Time until the action.
-    pub in_ms: Millis,
-    /// Reason of the action.
-    pub why: &'static str,
 }
 
 /// The watchdog as the agent knows it.
@@ -139,7 +130,7 @@ impl AgentCore {
             reads: self.reads.iter().map(|(id, reading)| (id.0, reading.purpose.shown())).collect(),
             failed_writes: self.failed_writes.clone(),
             not_stopped: self.not_stopped.iter().map(|left| left.name.clone()).collect(),
-            next: self.deadline().map(|(at, why)| Next { in_ms: at.since(now.raw), why }),
+            next: Next::of(self.deadline(), now),
             services: self
                 .services
                 .values()

@@ -21,6 +21,7 @@ mod refusing;
 mod registering;
 mod replacements;
 mod restarts;
+mod state;
 mod stopping;
 mod unreadable;
 mod watchdog_tests;

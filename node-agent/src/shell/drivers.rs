@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Interval between checks of which drivers this node can serve.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
-/// Time after which a driver's reading of a service is no longer awaited.
+/// Maximum time to wait for a driver's reading of a service.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All drivers and the commands in progress.

@@ -170,10 +170,10 @@ impl<'a> State<'a> {
 
     fn change_from(&mut self, changes: &[(usize, Spot)], before: &[Spot]) -> Result<(), Lack> {
         let touched = || changes.iter().map(|(_, spot)| spot).chain(before).flat_map(|spot| spot.nodes());
-        let mut failed: Vec<usize> = touched().filter(|&host| self.fails_n1(host)).collect();
+        let mut may_fail: Vec<usize> = touched().filter(|&host| self.fails_n1(host)).collect();
         for ((_, spot), old) in changes.iter().zip(before) {
             if self.problem.must_leave(*old) {
-                failed.extend(spot.nodes());
+                may_fail.extend(spot.nodes());
             }
         }
         // A clash is checked after all leaving instances have been removed, so that an exchange is possible.
@@ -189,7 +189,7 @@ impl<'a> State<'a> {
             self.spots[guest] = spot;
         }
         let newly_failing = |state: &State<'_>| {
-            let fails = touched().any(|host| state.fails_n1(host) && !failed.contains(&host));
+            let fails = touched().any(|host| state.fails_n1(host) && !may_fail.contains(&host));
             (fails && !state.problem.settings.ignore_soft_errors).then_some(Lack::Reserve)
         };
         let lack = lack

@@ -3,7 +3,7 @@
 use super::together::set_of;
 use crate::world::World;
 use ha_api_types::kind::Kind;
-use ha_api_types::placement::{Affinity, AffinityRule};
+use ha_api_types::placement::AffinityRule;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -50,9 +50,7 @@ impl World {
         running: &BTreeMap<String, Vec<String>>,
     ) -> bool {
         let runs_at = |other: &str| running.get(other).into_iter().flatten();
-        let mut apart =
-            World::partners(rules, name).filter(|(_, about, _)| about.affinity == Affinity::Negative);
-        if apart.any(|(_, _, others)| others.iter().any(|other| runs_at(other).any(|at| at == node))) {
+        if World::kept_apart(rules, name).any(|(_, other)| runs_at(other).any(|at| at == node)) {
             return false;
         }
         let mut set = set_of(rules, name);

@@ -61,9 +61,7 @@ impl World {
             .map(|(name, _)| name.clone())
             .collect();
         let may_all = members.iter().all(|(name, resource)| {
-            let apart =
-                World::partners(rules, name).filter(|(_, about, _)| about.affinity == Affinity::Negative);
-            let mut kept_away = apart.flat_map(|(_, _, others)| others);
+            let mut kept_away = World::kept_apart(rules, name);
             // Where a start fails, the set cannot be brought together either.
             let starts = resource
                 .spec
@@ -71,7 +69,7 @@ impl World {
                 .simulated
                 .as_ref()
                 .is_none_or(|simulated| !simulated.fail_on.iter().any(|failing| failing == node));
-            starts && !kept_away.any(|other| strangers.contains(&other))
+            starts && !kept_away.any(|(_, other)| strangers.iter().any(|stranger| stranger == other))
         });
         may_all && self.unit_fits(node, members, rules, &strangers)
     }

@@ -4,7 +4,7 @@ use super::World;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::bare;
 use ha_api_types::node::Node;
-use ha_api_types::placement::{AffinityRule, Group, ResourceAffinity, RuleStatus};
+use ha_api_types::placement::{Affinity, AffinityRule, Group, RuleStatus};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::Resource;
@@ -69,19 +69,18 @@ impl World {
         by_rule.chain(by_group).collect()
     }
 
-    /// Returns the strict rules about other services that concern a service, each with its name, its content and the
-    /// other members.
-    pub(crate) fn partners<'a>(
+    /// Returns the services that strict Negative rules keep apart from a service, each with the name of the rule.
+    pub(crate) fn kept_apart<'a>(
         rules: &'a [AffinityRule],
         name: &'a str,
-    ) -> impl Iterator<Item = (&'a str, &'a ResourceAffinity, Vec<String>)> {
-        rules.iter().filter_map(move |rule| {
-            let about = rule.spec.resource_affinity.as_ref().filter(|about| about.strict)?;
-            let mut members: Vec<String> =
-                about.resources.iter().map(|member| bare(member).to_owned()).collect();
-            let count = members.len();
-            members.retain(|member| member != name);
-            (members.len() < count).then_some((rule.metadata.name.as_str(), about, members))
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        rules.iter().flat_map(move |rule| {
+            let about = rule.spec.resource_affinity.as_ref();
+            let about = about.filter(|about| about.strict && about.affinity == Affinity::Negative);
+            let members = about.into_iter().flat_map(|about| &about.resources).map(|member| bare(member));
+            let concerns = members.clone().any(|member| member == name);
+            let others = members.filter(move |member| concerns && *member != name);
+            others.map(|other| (rule.metadata.name.as_str(), other))
         })
     }
 

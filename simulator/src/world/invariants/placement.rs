@@ -2,7 +2,7 @@
 
 use super::super::World;
 use ha_api_types::kind::Kind;
-use ha_api_types::placement::{Affinity, AffinityRule};
+use ha_api_types::placement::AffinityRule;
 use ha_api_types::record::{Action, Assignment, Phase, ServiceReport};
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Millis;
@@ -23,14 +23,10 @@ impl World {
     /// Returns the strict rules that a service on a node breaks, except positive affinity.
     pub(crate) fn broken_rules(&self, rules: &[AffinityRule], name: &str, node: &str) -> Vec<String> {
         let mut broken = self.kept_off(rules, name, node);
-        for (rule, about, others) in World::partners(rules, name) {
-            if about.affinity == Affinity::Negative {
-                let there = others.iter().filter(|other| self.is_counted_on(other, node));
-                broken.extend(there.map(|other| {
-                    format!("{name} and {other} are on {node}, and rule {rule} keeps them apart")
-                }));
-            }
-        }
+        let there = World::kept_apart(rules, name).filter(|(_, other)| self.is_counted_on(other, node));
+        broken.extend(there.map(|(rule, other)| {
+            format!("{name} and {other} are on {node}, and rule {rule} keeps them apart")
+        }));
         broken
     }
 

@@ -1,0 +1,19 @@
+//! Tests of the state of the core as a document.
+
+use super::lab::Lab;
+
+#[test]
+fn the_state_of_the_core_shows_who_leads_and_which_node_is_silent() {
+    let mut lab = Lab::new(2, &["node1", "node2"]);
+    lab.settle();
+    lab.agent("node2").cut = true;
+    lab.run(3_000);
+    let states: Vec<_> = lab.members.iter().map(|member| member.core.state(&lab.now)).collect();
+    assert_eq!(states.iter().filter(|state| state.term.is_some()).count(), 1, "{states:?}");
+    for state in &states {
+        assert!(state.is_candidate && state.refused.is_none(), "{state:?}");
+        assert!(state.silent_ms["node2"] >= 2_000 && state.silent_ms["node1"] < 2_000, "{state:?}");
+    }
+    let leader = states.iter().find(|state| state.term.is_some()).expect("one leads");
+    assert!(leader.plans > 0 && leader.next.is_some(), "{leader:?}");
+}
