@@ -7,7 +7,7 @@ use crate::meta::Condition;
 use crate::object::{Object, Spec};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
-use crate::record::{LastEnd, WatchdogSeen, WatchdogTest};
+use crate::record::{LastEnd, NodeReport, WatchdogSeen, WatchdogTest};
 use crate::time::{Seconds, Timestamp};
 use crate::timing::ActiveTiming;
 use crate::usage::Usage;
@@ -50,7 +50,7 @@ pub struct NodeSpec {
     /// Capacity reserved for programs outside hactl, not available for services.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Amounts>,
-    /// Whether cpu capacity is the number of threads instead of cores.
+    /// Whether the reported cpu capacity is the number of hardware threads instead of cores.
     pub count_threads: bool,
     /// Maximum number of driver commands that run at the same time. Default: that of the Cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +58,20 @@ pub struct NodeSpec {
     pub max_workers: Option<u32>,
     /// Fence devices of the node.
     pub fencing: NodeFencingSpec,
+}
+
+impl NodeSpec {
+    /// Returns the capacity of the node: the declared amounts, or else those that the agent reported.
+    #[must_use]
+    pub fn capacity(&self, report: Option<&NodeReport>) -> Amounts {
+        let declared = self.capacity.unwrap_or_default();
+        let reported = report.map(|report| report.capacity_counting(self.count_threads)).unwrap_or_default();
+        Amounts {
+            cpu: declared.cpu.or(reported.cpu),
+            memory: declared.memory.or(reported.memory),
+            disk: declared.disk.or(reported.disk),
+        }
+    }
 }
 
 impl Default for NodeSpec {

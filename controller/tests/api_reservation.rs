@@ -69,6 +69,8 @@ async fn each_failure_is_answered_with_its_proof() {
         (&json!("Fails"), &json!("Survives"))
     );
     assert_eq!(report.at("/failureTolerance"), &Value::Null);
+    let report = api.get("reservation?by=group").await;
+    assert_eq!((report.at("/checked"), report.at("/items/0/what")), (&json!(1), &json!("group default")));
     for wrong in ["reservation?failures=3", "reservation?failures=2&by=rack"] {
         assert_eq!(api.get(wrong).await.code, 400, "{wrong}");
     }

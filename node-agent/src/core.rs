@@ -47,7 +47,7 @@ mod watchdog_test;
 mod workers;
 
 pub use command::{Command, CommandId, CommandResult, DriverEvent, DriverFailure};
-pub use config::Config;
+pub use config::{Config, Hardware};
 pub use effect::{
     CommitId, Effect, Exit, HoldId, JournalWriteId, Lane, LeaseRequestId, Level, MeasureId, ReadId,
     WatchdogRequestId,
@@ -126,7 +126,7 @@ pub fn prefixes(keys: &Keys, node: &str) -> Vec<String> {
 /// #     is_virtual: false,
 /// #     sleep_protection: None,
 /// #     drivers: vec!["systemd".to_owned()],
-/// #     capacity: ha_api_types::quantity::Amounts::default(),
+/// #     hardware: ha_node_agent::core::Hardware::default(),
 /// #     version: "1".to_owned(),
 /// # };
 /// let mut agent = AgentCore::new(config, Journal::default());
@@ -308,9 +308,9 @@ impl AgentCore {
                     return;
                 }
             }
-            Input::Facts { drivers, capacity } => {
+            Input::Facts { drivers, hardware } => {
                 self.config.drivers = drivers;
-                self.config.capacity = capacity;
+                self.config.hardware = hardware;
             }
             Input::Sleep(protection) => self.config.sleep_protection = Some(protection),
             Input::Follows { incarnation, begins } => self.follow(incarnation, begins),

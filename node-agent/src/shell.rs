@@ -93,7 +93,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         is_virtual: options.machine_is_virtual(),
         sleep_protection: Some(sleep::keep_awake(&options, inputs.clone()).await),
         drivers: drivers.able().await,
-        capacity: identity::capacity(),
+        hardware: identity::hardware(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     tracing::info!(

@@ -113,7 +113,9 @@ fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tel
             ("node is unschedulable".to_owned(), format!("hactl set node/{node_name} schedulable=true"))
         });
     }
-    if service.exclusive
+    if service.exclusive && node.disarmed {
+        refuse(Reason::Disarmed, &|| (Reason::Disarmed.sentence().to_owned(), "hactl arm".to_owned()));
+    } else if service.exclusive
         && let Err(reason) = node.fenceable
     {
         refuse(reason, &|| {

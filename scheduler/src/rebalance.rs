@@ -23,6 +23,8 @@ const MOST_LOOKED_AT: usize = 1000;
 pub struct Move {
     /// Name of the service.
     pub service: String,
+    /// Names of the services that follow it, because strict Positive rules keep them together.
+    pub with: Vec<String>,
     /// Current node of the service.
     pub from: String,
     /// Target node.
@@ -98,12 +100,11 @@ impl<'a> Loads<'a> {
         (squares / count - mean * mean).max(0.0).sqrt() / mean
     }
 
-    /// Computes the imbalance after a move of a service, in constant time.
-    fn moved(&self, facts: &ServiceFacts, from: usize, to: usize) -> f64 {
+    /// Computes the imbalance after a move of this load, in constant time.
+    fn moved(&self, amounts: &Amounts, from: usize, to: usize) -> f64 {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
-        let amounts = facts.load(self.mode);
-        let without = source.load - share(source.capacity, &amounts).unwrap_or(0.0);
-        let with = target.load + share(target.capacity, &amounts).unwrap_or(0.0);
+        let without = source.load - share(source.capacity, amounts).unwrap_or(0.0);
+        let with = target.load + share(target.capacity, amounts).unwrap_or(0.0);
         let sum = self.sum - source.load - target.load + without + with;
         let squares = self.squares - source.load * source.load - target.load * target.load
             + without * without
@@ -131,9 +132,9 @@ fn share(capacity: &Amounts, used: &Amounts) -> Option<f64> {
 /// Returns the best move of one of these services between nodes for which `suits` returns `true`. The move must lower
 /// the imbalance by `margin` or more.
 ///
-/// Only services that can be live-migrated and that no strict rule ties to others are moved. The target must be
-/// eligible, in the same node group, and in no lower priority tier. It must not violate more preferred rules, otherwise
-/// the service would move back.
+/// Services that strict Positive rules keep together move together, if all of them are among `services`. Only services that
+/// can be live-migrated are moved. The target must be eligible, in the same node group, and in no lower priority tier. It
+/// must not violate more preferred rules, otherwise the service would move back.
 ///
 /// Method BestScore chooses the move with the lowest imbalance after it. Method Topsis chooses the move with the best
 /// outcome by the score of modes Static and Dynamic. Ties go to the smaller service, then by name.
@@ -145,16 +146,23 @@ pub fn best_move(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str, &s
     let before = loads.unevenness();
     let most = before * (1.0 - view.settings.auto_rebalance.margin);
     let mut found: Vec<(f64, f64, &str, usize, usize)> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for name in services {
         let Some((name, facts)) = view.services.get_key_value(*name) else { continue };
         let Some(from) = facts.node.as_deref().and_then(|node| loads.position(node)) else { continue };
-        if !is_free(view, name, facts) {
+        if seen.contains(name.as_str()) {
             continue;
         }
-        let size = share(loads.nodes[from].capacity, &facts.load(loads.mode)).unwrap_or(0.0);
+        let Some(unit) = free(view, name, facts) else { continue };
+        if !unit.members.iter().all(|(member, _)| services.contains(member)) {
+            continue;
+        }
+        seen.extend(unit.members.iter().map(|(member, _)| *member));
+        let load = unit.load(loads.mode);
+        let size = share(loads.nodes[from].capacity, &load).unwrap_or(0.0);
         let here = loads.nodes[from].name;
         for to in (0..loads.nodes.len()).filter(|to| *to != from && suits(here, loads.nodes[*to].name)) {
-            let after = loads.moved(facts, from, to);
+            let after = loads.moved(&load, from, to);
             // A difference of rounding size is not a gain.
             if after <= most && after < before - 1e-9 {
                 found.push((after, size, name, from, to));
@@ -169,6 +177,7 @@ pub fn best_move(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str, &s
     found.truncate(MOST_LOOKED_AT);
     let moves = found.into_iter().map(|(after, _, name, from, to)| Move {
         service: name.to_owned(),
+        with: view.rules.companions(name).into_iter().filter(|partner| runs(view, partner)).collect(),
         from: loads.nodes[from].name.to_owned(),
         to: loads.nodes[to].name.to_owned(),
         before,
@@ -185,20 +194,35 @@ pub fn best_move(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str, &s
     }
 }
 
-/// Returns `true` if the service runs, no action on it is in progress, and it may be moved for balance.
-fn is_free(view: &View, name: &str, facts: &ServiceFacts) -> bool {
-    stays(view, name, facts).is_none()
-        && facts.movable
-        && facts.uses.len() == 1
-        && facts.maintenance_node.is_none()
+fn runs(view: &View, name: &str) -> bool {
+    view.services.get(name).is_some_and(|facts| !facts.uses.is_empty())
+}
+
+/// Returns a service with all that strict Positive rules keep with it, if they may be moved for balance: they run on one
+/// node, and no action on any of them is in progress.
+fn free<'v>(view: &'v View, name: &'v str, facts: &'v ServiceFacts) -> Option<Unit<'v>> {
+    let is_free = |(_, member): &(&str, &ServiceFacts)| {
+        member.moves_live
+            && member.movable
+            && member.uses.len() == 1
+            && member.uses == facts.uses
+            && member.maintenance_node.is_none()
+    };
+    let unit = Unit::of(view, name, facts);
+    let partners = view.rules.companions(name);
+    let takes_part = |partner: &&String| {
+        view.services.get(partner.as_str()).is_some_and(|facts| !facts.uses.is_empty() || facts.wanted)
+    };
+    (partners.iter().filter(takes_part).all(|partner| unit.contains(partner))
+        && unit.members.iter().all(is_free))
+    .then_some(unit)
 }
 
 /// Returns `true` if the target is eligible and the service would stay there. The current node may be over its limits,
 /// which does not prevent the move.
 fn is_allowed(view: &View, planned: &Move) -> bool {
     let Some((name, facts)) = view.services.get_key_value(&planned.service) else { return false };
-    // `stays` has excluded services with partners, so the unit is the service alone.
-    let unit = Unit::alone(name, facts);
+    let unit = Unit::of(view, name, facts);
     let asked = Asked::of(view, &unit);
     let (Some(from), Some(to)) = (asked.candidate(&planned.from), asked.candidate(&planned.to)) else {
         return false;
@@ -207,6 +231,7 @@ fn is_allowed(view: &View, planned: &Move) -> bool {
     is_open(&asked, &to)
         && !there.failed_before
         && there.node_group == NodeGroupRank::Own
+        && asked.classes(to.name).zip(asked.classes(from.name)).all(|(there, here)| there <= here)
         && (there.class, there.preferences_missed) <= (here.class, here.preferences_missed)
 }
 
@@ -220,7 +245,12 @@ pub fn stays(view: &View, name: &str, facts: &ServiceFacts) -> Option<&'static s
     if !facts.moves_live {
         return Some("driver does not support live migration");
     }
-    (!view.rules.companions(name).is_empty()).then_some("service has strict affinity with other services")
+    let partners = view.rules.companions(name);
+    let stays = |partner: &String| view.services.get(partner).is_some_and(|facts| !facts.moves_live);
+    partners
+        .iter()
+        .any(stays)
+        .then_some("the driver of a service that stays with it does not support live migration")
 }
 
 #[cfg(test)]

@@ -91,7 +91,8 @@ fn missed_by_one(member: &Member<'_>, node_name: &str) -> u32 {
 }
 
 /// Computes the load of each candidate by the scheduler's mode; lower is better. With `reservation.enabled`, the number of
-/// services on the node, divided by `scaleDown`, is added in the unit of the mode.
+/// services on the node, divided by `scaleDown`, is added in the unit of the mode. In Basic, the load is that same number, so
+/// the sum orders the candidates as before.
 pub(crate) fn loads(asked: &Asked<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
     let count = |candidate: &Candidate<'_>| u64::try_from(candidate.others.count()).unwrap_or(u64::MAX);
     let (mut loads, one) = match asked.view.settings.mode {

@@ -22,6 +22,9 @@ pub struct Item {
     /// For each node, its distance from the best choice of the item, where 0 is the best. `None` if the item may not be
     /// there.
     pub wishes: Vec<Option<u32>>,
+    /// For each node, the rank of its priority tier, where 0 is the best. It moves nothing: it decides between arrangements
+    /// that are equal otherwise.
+    pub tiers: Vec<u32>,
     /// Amounts that the item needs.
     pub requests: Room,
 }
@@ -103,6 +106,9 @@ pub fn next(puzzle: &Puzzle) -> Next {
     best.map_or(Next::Rest, |(_, goal)| Next::Blocked { goal })
 }
 
+/// Rank of a sequence of moves, lower is better: merit of the arrangement at its end, number of moves, and priority tiers.
+type Rank = (Merit, usize, u32);
+
 enum Search {
     Found { item: usize, to: usize, goal: State },
     Nothing,
@@ -113,13 +119,14 @@ enum Search {
 fn search(puzzle: &Puzzle, start: &State, downhill: bool) -> Search {
     let mut seen: BTreeSet<State> = BTreeSet::from([start.clone()]);
     let mut queue: VecDeque<(State, usize, FirstMove)> = VecDeque::from([(start.clone(), 0, None)]);
-    let mut best: Option<((Merit, usize), usize, usize, State)> = None;
+    let mut best: Option<(Rank, usize, usize, State)> = None;
     while let Some((state, depth, first)) = queue.pop_front() {
         if let Some((item, to)) = first
             && let Some(merit) = puzzle.merit(start, &state)
-            && best.as_ref().is_none_or(|(known, ..)| (merit, depth) < *known)
+            && let rank = (merit, depth, puzzle.tiers(&state))
+            && best.as_ref().is_none_or(|(known, ..)| rank < *known)
         {
-            best = Some(((merit, depth), item, to, state.clone()));
+            best = Some((rank, item, to, state.clone()));
         }
         let cost = puzzle.cost(&state);
         for (item, to) in puzzle.moves(&state) {
@@ -156,6 +163,12 @@ impl Puzzle {
         let shared = |(one, other): &&(usize, usize)| state[*one].is_some() && state[*one] == state[*other];
         cost.hard += u32::try_from(self.apart.iter().filter(shared).count()).unwrap_or(u32::MAX);
         cost
+    }
+
+    /// Returns the sum of the ranks of all items' priority tiers.
+    fn tiers(&self, state: &State) -> u32 {
+        let rank = |(item, place): (&Item, &Option<usize>)| item.tiers.get((*place)?).copied();
+        self.items.iter().zip(state).filter_map(rank).fold(0, u32::saturating_add)
     }
 
     /// Returns the rank of an arrangement that is better than the start; `None` if it is not better.

@@ -39,8 +39,9 @@ pub fn best_move(view: &View, moves: &[Move]) -> Option<usize> {
     let rows: Vec<[f64; 4]> = moves
         .iter()
         .map(|planned| {
-            let load = view.services.get(&planned.service).map(|facts| facts.load(view.settings.mode));
-            let own = of_interest(&sums(&load.unwrap_or_default()));
+            let names = planned.with.iter().chain([&planned.service]);
+            let loads = names.filter_map(|name| Some(view.services.get(name)?.load(view.settings.mode)));
+            let own = of_interest(&sums(&sum(loads)));
             let changes = [(&planned.from, own.map(|own| -own)), (&planned.to, own)];
             let changes: Vec<_> =
                 changes.into_iter().filter_map(|(node, by)| Some((carriers.position(node)?, by))).collect();

@@ -7,7 +7,7 @@ mod tests;
 use crate::asked::priorities_of;
 use crate::filter::drives_away;
 use crate::place::{Verdict, place_unit};
-use crate::score::Class;
+use crate::score::{Class, Score};
 use crate::unit::Unit;
 use crate::view::{Refusal, ServiceFacts, View};
 use ha_api_types::reason::Reason;
@@ -90,18 +90,26 @@ struct Together {
 
 /// Distance of each node from the best choice of a unit; nodes that the unit may not use are missing.
 #[derive(Clone, Debug, Default)]
-struct Wishes(BTreeMap<String, u32>);
+struct Wishes {
+    distances: BTreeMap<String, u32>,
+    /// Rank of each node's priority tier, also for a unit that does not return to its tier automatically. It
+    /// decides only between moves that a rule demands.
+    tiers: BTreeMap<String, u32>,
+}
 
 impl Wishes {
     fn amiss(&self, place: Option<&str>) -> bool {
-        let Some(here) = place.and_then(|place| self.0.get(place)) else { return true };
-        self.0.values().any(|wish| wish < here)
+        let Some(here) = place.and_then(|place| self.distances.get(place)) else { return true };
+        self.distances.values().any(|wish| wish < here)
     }
 
     /// Returns the nodes that the unit prefers to its own.
     fn wanted(&self, place: Option<&str>) -> impl Iterator<Item = &String> {
-        let here = place.and_then(|place| self.0.get(place)).copied();
-        self.0.iter().filter(move |(_, wish)| here.is_none_or(|here| **wish < here)).map(|(node, _)| node)
+        let here = place.and_then(|place| self.distances.get(place)).copied();
+        self.distances
+            .iter()
+            .filter(move |(_, wish)| here.is_none_or(|here| **wish < here))
+            .map(|(node, _)| node)
     }
 }
 
@@ -190,20 +198,27 @@ fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
         placed = running;
     }
     let failback = placed.failback(bare);
-    let key = |score: &crate::score::Score| -> Key {
+    let key = |score: &Score| -> Key {
         (score.failed_before, failback.then_some((score.class, score.partners_class)))
     };
-    let allowed: BTreeMap<&String, Key> = judged
+    let scores: BTreeMap<&String, &Score> = judged
         .verdicts
         .iter()
         .filter_map(|(node, verdict)| match verdict {
-            Verdict::Allowed(score) => Some((node, key(score))),
+            Verdict::Allowed(score) => Some((node, score)),
             Verdict::Refused(_) => None,
         })
         .collect();
+    let ranks: BTreeSet<_> = scores.values().map(|score| (score.class, score.partners_class)).collect();
+    let tiers = scores.iter().map(|(node, score)| {
+        let rank = ranks.iter().position(|rank| *rank == (score.class, score.partners_class)).unwrap_or(0);
+        ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX))
+    });
+    let tiers = tiers.collect();
+    let allowed: BTreeMap<&String, Key> = scores.iter().map(|(node, score)| (*node, key(score))).collect();
     let keys: BTreeSet<&Key> = allowed.values().collect();
     let home = placed.maintenance_node().filter(|home| allowed.contains_key(&(*home).to_owned()));
-    let mut wishes: BTreeMap<String, u32> = allowed
+    let mut distances: BTreeMap<String, u32> = allowed
         .iter()
         .map(|(node, own)| {
             let rank = keys.iter().position(|key| *key == own).unwrap_or(0);
@@ -216,9 +231,9 @@ fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
         && let Some(Verdict::Refused(refusals)) = judged.verdicts.get(place)
         && !refusals.iter().any(makes_leave)
     {
-        wishes.insert(place.clone(), 0);
+        distances.insert(place.clone(), 0);
     }
-    Some(Wishes(wishes))
+    Some(Wishes { distances, tiers })
 }
 
 /// Returns `true` if a service leaves its node for this reason.

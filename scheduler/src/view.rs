@@ -5,7 +5,7 @@ use crate::services::{NodeUse, Services};
 use ha_api_types::cluster::{ReservationSpec, SchedulerMode, SchedulerSpec};
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::GroupSpec;
-use ha_api_types::quantity::Amounts;
+use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Facts about a node that affect placement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
 pub struct NodeFacts {
     /// `Ok` if the node is Online, otherwise the reason why it is not.
     #[serde(rename = "notOnline", with = "unless", skip_serializing_if = "Result::is_ok")]
@@ -25,6 +26,10 @@ pub struct NodeFacts {
     /// why not.
     #[serde(rename = "notFenceable", with = "unless", skip_serializing_if = "Result::is_ok")]
     pub fenceable: Result<(), Reason>,
+    /// `true` if no exclusive service may start on the node because the cluster is disarmed. The N+1 check ignores this:
+    /// a disarm is planned and ends, so it says nothing about the capacity of the cluster.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub disarmed: bool,
     /// `true` if the watchdog of the node can no longer be renewed. Exclusive services leave the node, because a later
     /// fencing could not be confirmed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -48,6 +53,7 @@ impl Default for NodeFacts {
             maintenance: false,
             schedulable: true,
             fenceable: Ok(()),
+            disarmed: false,
             watchdog_failed: false,
             drivers: BTreeSet::new(),
             storage_pools: BTreeSet::new(),
@@ -128,6 +134,17 @@ impl ServiceFacts {
         }
     }
 
+    /// Returns the size of the service: the larger of its shares of the cluster's cpu and memory, in millionths. Services
+    /// are scheduled largest first, as in list scheduling: what comes last decides how even the nodes end.
+    pub fn size(&self, mode: SchedulerMode, cluster: &Amounts) -> u64 {
+        let load = self.load(mode);
+        let share = |load: Option<Quantity>, all: Option<Quantity>| {
+            let (load, all) = (load?.milli(), all?.milli());
+            u64::try_from(load.saturating_mul(1_000_000).checked_div(all)?).ok()
+        };
+        share(load.cpu, cluster.cpu).max(share(load.memory, cluster.memory)).unwrap_or_default()
+    }
+
     /// Returns `true` if any part of [`ServiceFacts::load`] in this mode was measured.
     pub fn is_measured(&self, mode: SchedulerMode) -> bool {
         match mode {
@@ -197,6 +214,19 @@ mod unless {
 }
 
 impl View {
+    /// Returns the capacity of all nodes together, of which an unknown amount counts as none.
+    pub fn capacity(&self) -> Amounts {
+        let sum = |amount: fn(&Amounts) -> Option<Quantity>| {
+            let known = self.nodes.values().filter_map(|node| amount(&node.capacity));
+            known.reduce(|sum, more| Quantity::from_milli(sum.milli().saturating_add(more.milli())))
+        };
+        Amounts {
+            cpu: sum(|amounts| amounts.cpu),
+            memory: sum(|amounts| amounts.memory),
+            disk: sum(|amounts| amounts.disk),
+        }
+    }
+
     /// Returns those of these tags that are exclusion tags: two services with the same one must not share a node.
     pub fn exclusion_tags<'a>(
         &'a self,

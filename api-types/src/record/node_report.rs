@@ -4,7 +4,7 @@ use super::{HoldTerms, Leave, MachineIds, WatchdogTest};
 use crate::cluster::OnEtcdLoss;
 use crate::id::{Epoch, Revision};
 use crate::protocol::Protocol;
-use crate::quantity::Amounts;
+use crate::quantity::{Amounts, Quantity};
 use crate::reason::Reason;
 use crate::time::Millis;
 use crate::timing::{Timings, WatchdogBounds, wait_ms};
@@ -52,8 +52,11 @@ pub struct NodeReport {
     /// Services that a registering agent could not confirm stopped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_stopped: Vec<NotStopped>,
-    /// Capacity of the machine.
+    /// Capacity of the machine, with its cpus counted as cores. An agent that does not report `threads` counts threads.
     pub capacity: Amounts,
+    /// Number of hardware threads of the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<Quantity>,
     /// Drivers that the agent supports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
@@ -71,6 +74,13 @@ impl NodeReport {
             OnEtcdLoss::Stop => None,
             OnEtcdLoss::Hold => Some(HoldTerms { candidate_generation: self.candidate_generation }),
         }
+    }
+
+    /// Returns the capacity of the machine with its cpus counted as threads or as cores. Agents of earlier versions report
+    /// only threads.
+    #[must_use]
+    pub fn capacity_counting(&self, threads: bool) -> Amounts {
+        Amounts { cpu: self.threads.filter(|_| threads).or(self.capacity.cpu), ..self.capacity }
     }
 
     /// Returns the ids of the machine.
@@ -227,5 +237,25 @@ impl WatchdogReport {
             sliding: self.sliding,
             descriptor_retained: self.descriptor_retained,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_cores_unless_threads_are_asked_for_and_known() {
+        let check = |threads: Option<i128>, count_threads: bool, expected: i128| {
+            let capacity = Amounts { cpu: Some(Quantity::from_units(8)), ..Amounts::default() };
+            let threads = threads.map(Quantity::from_units);
+            let report = NodeReport { capacity, threads, ..NodeReport::default() };
+            assert_eq!(report.capacity_counting(count_threads).cpu, Some(Quantity::from_units(expected)));
+        };
+        check(Some(16), false, 8);
+        check(Some(16), true, 16);
+        // An earlier agent reports its threads as the capacity.
+        check(None, true, 8);
+        check(None, false, 8);
     }
 }

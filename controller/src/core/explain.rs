@@ -89,7 +89,9 @@ fn by_load(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
     } else if unevenness <= settings.threshold {
         "no rebalancing is needed".to_owned()
     } else {
-        match best_move(view, &BTreeSet::from([name]), |_, _| true) {
+        let partners = view.rules.companions(name);
+        let set = partners.iter().map(String::as_str).chain([name]).collect();
+        match best_move(view, &set, |_, _| true) {
             Some(planned) => {
                 format!("with the service on {}, the imbalance would be {:.2}", planned.to, planned.after)
             }

@@ -2,6 +2,7 @@
 
 use ha_api_types::names;
 use ha_api_types::resource::Resource;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 /// Graph of dependencies. Names without a resource are kept, because services wait for them too.
@@ -90,38 +91,37 @@ impl Order {
         None
     }
 
-    /// Returns the sequence in which services are planned: each after its dependencies, otherwise by priority, then
-    /// by name. Dependencies within a cycle are ignored.
-    pub fn sequence<'a>(&self, services: impl Iterator<Item = (&'a str, i32)>) -> Vec<&'a str> {
-        let ranked: Vec<(i32, &'a str)> =
-            services.map(|(name, own)| (self.priority(name, own), name)).collect();
+    /// Returns the sequence in which services, each with its own priority and its size, are planned: each after its
+    /// dependencies, otherwise by priority, then the largest first, then by name. Dependencies within a cycle are ignored.
+    pub fn sequence<'a>(&self, services: impl Iterator<Item = (&'a str, i32, u64)>) -> Vec<&'a str> {
+        let ranked = services.map(|(name, own, size)| ((self.priority(name, own), size), name));
         if self.before.is_empty() {
-            let mut ranked = ranked;
-            ranked.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+            let mut ranked: Vec<_> = ranked.map(|(rank, name)| (Reverse(rank), name)).collect();
+            ranked.sort_unstable();
             return ranked.into_iter().map(|(_, name)| name).collect();
         }
-        let priorities: BTreeMap<&'a str, i32> = ranked.iter().map(|(rank, name)| (*name, *rank)).collect();
+        let ranks: BTreeMap<&'a str, (i32, u64)> = ranked.map(|(rank, name)| (name, rank)).collect();
         let mut missing: BTreeMap<&'a str, usize> = BTreeMap::new();
-        let mut ready: BinaryHeap<(i32, std::cmp::Reverse<&'a str>)> = BinaryHeap::new();
-        for (rank, name) in &ranked {
-            let waits_for = self.before(name).filter(|first| priorities.contains_key(first)).count();
+        let mut ready: BinaryHeap<((i32, u64), Reverse<&'a str>)> = BinaryHeap::new();
+        for (name, rank) in &ranks {
+            let waits_for = self.before(name).filter(|first| ranks.contains_key(first)).count();
             if waits_for == 0 {
-                ready.push((*rank, std::cmp::Reverse(name)));
+                ready.push((*rank, Reverse(name)));
             } else {
                 missing.insert(name, waits_for);
             }
         }
-        let mut sequence = Vec::with_capacity(ranked.len());
+        let mut sequence = Vec::with_capacity(ranks.len());
         loop {
-            while let Some((_, std::cmp::Reverse(name))) = ready.pop() {
+            while let Some((_, Reverse(name))) = ready.pop() {
                 sequence.push(name);
                 for next in self.following(name) {
-                    let Some((next, rank)) = priorities.get_key_value(next) else { continue };
+                    let Some((next, rank)) = ranks.get_key_value(next) else { continue };
                     if let Some(count) = missing.get_mut(next) {
                         *count -= 1;
                         if *count == 0 {
                             missing.remove(next);
-                            ready.push((*rank, std::cmp::Reverse(next)));
+                            ready.push((*rank, Reverse(next)));
                         }
                     }
                 }
@@ -130,7 +130,7 @@ impl Order {
             let next = missing.keys().find(|name| self.circle(name).is_some());
             let Some(next) = next.or_else(|| missing.keys().next()).copied() else { return sequence };
             missing.remove(next);
-            ready.push((priorities.get(next).copied().unwrap_or_default(), std::cmp::Reverse(next)));
+            ready.push((ranks.get(next).copied().unwrap_or_default(), Reverse(next)));
         }
     }
 }
@@ -158,7 +158,10 @@ mod tests {
     fn check_sequence(text: &str, expected: &str) {
         let resources = resources(text);
         let order = Order::of(resources.iter());
-        let services = resources.iter().map(|(name, resource)| (name.as_str(), resource.spec.priority));
+        // A name in upper case is a large service.
+        let services = resources.iter().map(|(name, resource)| {
+            (name.as_str(), resource.spec.priority, u64::from(name.starts_with(char::is_uppercase)))
+        });
         assert_eq!(order.sequence(services).join(" "), expected, "{text}");
     }
 
@@ -174,6 +177,13 @@ mod tests {
         check_sequence("a>b b>c c", "c b a");
         check_sequence("a>missing b", "a b");
         check_sequence("web>exec:fs fs", "fs web");
+    }
+
+    #[test]
+    fn of_equal_priority_the_largest_is_planned_first() {
+        check_sequence("a B c=5", "c B a");
+        check_sequence("a>b b C", "C b a");
+        check_sequence("A>b b C=0", "C b A");
     }
 
     #[test]

@@ -9,7 +9,6 @@ use super::world::World;
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::driver::DriverSpec;
 use ha_api_types::node::{FenceDevice, Node};
-use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
 use ha_api_types::resource::{
@@ -145,23 +144,17 @@ fn node_facts(world: &World, nodes: &NodeTable, name: &str) -> Option<NodeFacts>
     let spec = &world.nodes.get(name)?.value.spec;
     let node = nodes.get(name)?;
     let report = world.node_reports.get(name).map(|report| &report.value);
-    let reported = report.map(|report| report.capacity).unwrap_or_default();
-    let declared = spec.capacity.unwrap_or_default();
-    // An agent that has not armed again after a disarm counts as one without a watchdog.
-    let disarmed = report.is_some_and(|report| report.mode == Mode::Disarmed);
     Some(NodeFacts {
         online: not_online(&node.health),
         maintenance: is_left(world, nodes, name),
         schedulable: spec.schedulable,
-        fenceable: if disarmed { Err(Reason::Disarmed) } else { node.fenceable },
+        fenceable: node.fenceable,
+        // Also until the agent has armed again.
+        disarmed: report.is_some_and(|report| report.mode == Mode::Disarmed),
         watchdog_failed: report.is_some_and(|report| report.watchdog_failed),
         drivers: report.map(|report| report.drivers.iter().cloned().collect()).unwrap_or_default(),
         storage_pools: spec.storage_pools.iter().cloned().collect(),
-        capacity: Amounts {
-            cpu: declared.cpu.or(reported.cpu),
-            memory: declared.memory.or(reported.memory),
-            disk: declared.disk.or(reported.disk),
-        },
+        capacity: spec.capacity(report),
         reserved: spec.reserved.unwrap_or_default(),
         node_group: spec.node_group.clone(),
     })
@@ -287,11 +280,13 @@ pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet
 }
 
 /// Returns the nodes that a service uses: its node and the target of its move. Confirmed-stopped, disabled, ignored
-/// and error services use none. A service that could not be stopped counts as running (SEMANTICS, section 2). A
-/// service that is being probed counts on its last known node.
+/// and error services use none, nor does a stopped service that is frozen because the cluster is disarmed. A service that
+/// could not be stopped counts as running (SEMANTICS, section 2). A service that is being probed counts on its last known
+/// node.
 pub fn uses(status: &ResourceStatus) -> BTreeSet<String> {
     match status.state {
         ServiceState::Error if status.stop_confirmed == Some(false) => status.node.iter().cloned().collect(),
+        ServiceState::Freeze if !status.running && status.copies.is_empty() => BTreeSet::new(),
         ServiceState::Queued
         | ServiceState::Starting
         | ServiceState::Started
@@ -314,6 +309,23 @@ pub fn uses(status: &ResourceStatus) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ha_api_types::resource::ServiceCopy;
+
+    #[test]
+    fn a_frozen_service_uses_its_node_if_it_may_run() {
+        let check = |running: bool, copies: usize, expected: &[&str]| {
+            let copies = vec![ServiceCopy::default(); copies];
+            let (state, node) = (ServiceState::Freeze, Some("node1".to_owned()));
+            let status = ResourceStatus { state, node, running, copies, ..ResourceStatus::default() };
+            assert_eq!(uses(&status).iter().map(String::as_str).collect::<Vec<_>>(), expected);
+        };
+        check(true, 1, &["node1"]);
+        // Reported by a controller of an earlier version, without copies.
+        check(true, 0, &["node1"]);
+        // The start was authorized, and the agent has not reported yet.
+        check(false, 1, &["node1"]);
+        check(false, 0, &[]);
+    }
 
     /// Checks the nodes with the data. `declared` is the spec's secondary. The status has the node, the replicas, and
     /// the secondary that was declared then.

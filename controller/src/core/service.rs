@@ -318,12 +318,15 @@ impl<'a> Service<'a> {
     }
 }
 
-/// Plans all services: dependencies before their dependents, otherwise higher priority first.
+/// Plans all services: dependencies before their dependents, otherwise higher priority first, then the largest first.
 pub fn plan(planner: &mut Planner<'_>) {
     let world = planner.situation.world;
     let waits = planner.plan.waiting.iter().rev().filter(|waiting| waiting.kind == Kind::Node);
     planner.node_waits = waits.map(|waiting| (waiting.name.clone(), waiting.clone())).collect();
-    let services = world.resources.iter().map(|(name, read)| (name.as_str(), read.value.spec.priority));
+    let (mode, cluster) = (planner.view.settings.mode, planner.view.capacity());
+    let size = |name: &str| planner.view.services.get(name).map_or(0, |facts| facts.size(mode, &cluster));
+    let services =
+        world.resources.iter().map(|(name, read)| (name.as_str(), read.value.spec.priority, size(name)));
     let sequence = planner.order.sequence(services);
     let operations = operation::requests(&planner.situation);
     rebalance::plan(planner, &operations);

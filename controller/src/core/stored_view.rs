@@ -5,7 +5,6 @@ use super::placement::{assembled, declared, service_facts};
 use super::world::World;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeState, NodeStatus};
-use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
 use ha_api_types::resource::{Resource, ResourceStatus};
@@ -43,11 +42,8 @@ fn node_facts(world: &World, name: &str) -> Option<NodeFacts> {
     let spec = &world.nodes.get(name)?.value.spec;
     let status = world.node_statuses.get(name).map(|status| &status.value);
     let report = world.node_reports.get(name).map(|report| &report.value);
-    let reported = report.map(|report| report.capacity).unwrap_or_default();
-    let declared = spec.capacity.unwrap_or_default();
     let fenceable = match report {
         None => Err(Reason::WatchdogMissing),
-        Some(report) if report.mode == Mode::Disarmed => Err(Reason::Disarmed),
         Some(report) => watchdog_counts(world, report),
     };
     Some(NodeFacts {
@@ -55,14 +51,11 @@ fn node_facts(world: &World, name: &str) -> Option<NodeFacts> {
         maintenance: spec.maintenance,
         schedulable: spec.schedulable,
         fenceable,
+        disarmed: report.is_some_and(|report| report.mode == Mode::Disarmed),
         watchdog_failed: report.is_some_and(|report| report.watchdog_failed),
         drivers: report.map(|report| report.drivers.iter().cloned().collect()).unwrap_or_default(),
         storage_pools: spec.storage_pools.iter().cloned().collect(),
-        capacity: Amounts {
-            cpu: declared.cpu.or(reported.cpu),
-            memory: declared.memory.or(reported.memory),
-            disk: declared.disk.or(reported.disk),
-        },
+        capacity: spec.capacity(report),
         reserved: spec.reserved.unwrap_or_default(),
         node_group: spec.node_group.clone(),
     })

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// Rank node groups and nodes for a new service
 #[derive(Args, Debug)]
 #[command(
-    after_help = "SPEC is memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vCPUs.\n\
+    after_help = "SPEC is memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs.\n\
         Preferred groups rank before last-resort groups; unallocable groups are excluded. Within a class, the lowest score is best.\n\n\
         Exit status: 0 at least one node is eligible; 1 no node is eligible; 2 invalid input."
 )]

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// Compute how many more services of a size fit
 #[derive(Args, Debug)]
 #[command(
-    after_help = "SPEC is memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vCPUs; \
+    after_help = "SPEC is memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs; \
         default: the standard size of the cluster policy. Tiers start with SPEC, --tiered or the largest size of the policy.\n\n\
         Exit status: 0 computed; 2 invalid input."
 )]

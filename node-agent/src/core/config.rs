@@ -1,8 +1,17 @@
 //! Configuration of an agent: facts about its process, node and machine that do not change while the agent runs.
 
 use ha_api_types::keys::Keys;
-use ha_api_types::quantity::Amounts;
+use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::SleepProtection;
+
+/// The processors and the memory of a machine. An unknown amount is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hardware {
+    /// Number of cores and size of the memory.
+    pub capacity: Amounts,
+    /// Number of hardware threads.
+    pub threads: Option<Quantity>,
+}
 
 /// The facts that the agent receives once, at its start.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +34,8 @@ pub struct Config {
     pub sleep_protection: Option<SleepProtection>,
     /// Names of the drivers that the node can serve, sorted.
     pub drivers: Vec<String>,
-    /// Capacity of the machine.
-    pub capacity: Amounts,
+    /// Processors and memory of the machine.
+    pub hardware: Hardware,
     /// The agent's version.
     pub version: String,
 }

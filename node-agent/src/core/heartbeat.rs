@@ -60,7 +60,8 @@ impl AgentCore {
                 self.node_report().map_or_else(OnEtcdLoss::default, |known| known.on_etcd_loss)
             }),
             not_stopped: Vec::new(),
-            capacity: self.config.capacity,
+            capacity: self.config.hardware.capacity,
+            threads: self.config.hardware.threads,
             drivers: self.config.drivers.clone(),
             version: self.config.version.clone(),
             protocol: Protocol::CURRENT,

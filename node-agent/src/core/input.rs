@@ -1,12 +1,12 @@
 //! The closed set of everything that can happen to an agent.
 
+use super::Hardware;
 use super::command::{CommandId, CommandResult, DriverEvent};
 use super::effect::{CommitId, HoldId, JournalWriteId, LeaseRequestId, MeasureId, ReadId, WatchdogRequestId};
 use super::measuring::Measured;
 use crate::doctor::MachineFacts;
 use crate::watchdog::protocol;
 use ha_api_types::id::Revision;
-use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{HoldAnswer, Leave, SleepProtection};
 use ha_store::{Change, Entry, LeaseId, Outcome};
 
@@ -106,12 +106,12 @@ pub enum Input {
         /// Usage of the machine and of the services that could be read.
         measured: Measured,
     },
-    /// The drivers or the capacity of the machine were determined again.
+    /// The drivers or the hardware of the machine were determined again.
     Facts {
         /// Names of the drivers that the node can serve, sorted.
         drivers: Vec<String>,
-        /// Capacity of the machine.
-        capacity: Amounts,
+        /// Processors and memory of the machine.
+        hardware: Hardware,
     },
     /// The sleep protection of the machine has changed.
     Sleep(SleepProtection),

@@ -116,11 +116,11 @@ impl Drivers {
             let mut known = None;
             loop {
                 tokio::time::sleep(CHECK_EVERY).await;
-                let facts = (drivers.able().await, super::identity::capacity());
+                let facts = (drivers.able().await, super::identity::hardware());
                 if known.as_ref() != Some(&facts) {
                     known = Some(facts.clone());
-                    let (drivers_able, capacity) = facts;
-                    if drivers.inputs.send(Input::Facts { drivers: drivers_able, capacity }).is_err() {
+                    let (drivers_able, hardware) = facts;
+                    if drivers.inputs.send(Input::Facts { drivers: drivers_able, hardware }).is_err() {
                         return;
                     }
                 }

@@ -1,7 +1,10 @@
 //! The identity of this machine, and its capacity.
 
+use crate::core::Hardware;
 use anyhow::Context;
 use ha_api_types::quantity::{Amounts, Quantity};
+use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::path::Path;
 
 /// Reads an id from a file. An empty id is refused, because it would make all machines equal.
@@ -29,15 +32,44 @@ fn product_id_of(text: &str) -> Option<String> {
     (!id.is_empty() && id.len() <= 128 && !is_filler && !known_filler).then_some(id)
 }
 
-/// Returns the cores and the memory of this machine. An unknown amount is `None` and limits nothing.
-pub(super) fn capacity() -> Amounts {
-    let cores =
-        std::thread::available_parallelism().ok().map(|count| i128::try_from(count.get()).unwrap_or(0));
-    Amounts {
-        cpu: cores.map(Quantity::from_units),
-        memory: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_of(&text)),
-        disk: None,
+/// Returns the cores, the hardware threads and the memory of this machine. An unknown amount is `None` and limits nothing.
+pub(super) fn hardware() -> Hardware {
+    let (cores, threads) = cpus(Path::new("/sys/devices/system/cpu")).map_or_else(
+        || {
+            // The processors that the agent may use.
+            let usable = std::thread::available_parallelism().ok().map(NonZero::get);
+            (usable, usable)
+        },
+        |(cores, threads)| (Some(cores), Some(threads)),
+    );
+    let quantity = |count: usize| i128::try_from(count).ok().map(Quantity::from_units);
+    Hardware {
+        capacity: Amounts {
+            cpu: cores.and_then(quantity),
+            memory: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_of(&text)),
+            disk: None,
+        },
+        threads: threads.and_then(quantity),
     }
+}
+
+/// Counts the cores and hardware threads that are online below a directory like `/sys/devices/system/cpu`. Threads of one
+/// core have the same list of siblings. `None` if the kernel does not show them.
+fn cpus(directory: &Path) -> Option<(usize, usize)> {
+    let mut threads = 0;
+    let mut cores = BTreeSet::new();
+    for entry in std::fs::read_dir(directory).ok()?.flatten() {
+        let topology = entry.path().join("topology");
+        // Only a processor that is online has a topology. Kernels before 5.3 know the list only by its former name.
+        let list = ["core_cpus_list", "thread_siblings_list"]
+            .iter()
+            .find_map(|name| std::fs::read_to_string(topology.join(name)).ok());
+        if let Some(list) = list {
+            threads += 1;
+            cores.insert(list);
+        }
+    }
+    (threads > 0).then_some((cores.len(), threads))
 }
 
 fn memory_of(meminfo: &str) -> Option<Quantity> {
@@ -73,6 +105,29 @@ mod tests {
         check("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF\n", None);
         check("03000200-0400-0500-0006-000700080009\n", None);
         check("\n", None);
+    }
+
+    #[test]
+    fn threads_of_one_core_count_as_one_core() {
+        let directory = tempfile::tempdir().unwrap();
+        let add = |name: &str, siblings: Option<&str>| {
+            let topology = directory.path().join(name).join("topology");
+            std::fs::create_dir_all(&topology).unwrap();
+            if let Some(siblings) = siblings {
+                std::fs::write(topology.join("core_cpus_list"), siblings).unwrap();
+            }
+        };
+        assert_eq!(cpus(directory.path()), None);
+        assert_eq!(cpus(Path::new("/nonexistent")), None);
+        for (name, siblings) in
+            [("cpu0", "0,4"), ("cpu1", "1,5"), ("cpu4", "0,4"), ("cpu5", "1,5"), ("cpu7", "7")]
+        {
+            add(name, Some(siblings));
+        }
+        // A processor that is offline, and the kernel's other directories.
+        add("cpu8", None);
+        add("cpufreq", None);
+        assert_eq!(cpus(directory.path()), Some((3, 5)));
     }
 
     #[test]

@@ -73,10 +73,15 @@ pub fn drained(view: &View) -> BTreeSet<String> {
     view.nodes.iter().filter(|(_, facts)| leaves(facts)).map(|(name, _)| name.clone()).collect()
 }
 
+/// Returns the name of the group that the nodes without a group form: `default`, unless a group has this name.
+pub fn name_of_rest<'a>(mut named: impl Iterator<Item = &'a str>) -> &'static str {
+    if named.any(|name| name == "default") { "without-group" } else { "default" }
+}
+
 /// Returns the groups of all nodes, and the position of each node's group. Nodes without a group form a group of their own.
 fn groups(view: &View) -> (Vec<Group>, BTreeMap<&str, usize>) {
     let named: BTreeSet<&str> = view.nodes.values().filter_map(|node| node.node_group.as_deref()).collect();
-    let rest = if named.contains("default") { "without-group" } else { "default" };
+    let rest = name_of_rest(named.iter().copied());
     let has_rest = view.nodes.values().any(|node| node.node_group.is_none());
     let names: Vec<&str> = named.into_iter().chain(has_rest.then_some(rest)).collect();
     let position = |name: &str| names.iter().position(|known| *known == name).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! Each move takes a service from a node with more services to one with fewer. The sequence of moves therefore ends, and no
 //! move is reversed.
 
-use super::{Loads, Move, is_allowed, is_free, share, takes_part};
+use super::{Loads, Move, free, is_allowed, share, takes_part};
 use crate::view::View;
 use std::collections::BTreeSet;
 
@@ -91,7 +91,9 @@ pub fn relieve(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str) -> b
         let capacity = view.nodes.get(from).map(|node| node.capacity).unwrap_or_default();
         let mut users: Vec<(f64, &str)> = view
             .users_of(from, "")
-            .filter(|(name, facts)| services.contains(name) && is_free(view, name, facts))
+            .filter(|(name, facts)| {
+                services.contains(name) && free(view, name, facts).is_some_and(|unit| unit.members.len() == 1)
+            })
             .map(|(name, facts)| (share(&capacity, &facts.load(view.settings.mode)).unwrap_or(0.0), name))
             .collect();
         users.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(other.1)));
@@ -100,11 +102,12 @@ pub fn relieve(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str) -> b
             for (_, name) in &users {
                 let Some(facts) = view.services.get(*name) else { continue };
                 let after = match (loads.position(from), loads.position(to)) {
-                    (Some(from), Some(to)) => loads.moved(facts, from, to),
+                    (Some(from), Some(to)) => loads.moved(&facts.load(loads.mode), from, to),
                     (_, None) | (None, _) => before,
                 };
                 let planned = Move {
                     service: (*name).to_owned(),
+                    with: Vec::new(),
                     from: from.to_owned(),
                     to: (*to).to_owned(),
                     before,

@@ -96,6 +96,55 @@ fn the_move_that_evens_most_is_chosen() {
 }
 
 #[test]
+fn what_stays_together_moves_together() {
+    let together = |services: &[(&str, &str, i128, i128)], change: fn(&mut View)| {
+        let mut view = cluster(&["n1", "n2"], services);
+        let resources = ["a".to_owned(), "b".to_owned()].into();
+        let affinity = ha_api_types::placement::Affinity::Positive;
+        let rule = ha_api_types::placement::ResourceAffinity { resources, affinity, strict: true };
+        let spec =
+            ha_api_types::placement::AffinityRuleSpec { resource_affinity: Some(rule), ..Default::default() };
+        let nodes = view.nodes.keys().cloned().collect();
+        let rules = [("together".to_owned(), spec)].into();
+        let declared = crate::Declared { rules, nodes, ..crate::Declared::default() };
+        view.rules = crate::Rules::compile(&declared).0;
+        change(&mut view);
+        view
+    };
+    let set = [("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n1", 5, 20)];
+    let view = together(&set, |_| {});
+    check(&view, Some(("a", "n2")));
+    let planned = next(&view).expect("a move");
+    assert_eq!(planned.with, ["b"]);
+    // 8 of 16 GiB each: as even as the move of both makes it.
+    assert!((planned.after - 1.0 / 9.0).abs() < 1e-9, "{planned:?}");
+    // Neither of them moves alone.
+    check(
+        &together(&set, |view| view.services.get_mut("b").expect("there").moves_live = false),
+        Some(("c", "n2")),
+    );
+    check(
+        &together(&set, |view| view.services.get_mut("b").expect("there").movable = false),
+        Some(("c", "n2")),
+    );
+    let alone: BTreeSet<&str> = ["a"].into();
+    assert_eq!(best_move(&view, &alone, |_, _| true), None);
+    // A partner that waits for its start is scheduled first.
+    let waits = |view: &mut View| view.services.get_mut("b").expect("there").uses = BTreeSet::new();
+    check(&together(&set, waits), Some(("c", "n2")));
+    // One that is stopped on request follows no partner.
+    let stopped = |view: &mut View| {
+        let mut facts = view.services.get_mut("b").expect("there");
+        (facts.uses, facts.wanted, facts.movable) = (BTreeSet::new(), false, false);
+    };
+    let view = together(&[("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n1", 3, 12)], stopped);
+    assert_eq!(
+        next(&view).map(|planned| (planned.service, planned.with)),
+        Some(("a".to_owned(), Vec::new()))
+    );
+}
+
+#[test]
 fn a_small_gain_moves_nothing() {
     let services = [("a", "n1", 8, 32), ("b", "n1", 1, 2)];
     let mut view = cluster(&["n1", "n2"], &services);

@@ -33,7 +33,7 @@ fn item(nodes: usize, word: &str) -> Item {
     } else {
         (number(word), vec![Some(0); nodes])
     };
-    Item { place, wishes, requests: [None; 3] }
+    Item { place, wishes, tiers: Vec::new(), requests: [None; 3] }
 }
 
 const ALL: &[(usize, usize)] = &[(0, 1), (0, 2), (1, 2)];
@@ -141,7 +141,12 @@ fn any_puzzle() -> impl Strategy<Value = Puzzle> {
             .prop_map(|(items, room, apart)| Puzzle {
                 items: items
                     .into_iter()
-                    .map(|(place, wishes, memory)| Item { place, wishes, requests: [None, memory, None] })
+                    .map(|(place, wishes, memory)| Item {
+                        place,
+                        wishes,
+                        tiers: Vec::new(),
+                        requests: [None, memory, None],
+                    })
                     .collect(),
                 room: room.into_iter().map(|memory| [None, memory, None]).collect(),
                 apart: apart.into_iter().collect(),

@@ -150,7 +150,7 @@ fn nodes(order: &[(&String, &Together)], wished: &[Wishes]) -> Vec<String> {
     let mut nodes = places.clone();
     for wishes in wished {
         let mut free: Vec<(u32, &String)> = wishes
-            .0
+            .distances
             .iter()
             .filter(|(node, _)| !places.contains(*node))
             .map(|(node, wish)| (*wish, node))
@@ -167,7 +167,8 @@ fn puzzle(own: &View, order: &[(&String, &Together)], wished: &[Wishes], nodes: 
         .zip(wished)
         .map(|((_, unit), wishes)| Item {
             place: unit.place.as_ref().and_then(|place| nodes.iter().position(|node| node == place)),
-            wishes: nodes.iter().map(|node| wishes.0.get(node).copied()).collect(),
+            wishes: nodes.iter().map(|node| wishes.distances.get(node).copied()).collect(),
+            tiers: nodes.iter().map(|node| wishes.tiers.get(node).copied().unwrap_or_default()).collect(),
             requests: requests(own, unit),
         })
         .collect();

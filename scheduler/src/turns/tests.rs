@@ -5,7 +5,8 @@ use crate::rules::{Declared, Rules};
 use crate::view::NodeFacts;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
 
-/// Parses services: `a@1>2` is on node1, and its group prefers node2 to all others; `a@1` is on node1 without a preference.
+/// Parses services: `a@1>2` is on node1, and its group prefers node2 to all others; `a@1~2` has the same group without
+/// failback; `a@1` is on node1 without a preference.
 fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> View {
     let mut view = View::default();
     for number in 1..=nodes {
@@ -14,13 +15,15 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
     let mut declared = Declared { nodes: view.nodes.keys().cloned().collect(), ..Declared::default() };
     for text in services {
         let (name, rest) = text.split_once('@').unwrap();
-        let (place, wants) = rest.split_once('>').map_or((rest, None), |(place, wants)| (place, Some(wants)));
+        let failback = !rest.contains('~');
+        let (place, wants) =
+            rest.split_once(['>', '~']).map_or((rest, None), |(place, wants)| (place, Some(wants)));
         let node = format!("node{place}");
         let mut facts = ServiceFacts {
             node: Some(node.clone()),
             uses: BTreeSet::from([node]),
             driver: Some("simulated".to_owned()),
-            failback: true,
+            failback,
             wanted: true,
             movable: true,
             ..ServiceFacts::default()
@@ -132,4 +135,21 @@ fn a_swap_for_want_of_memory_goes_over_a_free_node() {
     check(&view, "a>3");
     view.nodes.get_mut("node3").unwrap().capacity.memory = "5Gi".parse().ok();
     check(&view, "a blocked b blocked");
+}
+
+#[test]
+fn of_two_that_a_rule_separates_the_one_that_gains_moves() {
+    let check = |services: &[&str], expected: &str| {
+        check(&cluster(3, services, &[(Affinity::Negative, &["a", "b"])]), expected);
+    };
+    check(&["a@1", "b@1"], "a>2");
+    check(&["a@1", "b@1~2"], "b>2");
+    check(&["a@1", "b@1~3"], "b>3");
+    check(&["a@1~3", "b@1"], "a>3");
+    // The other one would lose its preferred node.
+    check(&["a@1~1", "b@1"], "b>2");
+    check(&["a@1", "b@1~1"], "a>2");
+    check(&["a@1~1", "b@1~2"], "b>2");
+    // A preference alone moves nothing.
+    check(&["a@1~2", "b@3"], "");
 }

@@ -10,7 +10,9 @@ use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
 use ha_controller::core::replica::Replica;
 use ha_controller::core::{Config as ControllerConfig, Input as ControllerInput};
-use ha_node_agent::core::{AgentCore, Command, Config as AgentConfig, Input as AgentInput, Shutdown};
+use ha_node_agent::core::{
+    AgentCore, Command, Config as AgentConfig, Hardware, Input as AgentInput, Shutdown,
+};
 use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input as WatchdogInput};
 use ha_node_agent::watchdog::protocol::Privileges;
 
@@ -157,7 +159,7 @@ impl World {
                     is_virtual: machine.is_virtual,
                     sleep_protection: machine.sleep,
                     drivers: machine.drivers.clone(),
-                    capacity: machine.capacity,
+                    hardware: Hardware { capacity: machine.capacity, threads: None },
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                 };
                 let core = AgentCore::new(config, machine.journal.clone());

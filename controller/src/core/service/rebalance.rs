@@ -86,10 +86,12 @@ fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
                 && !counts.as_ref().is_some_and(|counts| counts.is_full(to))
         };
         let Some(planned) = best_move(&view, &services, suits) else { break };
-        services.remove(planned.service.as_str());
-        if let Some(mut facts) = view.services.get_mut(&planned.service) {
-            facts.node = Some(planned.to.clone());
-            facts.uses = BTreeSet::from([planned.to.clone()]);
+        for name in planned.with.iter().chain([&planned.service]) {
+            services.remove(name.as_str());
+            if let Some(mut facts) = view.services.get_mut(name) {
+                facts.node = Some(planned.to.clone());
+                facts.uses = BTreeSet::from([planned.to.clone()]);
+            }
         }
         planner.rebalances.insert(planned.service.clone(), Rebalance { planned, cause: Cause::Load });
         if Loads::of(&view).unevenness() <= settings.threshold {
@@ -220,7 +222,12 @@ pub(super) fn carry_out(
     let message = match cause {
         Cause::Load => {
             let (before, after) = (planned.before, planned.after);
-            format!("{}, imbalance from {before:.2} to {after:.2}", draft.message)
+            let with = if planned.with.is_empty() {
+                String::new()
+            } else {
+                format!(" with {}", planned.with.join(", "))
+            };
+            format!("{}{with}, imbalance from {before:.2} to {after:.2}", draft.message)
         }
         Cause::Services(told) => format!("{}; {told}", draft.message),
     };

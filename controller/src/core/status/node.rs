@@ -150,6 +150,8 @@ fn status(
     }
     if let Some(report) = world.node_reports.get(name) {
         describe(&mut status, &report.value);
+        let count_threads = spec.is_some_and(|spec| spec.value.spec.count_threads);
+        status.capacity = report.value.capacity_counting(count_threads);
     }
     if let Some(doctor) = world.doctor_reports.get(name) {
         status.checks.clone_from(&doctor.value.checks);
@@ -222,7 +224,6 @@ fn describe(status: &mut NodeStatus, report: &NodeReport) {
     report.mode.name().clone_into(&mut status.mode);
     status.version.clone_from(&report.version);
     status.drivers.clone_from(&report.drivers);
-    status.capacity = report.capacity;
     status.fencing_delay_seconds = Some(Seconds(report.wait_ms()));
     status.timing = Some(report.timings.into());
     status.sleep_protection =

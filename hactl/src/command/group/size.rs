@@ -10,7 +10,7 @@ use ha_scheduler::balance::model::{Cluster, Template};
 use ha_scheduler::view::View;
 
 /// Accepted forms of a size, for error messages.
-pub(crate) const HELP: &str = "write memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vCPUs";
+pub(crate) const HELP: &str = "write memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs";
 
 /// Parses a size for a cluster. For the live cluster, a size may name its `pool`, and CPUs are counted in thousandths.
 pub(crate) fn read(text: &str, read: &Read) -> Result<Newcomer, Failure> {
@@ -117,21 +117,30 @@ pub(crate) fn shown(size: &Newcomer) -> String {
     format!("memory {} MiB, disk {} MiB, {vcpus} vCPUs{template}", size.memory, size.disk)
 }
 
-/// Parses a size in MiB, or with a unit: M, G or T, optionally with `i` or `iB`; the factor is 1024.
+/// Parses a size in MiB, or with a unit, as `hspace` does: powers of 1024 with `m`, `g`, `t` or `Mi`, `Gi`, `Ti`, powers of
+/// 1000 with `M`, `G`, `T`. A size between two MiB is rounded down.
 fn mebibytes(text: &str) -> Result<i64, String> {
-    let expected =
-        || format!("`{text}` is not a valid size: expected a number of MiB, or a number with M, G or T");
+    let expected = || {
+        format!(
+            "`{text}` is not a valid size: expected a number of MiB, or a number with g or Gi (1024³ bytes), G (1000³ \
+             bytes), and accordingly for m and t"
+        )
+    };
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let scale = match unit.to_ascii_lowercase().as_str() {
-        "" | "m" | "mi" | "mib" => 1.0,
-        "g" | "gi" | "gib" => 1024.0,
-        "t" | "ti" | "tib" => 1024.0 * 1024.0,
+    let mebibyte = f64::from(1 << 20);
+    let scale = match unit {
+        "" | "m" | "mib" | "Mi" | "MiB" => 1.0,
+        "g" | "gib" | "Gi" | "GiB" => 1024.0,
+        "t" | "tib" | "Ti" | "TiB" => mebibyte,
+        "M" | "MB" => 1e6 / mebibyte,
+        "G" | "GB" => 1e9 / mebibyte,
+        "T" | "TB" => 1e12 / mebibyte,
         _ => return Err(expected()),
     };
     match number.parse::<f64>() {
         #[expect(clippy::cast_possible_truncation, reason = "bounded in this line")]
-        Ok(number) if (0.0..=1e12).contains(&(number * scale)) => Ok((number * scale).round() as i64),
+        Ok(number) if (0.0..=1e12).contains(&(number * scale)) => Ok((number * scale).floor() as i64),
         Ok(_) | Err(_) => Err(expected()),
     }
 }
@@ -140,5 +149,28 @@ fn count(text: &str) -> Result<i64, String> {
     match text.parse::<i64>() {
         Ok(number) if (0..=1_000_000).contains(&number) => Ok(number),
         Ok(_) | Err(_) => Err(format!("`{text}` is not a number of at least 0")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mebibytes;
+
+    #[test]
+    fn units_are_those_of_hspace_and_of_quantities() {
+        let check = |text: &str, expected: Option<i64>| assert_eq!(mebibytes(text).ok(), expected, "{text}");
+        check("4096", Some(4096));
+        check("1.5g", Some(1536));
+        check("4Gi", Some(4096));
+        check("1t", Some(1 << 20));
+        // The figures of hspace 3.0.2.
+        check("4G", Some(3814));
+        check("100G", Some(95_367));
+        check("1T", Some(953_674));
+        check("4096M", Some(3906));
+        check("4Q", None);
+        check("G", None);
+        check("-1", None);
+        check("1e40", None);
     }
 }

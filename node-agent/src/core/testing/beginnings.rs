@@ -1,7 +1,6 @@
 //! Common starting points of tests: a node in some state, and processes that end and start.
 
 use super::*;
-use ha_api_types::quantity::Amounts;
 
 pub(super) fn config(instance: &str, boot_id: &str) -> Config {
     Config {
@@ -14,7 +13,7 @@ pub(super) fn config(instance: &str, boot_id: &str) -> Config {
         is_virtual: false,
         sleep_protection: None,
         drivers: vec!["simulated".to_owned()],
-        capacity: Amounts::default(),
+        hardware: Hardware::default(),
         version: "test".to_owned(),
     }
 }

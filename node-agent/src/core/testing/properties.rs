@@ -4,7 +4,6 @@
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus};
 use ha_api_types::id::Epoch;
-use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Leave;
 use proptest::prelude::*;
@@ -250,7 +249,7 @@ fn strange(world: &mut World, seed: u64) {
             revision: Revision(1),
             changes: vec![Change::Delete { key: world.keys.fence(NODE), revision: Revision(1) }],
         }),
-        8 => world.input(Input::Facts { drivers: vec!["exec".into()], capacity: Amounts::default() }),
+        8 => world.input(Input::Facts { drivers: vec!["exec".into()], hardware: Hardware::default() }),
         _ => world.input(Input::Watchdog(WatchdogNews::Answered {
             id: WatchdogRequestId(id),
             refusal: Some(crate::watchdog::protocol::Refusal::NotArmed),
