@@ -277,7 +277,7 @@ pub struct ReservationSpec {
     /// Maximum time between two checks, in seconds.
     #[schemars(range(min = 1, max = 86_400))]
     pub interval_seconds: u32,
-    /// Percentage of the even share of services above which a node is overloaded.
+    /// Percentage of the even share (services divided by nodes) above which a node is overloaded.
     #[schemars(range(min = 100, max = 399))]
     pub over_utilization: u32,
     /// Divisor of the number of services on a node, before it is added to the node's load.

@@ -39,7 +39,7 @@ pub struct ResourceSpec {
     pub max_relocate: u32,
     /// Whether the service returns to a preferred node that becomes available again.
     pub failback: bool,
-    /// Priority in recovery. A higher number is recovered first.
+    /// Priority of the service. Services with a higher number are recovered first.
     pub priority: i32,
     /// Resource requests, used for scheduling.
     pub requests: Amounts,
@@ -400,7 +400,7 @@ pub struct ServiceDefinition {
     pub timeouts: TimeoutsSpec,
     /// Number of further attempts to start the service on the node.
     pub max_restart: u32,
-    /// Priority in the worker queue. A higher number is processed first.
+    /// Priority in the worker queue. Services with a higher number are processed first.
     pub priority: i32,
     /// Whether at most one copy may run. Default: true.
     pub exclusive: bool,

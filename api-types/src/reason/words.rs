@@ -93,7 +93,7 @@ reasons! {
         SecondaryReplaced => "Secondary was replaced", "",
         /// The secondary could not be replaced.
         ReplaceFailed => "Secondary could not be replaced, the old one is still in use",
-            "read the message, fix the hook, then run hactl replace-secondary again",
+            "read the message, fix the program replaceSecondary, then run hactl replace-secondary again",
         /// The agent is down for a restart.
         Frozen => "Agent is down, services are not monitored",
             "start the agent: systemctl start ha-node-agent",
@@ -129,7 +129,7 @@ reasons! {
             "if the service needs longer, increase spec.timeouts",
         /// The agent restarted while the action was in progress.
         Interrupted => "Action was interrupted by a restart of the agent",
-            "none for a start or stop, which is retried automatically; repeat an operation",
+            "none for a start or stop, which is retried automatically; run an interrupted command again",
         /// The program or its configuration cannot work on this node.
         NotInstalled => "Program is not installed on the node",
             "install the program on the node, or exclude the node with a group or rule",
@@ -138,8 +138,8 @@ reasons! {
             "correct the spec as the message suggests",
         /// The driver is not available on the node.
         DriverMissing => "Driver is not available on the node",
-            "install what the driver requires (hactl get nodes -o wide shows the drivers), or restrict the service to \
-                other nodes",
+            "install the programs that the driver needs (hactl get nodes -o wide lists drivers), or restrict the service \
+                to other nodes",
         /// The agent cannot write its journal.
         JournalFailed => "Agent cannot write its journal",
             "check that the filesystem of /var/lib/hactl/agent is writable and not full",
