@@ -57,6 +57,48 @@ pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>>
     }
 }
 
+/// Returns the readable part of a value from a program that may be newer, for display and for requests. What this version
+/// cannot read has its default; unreadable elements of a list are removed. A reader of protocol records must know what was
+/// lost, and uses [`read`].
+///
+/// ```
+/// use ha_api_types::{lenient, resource::ResourceSpec};
+///
+/// let newer = serde_json::json!({"priority": 3, "state": "Hibernated", "driver": {"libvirt": {"uri": 5, "domain": "100"}}});
+/// let spec: ResourceSpec = lenient::view(&newer);
+/// assert_eq!((spec.priority, spec.driver.type_name().as_str()), (3, "vm"));
+/// ```
+pub fn view<T: DeserializeOwned + Default>(value: &Value) -> T {
+    if let Ok(whole) = T::deserialize(value) {
+        return whole;
+    }
+    let part = readable(value, &|part| T::deserialize(part).is_ok());
+    part.and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
+}
+
+/// Returns the part of a value that is readable in its place; `None` if there is none.
+fn readable(value: &Value, reads: &dyn Fn(&Value) -> bool) -> Option<Value> {
+    if reads(value) {
+        return Some(value.clone());
+    }
+    let part = match value {
+        Value::Object(fields) => {
+            let one = |(name, field): (&String, &Value)| {
+                let alone =
+                    |part: &Value| reads(&Value::Object(Map::from_iter([(name.clone(), part.clone())])));
+                Some((name.clone(), readable(field, &alone)?))
+            };
+            Value::Object(fields.iter().filter_map(one).collect())
+        }
+        Value::Array(items) => {
+            let one = |item: &Value| readable(item, &|part| reads(&Value::Array(vec![part.clone()])));
+            items.iter().filter_map(one).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+    };
+    reads(&part).then_some(part)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +114,18 @@ mod tests {
         assert!(partial.error.contains("Draining") && partial.error.contains("Quantum"), "{}", partial.error);
         assert!(partial.has_lost("mode") && !partial.has_lost("armed"));
         assert!(partial.has_lost_only(&["mode", "watchdog", "version"]) && !partial.has_lost_only(&["mode"]));
+    }
+
+    #[test]
+    fn a_view_keeps_what_surrounds_an_unknown_word() {
+        let status = serde_json::json!({"state": "Hibernated", "node": "node1", "copies": [
+            {"node": "node1", "definition": {"driver": {"podman": {"container": "c", "ports": 5}}}}], "conditions": [
+            {"type": "Ready", "status": "True", "reason": "Moonstruck"}, {"type": "Cold", "status": "Perhaps"}]});
+        let view: crate::resource::ResourceStatus = super::view(&status);
+        assert_eq!((view.node.as_deref(), view.copies[0].node.as_str()), (Some("node1"), "node1"));
+        assert!(view.copies[0].definition.driver.podman.is_some());
+        assert_eq!(view.conditions.iter().map(|one| one.kind.as_str()).collect::<Vec<_>>(), ["Ready"]);
+        assert_eq!(super::view::<NodeReport>(&Value::Null), NodeReport::default());
     }
 
     #[test]

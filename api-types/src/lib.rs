@@ -22,6 +22,7 @@ pub mod event;
 pub mod id;
 pub mod keys;
 pub mod kind;
+pub mod kubernetes;
 pub mod lenient;
 pub mod meta;
 pub mod metric;

@@ -7,6 +7,7 @@ use crate::placement::NodePriorities;
 use crate::resource::{RequestedState, ResourceStatus};
 use crate::time::Timestamp;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Content of a Table row in addition to its cells.
@@ -19,6 +20,23 @@ pub enum IncludeObject {
     Metadata,
     /// The whole object.
     Object,
+}
+
+/// Definition of a column in a Table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ColumnDefinition {
+    /// Name of the column.
+    pub name: String,
+    /// Type of the cells, in OpenAPI's sense.
+    #[serde(rename = "type")]
+    pub cell_type: String,
+    /// Format of the cells, in OpenAPI's sense: `name` for the name of the object.
+    pub format: String,
+    /// Description of the column.
+    pub description: String,
+    /// 0 for a column that is always shown; a higher number for one that is shown only with `-o wide`.
+    pub priority: i32,
 }
 
 /// A column: its name, its description, its format in OpenAPI's sense, and whether it is shown only with `-o wide`.
@@ -288,15 +306,14 @@ pub fn table(
     include: IncludeObject,
     now_seconds: i64,
 ) -> Value {
-    let definitions: Vec<Value> = columns(rows)
-        .iter()
-        .map(|column| {
-            json!({
-                "name": column.name, "type": "string", "format": column.format, "description": column.description,
-                "priority": i32::from(column.wide),
-            })
-        })
-        .collect();
+    let definition = |column: &Column| ColumnDefinition {
+        name: column.name.to_owned(),
+        cell_type: "string".to_owned(),
+        format: column.format.to_owned(),
+        description: column.description.to_owned(),
+        priority: i32::from(column.wide),
+    };
+    let definitions: Vec<ColumnDefinition> = columns(rows).iter().map(definition).collect();
     let body: Vec<Value> = objects
         .iter()
         .map(|object| {
