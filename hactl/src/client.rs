@@ -10,14 +10,22 @@ pub(crate) use watch::{Change, Watcher};
 
 use crate::failure::{Exit, Failure};
 use crate::names::{Target, name_of};
+use crate::object::Served;
 use ha_api_types::kind::Kind;
-use ha_api_types::node::Node;
+use ha_api_types::kubernetes::{
+    ListMeta, ResourceAttributes, ReviewSpec, ReviewStatus, SelfSubjectAccessReview,
+};
+use ha_api_types::lenient;
+use ha_api_types::node::NodeSpec;
+use ha_api_types::object::Spec;
 use ha_api_types::record::LOG_PATIENCE_MS;
+use ha_api_types::table::ColumnDefinition;
 use ha_api_types::view::{
     Explanation, Overview, Plan, PlanRequest, ReservationReport, StateDump, UsageOverview,
 };
 use ha_scheduler::View;
 use reqwest::Method;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -86,34 +94,46 @@ impl Form {
             Form::Rows => "application/json;as=Table;v=v1;g=meta.k8s.io",
         }
     }
+}
 
-    /// Takes the items out of a list or, in the form of rows, a Table; `None` if the response has another form.
-    fn items(self, response: &mut Value) -> Option<Vec<Value>> {
-        let field = match self {
-            Form::Objects => "items",
-            Form::Rows => "rows",
-        };
-        let items = response.get_mut(field)?.as_array_mut()?.drain(..);
-        Some(match self {
-            Form::Objects => items.collect(),
-            Form::Rows => items.map(row).collect(),
-        })
+/// A page of a list or, in the form of rows, a Table.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Page {
+    metadata: ListMeta,
+    items: Vec<Value>,
+    rows: Option<Vec<Row>>,
+    column_definitions: Vec<ColumnDefinition>,
+}
+
+/// A row of a Table.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Row {
+    object: Option<Map<String, Value>>,
+    cells: Value,
+}
+
+impl Page {
+    /// Reads the response to a call.
+    fn read(response: Value, form: Form, call: &Call) -> Result<Page, ApiError> {
+        let malformed = |message: String| ApiError::Malformed { server: call.describe(), message };
+        let page: Page = serde_json::from_value(response).map_err(|error| malformed(error.to_string()))?;
+        match form {
+            Form::Rows if page.rows.is_none() => Err(malformed("the response is not a table".to_owned())),
+            Form::Objects | Form::Rows => Ok(page),
+        }
     }
-}
 
-/// Returns the object of a row with the row's `cells`.
-fn row(mut row: Value) -> Value {
-    let mut object = match take(&mut row, "object") {
-        Value::Object(object) => object,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
-    };
-    object.insert("cells".to_owned(), take(&mut row, "cells"));
-    Value::Object(object)
-}
-
-/// Takes a field out of a value; null if there is none.
-fn take(value: &mut Value, field: &str) -> Value {
-    value.get_mut(field).map(Value::take).unwrap_or_default()
+    /// Returns the objects. That of a row has the row's `cells` as a further field.
+    fn objects(self) -> impl Iterator<Item = Value> {
+        let row = |row: Row| {
+            let mut object = row.object.unwrap_or_default();
+            object.insert("cells".to_owned(), row.cells);
+            Value::Object(object)
+        };
+        self.items.into_iter().chain(self.rows.into_iter().flatten().map(row))
+    }
 }
 
 /// A list of objects, with the revision at which it was read.
@@ -121,8 +141,8 @@ fn take(value: &mut Value, field: &str) -> Value {
 pub(crate) struct List {
     /// Objects in the server's order.
     pub(crate) items: Vec<Value>,
-    /// `columnDefinitions` of rows; null for objects.
-    pub(crate) columns: Value,
+    /// Columns of rows; empty for objects.
+    pub(crate) columns: Vec<ColumnDefinition>,
     /// `metadata.resourceVersion` of the list.
     pub(crate) resource_version: String,
 }
@@ -148,15 +168,20 @@ impl Client {
         Ok(object)
     }
 
-    /// Returns a node, which must exist.
-    pub(crate) async fn node(&self, target: &Target) -> Result<Node, Failure> {
-        read(self.target(target).await?)
+    /// Returns an object of a known kind; `None` if it does not exist.
+    pub(crate) async fn find<S: Spec>(&self, name: &str) -> Result<Option<Served<S>>, ApiError> {
+        Ok(self.get(S::KIND, name).await?.map(Served::of))
     }
 
-    /// Returns all nodes in the server's order.
-    pub(crate) async fn nodes(&self) -> Result<Vec<Node>, Failure> {
-        let list = self.list(Collection::Kind(Kind::Node), &[]).await?;
-        list.items.into_iter().map(read).collect()
+    /// Returns a node, which must exist.
+    pub(crate) async fn node(&self, target: &Target) -> Result<Served<NodeSpec>, Failure> {
+        Ok(Served::of(self.target(target).await?))
+    }
+
+    /// Returns all objects of a known kind in the server's order.
+    pub(crate) async fn all<S: Spec>(&self) -> Result<Vec<Served<S>>, ApiError> {
+        let list = self.list(Collection::Kind(S::KIND), &[]).await?;
+        Ok(list.items.into_iter().map(Served::of).collect())
     }
 
     /// Returns an object in a form, as a list with one item. The object must exist and have the type that the user typed.
@@ -168,12 +193,14 @@ impl Client {
                     .form(form)
                     .query("includeObject", "Object");
                 match self.call(&call).await {
-                    Ok(mut table) => {
-                        let items = form.items(&mut table).unwrap_or_default();
+                    Ok(table) => {
+                        let mut page = Page::read(table, form, &call)?;
+                        let columns = std::mem::take(&mut page.column_definitions);
+                        let items: Vec<Value> = page.objects().collect();
                         for item in items.iter().filter(|_| target.kind == Kind::Resource) {
                             target.name.check(item)?;
                         }
-                        Ok(List { items, columns: take(&mut table, "columnDefinitions"), ..List::default() })
+                        Ok(List { items, columns, ..List::default() })
                     }
                     Err(error) if error.is_status(404) => Err(self.missing(target).await),
                     Err(error) => Err(error.into()),
@@ -208,19 +235,12 @@ impl Client {
             if !next.is_empty() {
                 call = call.query("continue", &next);
             }
-            let mut page = self.call(&call).await?;
-            let items = form.items(&mut page);
-            if items.is_none() && form == Form::Rows {
-                let (server, message) = (call.describe(), "the response is not a table".to_owned());
-                return Err(ApiError::Malformed { server, message });
-            }
-            list.items.extend(items.unwrap_or_default());
-            if list.columns.is_null() {
-                list.columns = take(&mut page, "columnDefinitions");
-            }
-            let metadata = |field: &str| page["metadata"][field].as_str().unwrap_or_default().to_owned();
-            list.resource_version = metadata("resourceVersion");
-            next = metadata("continue");
+            let mut page = Page::read(self.call(&call).await?, form, &call)?;
+            let metadata = std::mem::take(&mut page.metadata);
+            list.columns = std::mem::take(&mut page.column_definitions);
+            list.items.extend(page.objects());
+            list.resource_version = metadata.resource_version;
+            next = metadata.continue_token;
             if next.is_empty() {
                 break;
             }
@@ -282,16 +302,16 @@ impl Client {
         self.call(&write(call, "application/json", object, commitment)).await
     }
 
-    /// Deletes an object, or only the object with this uid if one is given. Returns `false` if it did not exist.
+    /// Deletes an object, or only the object with this uid if it is not empty. Returns `false` if it did not exist.
     pub(crate) async fn delete(
         &self,
         kind: Kind,
         name: &str,
-        uid: Option<&str>,
+        uid: &str,
         commitment: Commitment,
     ) -> Result<bool, ApiError> {
         let mut options = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-        if let Some(uid) = uid.filter(|uid| !uid.is_empty()) {
+        if !uid.is_empty() {
             options["preconditions"] = serde_json::json!({"uid": uid});
         }
         let mut call = Call::new(Method::DELETE, object_path(kind, name)).body("application/json", &options);
@@ -386,25 +406,24 @@ impl Client {
             .await
     }
 
-    /// Returns the server's version.
-    pub(crate) async fn server_version(&self) -> Result<Value, ApiError> {
-        self.document(&["version"]).await
+    /// Returns the document at a path, such as `/version` or the discovery document `/apis`.
+    pub(crate) async fn document<T: DeserializeOwned + Default>(&self, path: &[&str]) -> Result<T, ApiError> {
+        let path = path.iter().map(|part| (*part).to_owned()).collect();
+        Ok(lenient::view(&self.call(&Call::new(Method::GET, path)).await?))
     }
 
-    /// Returns the document at a path, such as the discovery document `/apis`.
-    pub(crate) async fn document(&self, path: &[&str]) -> Result<Value, ApiError> {
-        self.call(&Call::new(Method::GET, path.iter().map(|part| (*part).to_owned()).collect())).await
-    }
-
-    /// Returns the review of an action, in the form of `SelfSubjectAccessReview`.
-    pub(crate) async fn access_review(&self, attributes: &Value) -> Result<Value, ApiError> {
+    /// Returns the answer whether the API allows an action.
+    pub(crate) async fn access_review(&self, action: ResourceAttributes) -> Result<ReviewStatus, ApiError> {
         let path = ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"];
-        let review = serde_json::json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
+        let review = serde_json::json!(SelfSubjectAccessReview {
+            api_version: "authorization.k8s.io/v1".to_owned(),
+            kind: "SelfSubjectAccessReview".to_owned(),
+            spec: ReviewSpec { resource_attributes: action },
+            status: ReviewStatus::default(),
         });
         let call = Call::new(Method::POST, path.map(str::to_owned).to_vec());
-        self.call(&call.body("application/json", &review).harmless()).await
+        let answer = self.call(&call.body("application/json", &review).harmless()).await?;
+        Ok(lenient::view::<SelfSubjectAccessReview>(&answer).status)
     }
 
     async fn ours<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Failure> {
@@ -439,15 +458,6 @@ impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Failure {
         error.into_failure()
     }
-}
-
-/// Parses an object into its type.
-///
-/// # Errors
-/// Fails if the server's object has another shape than the type.
-pub(crate) fn read<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {
-    serde_json::from_value(object)
-        .map_err(|error| Failure::refused(format!("cannot read the response: {error}")))
 }
 
 fn object_path(kind: Kind, name: &str) -> Vec<String> {

@@ -16,6 +16,7 @@ mod help;
 mod manifest;
 mod merge;
 mod names;
+mod object;
 mod render;
 mod session;
 mod terminal;

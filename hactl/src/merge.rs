@@ -132,6 +132,13 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
+/// Returns `true` if two states of an object have the same fields of users, including those that this version does not know.
+pub(crate) fn is_unchanged(before: &Value, after: &Value) -> bool {
+    ["/spec", "/metadata/labels", "/metadata/annotations", "/metadata/finalizers"]
+        .iter()
+        .all(|part| before.pointer(part) == after.pointer(part))
+}
+
 /// Returns a value with a merge patch (RFC 7396) applied.
 pub(crate) fn patched(value: &Value, patch: &Value) -> Value {
     let mut patched = value.clone();

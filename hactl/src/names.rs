@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use ha_api_types::driver::DriverSpec;
 use ha_api_types::kind::Kind;
+use ha_api_types::lenient;
 use serde_json::Value;
 
 /// A resource's name, optionally with the type that the user expects.
@@ -44,11 +45,7 @@ impl TypedName {
 
 /// Returns the type of a resource: `vm` for `vm:100`.
 pub(crate) fn type_of(object: &Value) -> String {
-    object
-        .pointer("/spec/driver")
-        .and_then(|driver| serde_json::from_value::<DriverSpec>(driver.clone()).ok())
-        .unwrap_or_default()
-        .type_name()
+    object.pointer("/spec/driver").map(lenient::view::<DriverSpec>).unwrap_or_default().type_name()
 }
 
 /// Returns an object's name as in lists: `vm:100` for resources, the plain name for other kinds.
@@ -57,7 +54,7 @@ pub(crate) fn shown(kind: Kind, object: &Value) -> String {
     if kind == Kind::Resource { format!("{}:{name}", type_of(object)) } else { name.to_owned() }
 }
 
-/// Returns `metadata.name`; empty if missing.
+/// Returns `metadata.name` of an object of any kind, an event or a row of a Table; empty if missing.
 pub(crate) fn name_of(object: &Value) -> &str {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }

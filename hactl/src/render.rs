@@ -141,9 +141,8 @@ pub(crate) fn readable(object: &Value) -> Value {
 }
 
 /// Returns the age of a timestamp, such as `3h12m`; `-` if the timestamp is missing or invalid.
-pub(crate) fn age(timestamp: Option<&str>) -> String {
-    let seconds = timestamp.and_then(|text| Timestamp(text.to_owned()).unix_seconds());
-    match seconds {
+pub(crate) fn age(timestamp: Option<&Timestamp>) -> String {
+    match timestamp.and_then(Timestamp::unix_seconds) {
         Some(seconds) => crate::duration::short(now_seconds() - seconds),
         None => "-".to_owned(),
     }

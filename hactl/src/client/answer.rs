@@ -2,14 +2,15 @@
 
 use super::exit_of;
 use crate::failure::{Exit, Failure};
-use serde::Deserialize;
+use ha_api_types::kubernetes::{Status, StatusCause};
+use ha_api_types::lenient;
 use serde_json::Value;
 
 /// The reason why a request got no answer. Callers act differently for each variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApiError {
     /// A controller answered with an error.
-    Status(StatusError),
+    Status(Status),
     /// No controller could be asked; nothing was changed.
     Unreachable {
         /// Each controller with its error.
@@ -31,53 +32,25 @@ pub(crate) enum ApiError {
     },
 }
 
-/// An error in the form of a `metav1.Status`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct StatusError {
-    /// HTTP status code.
-    pub(crate) code: u16,
-    /// Reason in CamelCase, such as `AlreadyExists`.
-    pub(crate) reason: String,
-    /// Message for the user.
-    pub(crate) message: String,
-    /// Invalid fields with the cause of each.
-    #[serde(skip)]
-    pub(crate) causes: Vec<(String, String)>,
+/// Reads the body of an answer with an error status; an invalid body gives an empty reason and message.
+pub(super) fn read_status(code: u16, body: &[u8]) -> Status {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let mut status = Status { code, ..lenient::view(&value) };
+    if status.message.is_empty() {
+        let plain: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
+        status.message = if plain.is_empty() {
+            format!("HTTP status {code}")
+        } else {
+            format!("HTTP status {code}: {plain}")
+        };
+    }
+    status
 }
 
-impl StatusError {
-    /// Parses the body of an answer with an error status; an invalid body gives an empty reason and message.
-    pub(crate) fn read(code: u16, body: &[u8]) -> StatusError {
-        let value: Value = serde_json::from_slice(body).unwrap_or_default();
-        let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
-        let mut status = StatusError {
-            code,
-            reason: text(&value, "reason"),
-            message: text(&value, "message"),
-            causes: value["details"]["causes"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|cause| (text(cause, "field"), text(cause, "message")))
-                .collect(),
-        };
-        if status.message.is_empty() {
-            let plain: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
-            status.message = if plain.is_empty() {
-                format!("HTTP status {code}")
-            } else {
-                format!("HTTP status {code}: {plain}")
-            };
-        }
-        status
-    }
-
-    /// Parses the object of an ERROR event of a watch.
-    pub(crate) fn of_event(object: &Value) -> StatusError {
-        let code = object["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
-        StatusError::read(code, object.to_string().as_bytes())
-    }
+/// Reads the object of an ERROR event of a watch.
+pub(super) fn status_of_event(object: &Value) -> Status {
+    let code = lenient::view::<Status>(object).code;
+    read_status(if code == 0 { 500 } else { code }, object.to_string().as_bytes())
 }
 
 impl ApiError {
@@ -102,7 +75,7 @@ impl ApiError {
         match self {
             ApiError::Status(status) => {
                 let mut message = status.message;
-                for (field, cause) in &status.causes {
+                for StatusCause { field, message: cause } in &status.details.causes {
                     // The summary usually repeats a single cause.
                     if !message.contains(cause.as_str()) {
                         message.push('\n');
@@ -162,7 +135,7 @@ mod tests {
     use serde_json::json;
 
     fn check(body: &Value, expected_help: &str) {
-        let status = StatusError::read(409, body.to_string().as_bytes());
+        let status = read_status(409, body.to_string().as_bytes());
         let failure = ApiError::Status(status).into_failure();
         assert_eq!((failure.exit, failure.help.as_str()), (Exit::Refused, expected_help), "{body}");
     }
@@ -180,8 +153,7 @@ mod tests {
     #[test]
     fn the_title_names_the_origin() {
         let check = |error: ApiError, expected: &str| assert_eq!(error.into_failure().title(), expected);
-        let status =
-            |reason: &str| StatusError { code: 404, reason: reason.to_owned(), ..StatusError::default() };
+        let status = |reason: &str| Status { code: 404, reason: reason.to_owned(), ..Status::default() };
         check(ApiError::Status(status("NotFound")), "Error from server (NotFound)");
         check(ApiError::Status(status("")), "Error from server");
         check(ApiError::Unreachable { tried: Vec::new() }, "error");

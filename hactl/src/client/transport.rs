@@ -1,7 +1,7 @@
 //! The transport of requests: each request goes to the first controller that can answer it.
 
 use super::Form;
-use super::answer::{ApiError, StatusError};
+use super::answer::{ApiError, read_status};
 use crate::config::Connection;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -222,7 +222,7 @@ impl Client {
             for text in &warnings {
                 self.terminal.warn(text);
             }
-            return Err(ApiError::Status(StatusError::read(code.as_u16(), &body)));
+            return Err(ApiError::Status(read_status(code.as_u16(), &body)));
         }
         Ok(Received { server, body, warnings })
     }
@@ -235,7 +235,7 @@ impl Client {
             return Ok(response);
         }
         let body = response.bytes().await.unwrap_or_default();
-        Err(ApiError::Status(StatusError::read(code.as_u16(), &body)))
+        Err(ApiError::Status(read_status(code.as_u16(), &body)))
     }
 
     async fn send(&self, call: &Call, answer: Answer) -> Result<(String, Response), ApiError> {

@@ -1,10 +1,12 @@
 //! The watch of a collection: its objects, then every change, despite lost connections and compacted revisions.
 
-use super::answer::{ApiError, StatusError};
-use super::{Call, Client, Collection, Form};
+use super::answer::{ApiError, status_of_event};
+use super::{Call, Client, Collection, Form, Page};
 use crate::failure::Failure;
 use crate::names::name_of;
+use ha_api_types::table::ColumnDefinition;
 use reqwest::{Method, Response};
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -36,8 +38,8 @@ pub(crate) struct Watcher<'a> {
     collection: Collection,
     query: Vec<(&'static str, String)>,
     form: Form,
-    /// `columnDefinitions` of rows; null for objects, and before the first list.
-    columns: Value,
+    /// Columns of rows; empty for objects, and before the first list.
+    columns: Vec<ColumnDefinition>,
     known: BTreeMap<String, Value>,
     queue: VecDeque<Change>,
     state: State,
@@ -63,7 +65,7 @@ impl<'a> Watcher<'a> {
             collection,
             query,
             form: Form::Objects,
-            columns: Value::Null,
+            columns: Vec::new(),
             known: BTreeMap::new(),
             queue: VecDeque::new(),
             state: State::List,
@@ -83,8 +85,8 @@ impl<'a> Watcher<'a> {
         self
     }
 
-    /// Returns the `columnDefinitions` of rows, which are known from [`Change::Synced`] on.
-    pub(crate) fn columns(&self) -> &Value {
+    /// Returns the columns of rows, which are known from [`Change::Synced`] on.
+    pub(crate) fn columns(&self) -> &[ColumnDefinition] {
         &self.columns
     }
 
@@ -196,23 +198,25 @@ impl<'a> Watcher<'a> {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
-        let mut event: Value = serde_json::from_slice(line).map_err(|error| ApiError::Malformed {
+        let malformed = |error: serde_json::Error| ApiError::Malformed {
             server: format!("watch of /{}", self.collection.path().join("/")),
             message: error.to_string(),
-        })?;
-        let mut object = event["object"].take();
-        let kind = event["type"].as_str().unwrap_or_default();
+        };
+        let Event { kind, object } = serde_json::from_slice(line).map_err(malformed)?;
         if kind == "ERROR" {
-            return Err(ApiError::Status(StatusError::of_event(&object)));
+            return Err(ApiError::Status(status_of_event(&object)));
         }
-        if let Some(version) = object.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
+        if let Some(version) = version(&object) {
             version.clone_into(resource_version);
         }
         let object = match self.form {
             Form::Objects => object,
-            Form::Rows => self.form.items(&mut object).and_then(|mut rows| rows.pop()).unwrap_or_default(),
+            Form::Rows => {
+                let page: Page = serde_json::from_value(object).map_err(malformed)?;
+                page.objects().last().unwrap_or_default()
+            }
         };
-        match kind {
+        match kind.as_str() {
             "ADDED" | "MODIFIED" => self.applied(object),
             "DELETED" => {
                 self.known.remove(name_of(&object));
@@ -251,6 +255,16 @@ impl<'a> Watcher<'a> {
     }
 }
 
+/// A line of a watch. The object is untyped: it may be of any kind, a row, or an error.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    object: Value,
+}
+
+/// Returns the revision of an object of any kind, or of a Table.
 fn version(object: &Value) -> Option<&str> {
     object.pointer("/metadata/resourceVersion").and_then(Value::as_str)
 }

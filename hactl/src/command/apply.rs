@@ -112,15 +112,9 @@ impl Apply {
         {
             for gone in inventory::leftovers(client, name, &entries, session.terminal()).await? {
                 if let Some(commitment) = self.dry_run.mode.commitment() {
-                    client.delete(gone.kind, &gone.name, Some(&gone.uid), commitment).await.map_err(
-                        |error| {
-                            Failure::from(error).at(&format!(
-                                "pruning {}/{}",
-                                gone.kind.singular(),
-                                gone.name
-                            ))
-                        },
-                    )?;
+                    client.delete(gone.kind, &gone.name, &gone.uid, commitment).await.map_err(|error| {
+                        Failure::from(error).at(&format!("pruning {}/{}", gone.kind.singular(), gone.name))
+                    })?;
                 }
                 if format.is_none() {
                     let suffix = self.dry_run.mode.suffix();
@@ -150,7 +144,7 @@ impl Apply {
             .get(entry.kind, &entry.name)
             .await?
             .ok_or_else(|| Failure::refused(format!("{} was deleted", entry.shown())))?;
-        let patch = with_state(patch(&wanted, &stopped), wanted.pointer("/spec/state"), &before);
+        let patch = with_state(&patch(&wanted, &stopped), &wanted, &before);
         let after = client.patch(entry.kind, &entry.name, &patch, Commitment::Real).await?;
         Ok((Change::Configured, after))
     }
@@ -181,11 +175,8 @@ impl Apply {
             merged
         };
         // A value that differs only in its spelling (`started`, `0.5`) is no change on the server.
-        let same = |path: &str| live.pointer(path) == after.pointer(path);
-        let unchanged = ["/spec", "/metadata/labels", "/metadata/annotations", "/metadata/finalizers"]
-            .iter()
-            .all(|path| same(path));
-        Ok((if unchanged { Change::Unchanged } else { Change::Configured }, after))
+        let is_unchanged = merge::is_unchanged(live, &after);
+        Ok((if is_unchanged { Change::Unchanged } else { Change::Configured }, after))
     }
 }
 

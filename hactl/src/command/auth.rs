@@ -1,11 +1,11 @@
 //! `hactl auth`: shows the actions that the API allows the user.
 
-use super::api_resources::{ApiResource, discovered};
+use super::api_resources::{Discovered, discovered};
 use crate::failure::{Exit, Outcome};
 use crate::names::nearest;
 use crate::session::Session;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use ha_api_types::kubernetes::{ResourceAttributes, ReviewStatus};
 
 /// Check permissions
 #[derive(Args, Debug)]
@@ -57,39 +57,37 @@ impl CanI {
                     session.terminal().say("no");
                     return Ok(Exit::Refused);
                 };
-                (found.group().to_owned(), found.name.clone())
+                (found.group().to_owned(), found.resource.name.clone())
             }
         };
-        let attributes = json!({
-            "verb": self.verb, "group": group, "resource": resource, "name": name,
-            "subresource": self.subresource.as_deref().unwrap_or_default(),
+        let action = ResourceAttributes {
+            verb: self.verb.clone(),
+            group,
+            resource,
+            name: name.to_owned(),
+            subresource: self.subresource.clone().unwrap_or_default(),
+        };
+        let ReviewStatus { allowed, reason } = client.access_review(action).await?;
+        let word = if allowed { "yes" } else { "no" };
+        // As kubectl prints the answer.
+        session.terminal().say(&if reason.is_empty() {
+            word.to_owned()
+        } else {
+            format!("{word} - {reason}")
         });
-        let review = client.access_review(&attributes).await?;
-        let (allowed, line) = answer(&review["status"]);
-        session.terminal().say(&line);
         Ok(if allowed { Exit::Done } else { Exit::Refused })
     }
 }
 
 /// Returns the kind with this name. Warns if the API serves none, as kubectl does.
-fn find<'a>(session: &Session, served: &'a [ApiResource], text: &str) -> Option<&'a ApiResource> {
+fn find<'a>(session: &Session, served: &'a [Discovered], text: &str) -> Option<&'a Discovered> {
     let text = text.to_ascii_lowercase();
-    let found = served.iter().find(|resource| resource.names().contains(&text));
+    let found = served.iter().find(|one| one.names().contains(&text));
     if found.is_none() {
-        let known: Vec<String> = served.iter().flat_map(ApiResource::names).collect();
+        let known: Vec<String> = served.iter().flat_map(Discovered::names).collect();
         let hint = nearest(&text, known.iter().map(String::as_str));
         let hint = hint.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
         session.terminal().warn(&format!("the API does not serve a kind {text:?}{hint}"));
     }
     found
-}
-
-/// Returns `true` if the review allows the action, and the answer as kubectl prints it.
-fn answer(status: &Value) -> (bool, String) {
-    let allowed = status["allowed"] == true;
-    let word = if allowed { "yes" } else { "no" };
-    match status["reason"].as_str().unwrap_or_default() {
-        "" => (allowed, word.to_owned()),
-        reason => (allowed, format!("{word} - {reason}")),
-    }
 }

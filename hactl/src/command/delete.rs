@@ -7,10 +7,12 @@ use crate::client::Collection;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::manifest::{self, FileFlags, Need};
 use crate::names::{Selection, Target, TypedName, name_of, selection};
+use crate::object::{AnyObject, Served};
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::bare;
+use ha_api_types::placement::AffinityRuleSpec;
 use ha_api_types::view::{ControllerOverview, ControllerState};
 use serde_json::{Value, json};
 
@@ -70,15 +72,15 @@ impl Delete {
         let mode = self.dry_run.mode;
         let suffix = mode.suffix();
         if self.stop && mode == DryRun::None {
-            for (target, object) in found.iter().filter(|(target, _)| target.kind == Kind::Resource) {
-                stop_and_wait(session, &target.name.name, object, self.wait.timeout).await?;
+            for (_, object) in found.iter().filter(|(target, _)| target.kind == Kind::Resource) {
+                stop_and_wait(session, &Served::of(object.clone()), self.wait.timeout).await?;
             }
         }
         for (target, object) in &found {
-            let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+            let uid = AnyObject::of(object).metadata.uid;
             if let Some(commitment) = mode.commitment() {
                 client
-                    .delete(target.kind, &target.name.name, uid, commitment)
+                    .delete(target.kind, &target.name.name, &uid, commitment)
                     .await
                     .map_err(|error| Failure::from(error).at(&target.shown()))?;
             }
@@ -221,8 +223,8 @@ async fn shrink_rules(session: &Session, gone: &[&str], mode: DryRun) -> Result<
         return Ok(());
     }
     let (client, suffix) = (session.client()?, mode.suffix());
-    for rule in client.list(Collection::Kind(Kind::AffinityRule), &[]).await?.items {
-        let name = name_of(&rule);
+    for rule in client.all().await? {
+        let name = rule.name();
         match shrunk(&rule, gone) {
             Shrunk::Untouched => {}
             Shrunk::Smaller(patch) => {
@@ -232,9 +234,8 @@ async fn shrink_rules(session: &Session, gone: &[&str], mode: DryRun) -> Result<
                 session.terminal().say(&format!("affinityrule/{name} shrunk{suffix}"));
             }
             Shrunk::Gone => {
-                let uid = rule.pointer("/metadata/uid").and_then(Value::as_str);
                 if let Some(commitment) = mode.commitment() {
-                    client.delete(Kind::AffinityRule, name, uid, commitment).await?;
+                    client.delete(Kind::AffinityRule, name, &rule.metadata.uid, commitment).await?;
                 }
                 session
                     .terminal()
@@ -245,13 +246,15 @@ async fn shrink_rules(session: &Session, gone: &[&str], mode: DryRun) -> Result<
     Ok(())
 }
 
-fn shrunk(rule: &Value, gone: &[&str]) -> Shrunk {
-    for (field, least) in [("nodeAffinity", 1), ("resourceAffinity", 2)] {
-        let Some(resources) = rule["spec"][field]["resources"].as_array() else { continue };
-        let left: Vec<&Value> = resources
-            .iter()
-            .filter(|name| name.as_str().is_none_or(|name| !gone.contains(&bare(name))))
-            .collect();
+fn shrunk(rule: &Served<AffinityRuleSpec>, gone: &[&str]) -> Shrunk {
+    let AffinityRuleSpec { node_affinity, resource_affinity, disabled: _, comment: _ } = &rule.spec;
+    let fields = [
+        ("nodeAffinity", node_affinity.as_ref().map(|affinity| &affinity.resources), 1),
+        ("resourceAffinity", resource_affinity.as_ref().map(|affinity| &affinity.resources), 2),
+    ];
+    for (field, resources, least) in fields {
+        let Some(resources) = resources else { continue };
+        let left: Vec<&String> = resources.iter().filter(|name| !gone.contains(&bare(name))).collect();
         if left.len() == resources.len() {
             continue;
         }
@@ -259,9 +262,8 @@ fn shrunk(rule: &Value, gone: &[&str]) -> Shrunk {
             return Shrunk::Gone;
         }
         // The resourceVersion guards against a concurrent change.
-        let version = rule.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
         return Shrunk::Smaller(json!({
-            "metadata": {"resourceVersion": version},
+            "metadata": {"resourceVersion": rule.metadata.resource_version},
             "spec": {field: {"resources": left}},
         }));
     }
@@ -290,7 +292,7 @@ mod tests {
     #[test]
     fn rules_shrink_or_go_with_their_resources() {
         let check = |spec: Value, gone: &[&str], expected: Shrunk| {
-            let rule = json!({"metadata": {"name": "r", "resourceVersion": "7"}, "spec": spec});
+            let rule = Served::of(json!({"metadata": {"name": "r", "resourceVersion": "7"}, "spec": spec}));
             assert_eq!(shrunk(&rule, gone), expected);
         };
         let version = json!({"resourceVersion": "7"});

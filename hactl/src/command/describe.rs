@@ -3,7 +3,9 @@
 use super::events;
 use crate::client::{Collection, List};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::merge;
 use crate::names::{Selection, Target, name_of, selection, shown};
+use crate::object::{AnyCondition, AnyObject};
 use crate::render::table::{Cell, Table};
 use crate::render::{age, readable, yaml};
 use crate::session::Session;
@@ -11,7 +13,7 @@ use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::capitalized;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Show an object with its conditions and events
 #[derive(Args, Debug)]
@@ -60,47 +62,25 @@ impl Describe {
 fn text(session: &Session, kind: Kind, object: &Value, happened: &List) -> Result<String, Failure> {
     let terminal = session.terminal();
     let object = readable(object);
-    let metadata = &object["metadata"];
-    let word = |name: &str| metadata[name].as_str().unwrap_or("-").to_owned();
+    let AnyObject { metadata, status: observed } = AnyObject::of(&object);
+    let created = metadata.creation_timestamp.as_ref();
     let mut text = format!("{} {}\n", terminal.paint(Style::Bold, kind.name()), shown(kind, &object));
-    text += &format!(
-        "Created: {} ({} ago)\n",
-        word("creationTimestamp"),
-        age(metadata["creationTimestamp"].as_str())
-    );
-    if let Some(deleted) = metadata["deletionTimestamp"].as_str() {
+    text += &format!("Created: {} ({} ago)\n", created.map_or("-", |at| &at.0), age(created));
+    if let Some(deleted) = &metadata.deletion_timestamp {
         text += &format!("Deletion requested: {deleted} ({} ago)\n", age(Some(deleted)));
     }
-    let generation = metadata["generation"].as_i64().unwrap_or(0);
-    let observed = object["status"]["observedGeneration"].as_i64();
+    let generation = metadata.generation;
     text += &format!("Generation: {generation}");
-    if let Some(observed) = observed.filter(|observed| *observed != generation) {
-        text += &format!(" (status is for {observed})");
+    if let Some(seen) = observed.observed_generation.filter(|seen| *seen != generation) {
+        text += &format!(" (status is for {seen})");
     }
     text.push('\n');
-    for field in ["labels", "annotations"] {
-        if metadata[field].as_object().is_some_and(|map| !map.is_empty()) {
-            text += &section(session, &capitalized(field), &metadata[field])?;
-        }
-    }
-    text += &section(session, "Spec", &object["spec"])?;
-    let mut status = object["status"].clone();
-    let conditions = status.as_object_mut().and_then(|status| status.remove("conditions"));
-    if status.as_object().is_some_and(|status| !status.is_empty()) {
-        text += &section(session, "Status", &status)?;
-    }
-    if let Some(Value::Array(conditions)) = conditions {
+    text += &sections(session, &object)?;
+    if !observed.conditions.is_empty() {
         let mut table = Table::new(&["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"]);
-        for condition in &conditions {
-            let field = |name: &str| Cell::plain(condition[name].as_str().unwrap_or_default());
-            let since = age(condition["lastTransitionTime"].as_str());
-            table.row(vec![
-                field("type"),
-                field("status"),
-                Cell::plain(&since),
-                field("reason"),
-                field("message"),
-            ]);
+        for AnyCondition { kind, status, reason, message, last_transition_time, .. } in &observed.conditions {
+            let since = age(last_transition_time.as_ref());
+            table.row([kind, status, &since, reason, message].map(|text| Cell::plain(text)).to_vec());
         }
         text += &format!("\n{}\n{}", terminal.paint(Style::Bold, "Conditions"), table.render(terminal, 2));
     }
@@ -111,6 +91,25 @@ fn text(session: &Session, kind: Kind, object: &Value, happened: &List) -> Resul
         let rows = happened.items.iter().map(|event| (event, false));
         let table = events::columns(&happened.columns, false).table(rows);
         text += &table.render(terminal, 2);
+    }
+    Ok(text)
+}
+
+/// Returns labels, annotations, spec and status of an object of any kind as YAML. Untyped, because every field is shown as
+/// received, also one that this version does not know.
+fn sections(session: &Session, object: &Value) -> Result<String, Failure> {
+    let is_filled = |value: &Value| value.as_object().is_some_and(|map| !map.is_empty());
+    let mut text = String::new();
+    for field in ["labels", "annotations"] {
+        let map = &object["metadata"][field];
+        if is_filled(map) {
+            text += &section(session, &capitalized(field), map)?;
+        }
+    }
+    text += &section(session, "Spec", &object["spec"])?;
+    let status = merge::patched(&object["status"], &json!({"conditions": null}));
+    if is_filled(&status) {
+        text += &section(session, "Status", &status)?;
     }
     Ok(text)
 }

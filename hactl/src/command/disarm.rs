@@ -5,10 +5,10 @@ use crate::client::Commitment;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use clap::{Args, ValueEnum};
-use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::view::Overview;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -77,9 +77,8 @@ impl Arm {
 async fn change(session: &Session, wanted: Option<&str>) -> Result<bool, Failure> {
     session.format(&[])?;
     let client = session.client()?;
-    let known = client.get(Kind::Cluster, CLUSTER_NAME).await?;
-    let current = known.as_ref().and_then(|cluster| cluster["spec"]["disarmed"].as_str());
-    if current == wanted {
+    let known = client.find::<ClusterSpec>(CLUSTER_NAME).await?;
+    if known.as_ref().map_or("", |cluster| cluster.word("/spec/disarmed")) == wanted.unwrap_or_default() {
         return Ok(false);
     }
     if known.is_some() {
@@ -120,10 +119,11 @@ async fn until(session: &Session, goal: &str, left: &mut Vec<String>) -> Result<
     let mut told: BTreeMap<String, String> = BTreeMap::new();
     let mut waited: BTreeSet<String> = BTreeSet::new();
     loop {
-        let cluster = client.get(Kind::Cluster, CLUSTER_NAME).await?.unwrap_or(Value::Null);
+        let cluster = client.find::<ClusterSpec>(CLUSTER_NAME).await?;
         let overview = client.overview().await?;
-        let seen = cluster["status"]["observedGeneration"].as_i64().unwrap_or(0)
-            >= cluster["metadata"]["generation"].as_i64().unwrap_or(0);
+        let seen = cluster.is_none_or(|cluster| {
+            cluster.status.map_or(0, |status| status.observed_generation) >= cluster.metadata.generation
+        });
         for node in &overview.nodes {
             if !node.arming.is_empty() && told.get(&node.name) != Some(&node.arming) {
                 session.terminal().progress(&format!("{}: {}", node.name, node.arming));

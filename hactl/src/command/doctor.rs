@@ -1,6 +1,7 @@
 //! `hactl doctor`: shows the checks of a node or of the cluster, with suggested fixes.
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::object::Served;
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
@@ -41,8 +42,9 @@ impl Doctor {
         let client = session.client()?;
         let (cluster, nodes) = match &self.node {
             Some(name) => (Vec::new(), vec![client.node(&super::node(name)?).await?]),
-            None => (client.overview().await?.checks, client.nodes().await?),
+            None => (client.overview().await?.checks, client.all().await?),
         };
+        let nodes = nodes.into_iter().map(Served::whole).collect::<Result<Vec<Node>, _>>()?;
         let findings = Findings { cluster, nodes: nodes.into_iter().filter_map(of_node).collect() };
         let value = serde_json::to_value(&findings)
             .map_err(|error| Failure::refused(format!("cannot print the findings: {error}")))?;

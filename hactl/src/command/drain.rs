@@ -5,10 +5,11 @@ use super::dry_run::{DryRun, DryRunFlag};
 use super::node::maintenance::{enable, until_drained};
 use crate::client::Commitment;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::names::name_of;
+use crate::object::Served;
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
+use ha_api_types::node::NodeSpec;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -54,13 +55,14 @@ struct Nodes {
 
 impl Cordon {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        self.nodes.change(session, is_cordoned, &json!({"schedulable": false}), "cordoned").await
+        self.nodes.change(session, |spec| !spec.schedulable, &json!({"schedulable": false}), "cordoned").await
     }
 }
 
 impl Uncordon {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let open = json!({"schedulable": true, "maintenance": false});
+        let is_open = |spec: &NodeSpec| spec.schedulable && !spec.maintenance;
         self.nodes.change(session, is_open, &open, "uncordoned").await
     }
 }
@@ -72,7 +74,7 @@ impl Drain {
         match self.nodes.dry_run.mode {
             DryRun::None => {
                 enable_all(session, &nodes, DryRun::None).await?;
-                let names: Vec<&str> = nodes.iter().map(name_of).collect();
+                let names: Vec<&str> = nodes.iter().map(Served::name).collect();
                 until_drained(session, &names, self.timeout).await?;
             }
             DryRun::Server => {
@@ -92,18 +94,21 @@ impl Drain {
 }
 
 /// Makes nodes unschedulable that are about to be drained. [`enable_all`] restores the nodes' own setting.
-async fn block(session: &Session, nodes: &[Value]) -> Result<(), Failure> {
+async fn block(session: &Session, nodes: &[Served<NodeSpec>]) -> Result<(), Failure> {
     let client = session.client()?;
     let patch = json!({"spec": {"schedulable": false}});
-    for node in nodes.iter().filter(|node| node["spec"]["maintenance"] != true && !is_cordoned(&node["spec"]))
-    {
-        client.patch(Kind::Node, name_of(node), &patch, Commitment::Real).await?;
+    for node in nodes.iter().filter(|node| !node.spec.maintenance && node.spec.schedulable) {
+        client.patch(Kind::Node, node.name(), &patch, Commitment::Real).await?;
     }
     Ok(())
 }
 
 /// Enables the maintenance of all nodes. Returns the nodes as they are stored, or would be after a dry run.
-async fn enable_all(session: &Session, nodes: &[Value], dry_run: DryRun) -> Result<Vec<Value>, Failure> {
+async fn enable_all(
+    session: &Session,
+    nodes: &[Served<NodeSpec>],
+    dry_run: DryRun,
+) -> Result<Vec<Value>, Failure> {
     // Each enabled maintenance makes the leader move services, which must not move to the next node.
     let is_blocked = matches!(dry_run, DryRun::None) && nodes.len() > 1;
     if is_blocked {
@@ -117,16 +122,16 @@ async fn enable_all(session: &Session, nodes: &[Value], dry_run: DryRun) -> Resu
 }
 
 /// Shows where the services of nodes would move.
-async fn show(session: &Session, nodes: &[Value]) -> Result<(), Failure> {
+async fn show(session: &Session, nodes: &[Served<NodeSpec>]) -> Result<(), Failure> {
     show_effects(session, enable_all(session, nodes, DryRun::Server).await?).await
 }
 
 impl Nodes {
     /// Returns the nodes, which must all exist before one is changed.
-    async fn read(&self, session: &Session) -> Result<Vec<Value>, Failure> {
+    async fn read(&self, session: &Session) -> Result<Vec<Served<NodeSpec>>, Failure> {
         let mut nodes = Vec::new();
         for name in &self.names {
-            nodes.push(session.client()?.target(&super::node(name)?).await?);
+            nodes.push(session.client()?.node(&super::node(name)?).await?);
         }
         Ok(nodes)
     }
@@ -135,14 +140,14 @@ impl Nodes {
     async fn change(
         &self,
         session: &Session,
-        is_so: fn(&Value) -> bool,
+        is_so: fn(&NodeSpec) -> bool,
         fields: &Value,
         word: &str,
     ) -> Outcome {
         session.format(&[])?;
         for node in self.read(session).await? {
-            let name = name_of(&node);
-            let already = if is_so(&node["spec"]) { "already " } else { "" };
+            let name = node.name();
+            let already = if is_so(&node.spec) { "already " } else { "" };
             if let Some(commitment) = self.dry_run.mode.commitment().filter(|_| already.is_empty()) {
                 session.client()?.patch(Kind::Node, name, &json!({"spec": fields}), commitment).await?;
             }
@@ -151,12 +156,4 @@ impl Nodes {
         }
         Ok(Exit::Done)
     }
-}
-
-fn is_cordoned(spec: &Value) -> bool {
-    spec["schedulable"] == false
-}
-
-fn is_open(spec: &Value) -> bool {
-    !is_cordoned(spec) && spec["maintenance"] != true
 }

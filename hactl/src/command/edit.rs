@@ -3,7 +3,9 @@
 use crate::client::Commitment;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::manifest::{self, Entry, Need};
+use crate::merge;
 use crate::names::{Selection, Target, selection};
+use crate::object::AnyObject;
 use crate::render;
 use crate::session::Session;
 use clap::Args;
@@ -58,12 +60,8 @@ impl Edit {
                 Ok(entry) => {
                     match client.replace(target.kind, &with_identity(&entry, &live), Commitment::Real).await {
                         Ok(stored) => {
-                            let word =
-                                if stored["spec"] == live["spec"] && stored["metadata"] == live["metadata"] {
-                                    "unchanged"
-                                } else {
-                                    "configured"
-                                };
+                            let is_unchanged = merge::is_unchanged(&live, &stored);
+                            let word = if is_unchanged { "unchanged" } else { "configured" };
                             session.terminal().say(&format!("{} {word}", target.shown()));
                             return Ok(Exit::Done);
                         }
@@ -143,21 +141,13 @@ fn changed(target: &Target, text: &str) -> Result<Entry, Failure> {
 
 /// Restores the API's own fields, which the editor does not show.
 fn with_identity(entry: &Entry, live: &Value) -> Value {
-    let mut object = entry.object.clone();
-    for field in ["uid", "resourceVersion"] {
-        if let Some(value) = live["metadata"].get(field) {
-            object["metadata"][field] = value.clone();
-        }
+    let live = AnyObject::of(live).metadata;
+    let given = |text: String| (!text.is_empty()).then_some(text);
+    let mut own = json!({"uid": given(live.uid), "resourceVersion": given(live.resource_version)});
+    if let Some(memory) = live.annotations.get(merge::LAST_APPLIED) {
+        own["annotations"] = json!({merge::LAST_APPLIED: memory});
     }
-    if let Some(memory) =
-        live.pointer("/metadata/annotations").and_then(|all| all.get(crate::merge::LAST_APPLIED))
-    {
-        if !object["metadata"]["annotations"].is_object() {
-            object["metadata"]["annotations"] = json!({});
-        }
-        object["metadata"]["annotations"][crate::merge::LAST_APPLIED] = memory.clone();
-    }
-    object
+    merge::patched(&entry.object, &json!({"metadata": own}))
 }
 
 /// Keeps the user's text in a file when it cannot be sent.

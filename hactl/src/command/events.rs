@@ -8,6 +8,9 @@ use crate::render::{self, Format};
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
+use ha_api_types::kubernetes::CoreEvent;
+use ha_api_types::lenient;
+use ha_api_types::table::ColumnDefinition;
 use serde_json::{Value, json};
 
 /// List events with their reasons
@@ -80,7 +83,7 @@ impl Events {
                     if events.is_empty() {
                         exists(client, about).await?;
                     }
-                    events.sort_by(|left, right| when(left).cmp(when(right)));
+                    events.sort_by_cached_key(when);
                     (events, true)
                 }
             };
@@ -130,7 +133,7 @@ pub(super) async fn sorted(
 ) -> Result<List, ApiError> {
     let query = with_objects(query.to_vec(), form);
     let mut list = client.list_as(Collection::Events, &query, form).await?;
-    list.items.sort_by(|left, right| when(left).cmp(when(right)));
+    list.items.sort_by_cached_key(when);
     Ok(list)
 }
 
@@ -146,16 +149,13 @@ fn selector(kind: Kind, name: &str) -> (&'static str, String) {
     ("fieldSelector", format!("involvedObject.kind={},involvedObject.name={name}", kind.name()))
 }
 
-pub(super) fn when(event: &Value) -> &str {
-    ["lastTimestamp", "eventTime", "firstTimestamp"]
-        .iter()
-        .find_map(|field| event[field].as_str())
-        .or_else(|| event.pointer("/metadata/creationTimestamp").and_then(Value::as_str))
-        .unwrap_or_default()
+/// Returns the time of an event, or of its row.
+fn when(event: &Value) -> String {
+    lenient::view::<CoreEvent>(event).time().to_owned()
 }
 
 /// Returns the columns of events, with or without the object.
-pub(super) fn columns(definitions: &Value, objects: bool) -> Columns {
+pub(super) fn columns(definitions: &[ColumnDefinition], objects: bool) -> Columns {
     let names = ["Last Seen", "Type", "Reason", "Source", "Message", "Object"];
     Columns::named(definitions, if objects { &names[..] } else { &names[..5] })
 }

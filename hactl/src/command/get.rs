@@ -10,6 +10,7 @@ use crate::render::{self, Format};
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::quantity::Quantity;
+use ha_api_types::table::ColumnDefinition;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 
@@ -238,7 +239,7 @@ impl Get {
         Ok(())
     }
 
-    fn columns(&self, definitions: &Value, format: Option<&Format>) -> Columns {
+    fn columns(&self, definitions: &[ColumnDefinition], format: Option<&Format>) -> Columns {
         Columns::new(definitions, format.is_some()).with_labels(&self.label_columns, self.show_labels)
     }
 
@@ -300,7 +301,7 @@ struct Stream<'a> {
 
 impl Stream<'_> {
     /// Prints objects; `true` marks a deleted one.
-    fn print(&mut self, definitions: &Value, changes: &[(Value, bool)]) -> Result<(), Failure> {
+    fn print(&mut self, definitions: &[ColumnDefinition], changes: &[(Value, bool)]) -> Result<(), Failure> {
         let terminal = self.session.terminal();
         let objects = || changes.iter().map(|(object, _)| render::readable(object));
         let table = match self.format {

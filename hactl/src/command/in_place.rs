@@ -1,9 +1,9 @@
 //! `--in-place`: applies an edit to the running copy without a stop, as an operator confirms.
 
-use super::operate::{explain, follow, record, status, word};
+use super::operate::{explain, follow, record, word};
 use super::wait::bounded;
 use crate::failure::Failure;
-use crate::names::name_of;
+use crate::object::AnyObject;
 use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::Args;
@@ -58,20 +58,21 @@ impl InPlaceFlags {
         if !self.in_place || kind != Kind::Resource {
             return Ok(());
         }
-        let name = name_of(stored);
+        let metadata = AnyObject::of(stored).metadata;
+        let name = &metadata.name;
         let spec = OperationSpec {
             action: OperationAction::UpdateInPlace,
-            resource: Some(name.to_owned()),
-            generation: stored.pointer("/metadata/generation").and_then(Value::as_i64),
+            resource: Some(name.clone()),
+            generation: (metadata.generation > 0).then_some(metadata.generation),
             ..OperationSpec::default()
         };
         let recorded = record(session.client()?, &format!("update-in-place-{name}"), &spec).await?;
-        let operation = name_of(&recorded).to_owned();
+        let operation = recorded.name();
         let what = format!(
             "resource/{name} edited; operation/{operation}, which applies the edit to the running copy, continues"
         );
-        let done = bounded(PATIENCE, &what, follow(session, &operation, "")).await?;
-        let status = status(&done);
+        let done = bounded(PATIENCE, &what, follow(session, operation, "")).await?;
+        let status = done.status.unwrap_or_default();
         let line = format!("resource/{name} in place: {}: {}", word(status.phase), explain(&status));
         match status.phase {
             OperationPhase::Succeeded => {

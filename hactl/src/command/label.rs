@@ -4,12 +4,14 @@ use super::dry_run::DryRunFlag;
 use crate::client::{Client, Collection};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::{Selection, Target, TypedName, name_of, selection};
+use crate::object::AnyObject;
 use crate::render::Format;
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::validation;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Set or remove labels of objects
 #[derive(Args, Debug)]
@@ -71,6 +73,14 @@ impl Field {
         }
     }
 
+    fn of(self, object: &Value) -> BTreeMap<String, String> {
+        let metadata = AnyObject::of(object).metadata;
+        match self {
+            Field::Labels => metadata.labels,
+            Field::Annotations => metadata.annotations,
+        }
+    }
+
     fn singular(self) -> &'static str {
         match self {
             Field::Labels => "label",
@@ -110,11 +120,12 @@ impl Edit {
         }
         for (target, object) in &objects {
             let shown = target.shown();
-            let live = &object["metadata"][field.name()];
-            for (key, _) in changes.iter().filter(|(key, value)| value.is_null() && live.get(key).is_none()) {
+            let live = field.of(object);
+            for (key, _) in changes.iter().filter(|(key, value)| value.is_null() && !live.contains_key(*key))
+            {
                 session.terminal().warn(&format!("{shown} has no {} {key}", field.singular()));
             }
-            let differing = differing(live, &changes);
+            let differing = differing(&live, &changes);
             if let Some(commitment) = self.dry_run.mode.commitment().filter(|_| !differing.is_empty()) {
                 let patch = json!({"metadata": {field.name(): differing}});
                 client
@@ -216,11 +227,10 @@ fn problems(field: Field, changes: &Map<String, Value>) -> Vec<String> {
 
 /// Returns the existing values that the changes would replace, as sentences.
 fn taken(field: Field, target: &Target, object: &Value, changes: &Map<String, Value>) -> Vec<String> {
-    let live = &object["metadata"][field.name()];
+    let live = field.of(object);
     changes
         .iter()
-        .filter(|(_, value)| value.is_string())
-        .filter_map(|(key, value)| Some((key, live.get(key)?.as_str()?, value)))
+        .filter_map(|(key, value)| Some((key, live.get(key)?, value.as_str()?)))
         .filter(|(_, present, value)| value != present)
         .map(|(key, present, _)| {
             format!("{}: {} {key} already has the value {present:?}", target.shown(), field.singular())
@@ -229,13 +239,10 @@ fn taken(field: Field, target: &Target, object: &Value, changes: &Map<String, Va
 }
 
 /// Returns the changes that an object does not have yet.
-fn differing(live: &Value, changes: &Map<String, Value>) -> Map<String, Value> {
-    let is_new = |key: &str, value: &Value| live.get(key).unwrap_or(&Value::Null) != value;
-    changes
-        .iter()
-        .filter(|(key, value)| is_new(key, value))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
+fn differing(live: &BTreeMap<String, String>, changes: &Map<String, Value>) -> Map<String, Value> {
+    let is_new = |key: &String, value: &Value| live.get(key).map(String::as_str) != value.as_str();
+    let new = changes.iter().filter(|(key, value)| is_new(key, value));
+    new.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn word(field: Field, sent: &Map<String, Value>) -> &'static str {
@@ -296,7 +303,7 @@ mod tests {
             let changes = changes.as_object().expect("a map");
             let target = target(Kind::Resource, &object);
             assert_eq!(taken(Field::Labels, &target, &object, changes), expected, "{changes:?}");
-            assert_eq!(Value::Object(differing(&object["metadata"]["labels"], changes)), sent);
+            assert_eq!(Value::Object(differing(&Field::Labels.of(&object), changes)), sent);
         };
         check(json!({"tier": "front"}), &[], json!({}));
         check(json!({"tier": null, "gone": null}), &[], json!({"tier": null}));
@@ -305,6 +312,6 @@ mod tests {
             &["resource/web: label tier already has the value \"front\""],
             json!({"tier": "back"}),
         );
-        assert_eq!(Value::Object(differing(&Value::Null, &Map::new())), json!({}));
+        assert_eq!(Value::Object(differing(&BTreeMap::new(), &Map::new())), json!({}));
     }
 }

@@ -6,14 +6,15 @@ mod watchdog;
 
 use super::operate::{Patience, carry_out};
 use crate::failure::{Failure, Outcome};
+use crate::object::Served;
 use crate::render::age;
-use crate::render::columns::condition;
 use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::{Args, Subcommand};
-use ha_api_types::id::Epoch;
+use ha_api_types::meta::Condition;
+use ha_api_types::node::{NodeSpec, NodeStatus};
 use ha_api_types::operation::{OperationAction, OperationSpec};
-use serde_json::Value;
+use ha_api_types::reason::Reason;
 
 /// Manage nodes: maintenance, watchdog tests, fencing
 #[derive(Args, Debug)]
@@ -124,30 +125,29 @@ impl Asked {
         session: &Session,
         action: OperationAction,
         carries: Carries,
-        question: fn(&str, &Value) -> String,
+        question: fn(&str, &NodeStatus) -> String,
     ) -> Outcome {
-        let target = super::node(&self.node)?;
-        let node = session.client()?.target(&target).await?;
-        let name = &target.name.name;
-        if !self.yes && !Terminal::confirm(&question(name, &node))? {
+        let node = session.client()?.node(&super::node(&self.node)?).await?;
+        let status = node.status.clone().unwrap_or_default();
+        if !self.yes && !Terminal::confirm(&question(node.name(), &status))? {
             return Err(Failure::refused("not confirmed: nothing was changed"));
         }
-        carry_out(session, operation(action, carries, name, &node["status"]), &self.patience).await
+        carry_out(session, operation(action, carries, &node), &self.patience).await
     }
 }
 
-fn is_off(name: &str, node: &Value) -> String {
-    let status = &node["status"];
-    let seen = age(status["lastSeen"].as_str());
-    let now = format!("{}, last seen {seen} ago, with {} services", is_now(name, status), services(status));
-    if condition(node, "Ready").is_none_or(|ready| ready["reason"] != "DuplicateNode") {
+fn is_off(name: &str, status: &NodeStatus) -> String {
+    let seen = age(status.last_seen.as_ref());
+    let now = format!("{}, last seen {seen} ago, with {} services", is_now(name, status), status.services);
+    let is_ready = |one: &&Condition| one.kind == "Ready";
+    if status.conditions.iter().find(is_ready).is_none_or(|ready| ready.reason != Reason::DuplicateNode) {
         return format!(
             "WARNING: data loss if {name} still runs: its services would run twice.\n\
              {now}.\n\
              Confirm, at the machine itself, that {name} is powered off."
         );
     }
-    let machine_id = status["machineId"].as_str().unwrap_or("unknown");
+    let machine_id = if status.machine_id.is_empty() { "unknown" } else { &status.machine_id };
     format!(
         "WARNING: data loss if the previous machine of {name} still runs: its services would run twice.\n\
          {now}. Another machine registers under its name.\n\
@@ -155,25 +155,24 @@ fn is_off(name: &str, node: &Value) -> String {
     )
 }
 
-fn may_be_reset(name: &str, node: &Value) -> String {
-    let watchdog = node["status"]["watchdog"]["identity"].as_str().unwrap_or("the watchdog");
+fn may_be_reset(name: &str, status: &NodeStatus) -> String {
+    let watchdog = status.watchdog.as_ref().map_or("the watchdog", |watchdog| &watchdog.identity);
     format!(
         "WARNING: {watchdog} resets {name} without a shutdown; data that is not on disk is lost.\n\
          The test is refused unless the node is in maintenance and runs no services. Reset {name} now?"
     )
 }
 
-fn may_be_fenced(name: &str, node: &Value) -> String {
-    let status = &node["status"];
+fn may_be_fenced(name: &str, status: &NodeStatus) -> String {
     format!(
         "WARNING: fencing stops {name} without a shutdown, as in a power failure.\n\
          {}, with {} services. Its fence devices act immediately. Fence {name} now?",
         is_now(name, status),
-        services(status)
+        status.services
     )
 }
 
-fn has_ended(name: &str, _: &Value) -> String {
+fn has_ended(name: &str, _: &NodeStatus) -> String {
     format!(
         "WARNING: data loss if a service from before fencing still runs on {name}: the service would run twice.\n\
          Node {name} regains access to storage without a reboot.\n\
@@ -181,30 +180,26 @@ fn has_ended(name: &str, _: &Value) -> String {
     )
 }
 
-fn is_now(name: &str, status: &Value) -> String {
-    format!("Node {name} is {}", status["state"].as_str().unwrap_or("Unknown"))
-}
-
-fn services(status: &Value) -> u64 {
-    status["services"].as_u64().unwrap_or(0)
+fn is_now(name: &str, status: &NodeStatus) -> String {
+    format!("Node {name} is {:?}", status.state)
 }
 
 async fn shutdown_continue(session: &Session, go_on: &ShutdownContinue) -> Outcome {
-    let target = super::node(&go_on.node)?;
-    let node = session.client()?.target(&target).await?;
-    let spec =
-        operation(OperationAction::ShutdownContinue, Carries::Boot, &target.name.name, &node["status"]);
+    let node = session.client()?.node(&super::node(&go_on.node)?).await?;
+    let spec = operation(OperationAction::ShutdownContinue, Carries::Boot, &node);
     carry_out(session, spec, &go_on.patience).await
 }
 
-fn operation(action: OperationAction, carries: Carries, name: &str, status: &Value) -> OperationSpec {
-    let boot_id = || status["bootId"].as_str().map(str::to_owned);
+fn operation(action: OperationAction, carries: Carries, node: &Served<NodeSpec>) -> OperationSpec {
+    let status = node.status.as_ref();
+    let epoch = || status.map(|status| status.epoch);
+    let boot_id = || Some(status?.boot_id.clone()).filter(|boot_id| !boot_id.is_empty());
     let (epoch, boot_id) = match carries {
         Carries::Nothing => (None, None),
         Carries::Boot => (None, boot_id()),
-        Carries::EpochAndBoot => (status["epoch"].as_u64().map(Epoch), boot_id()),
+        Carries::EpochAndBoot => (epoch(), boot_id()),
     };
-    OperationSpec { action, node: Some(name.to_owned()), epoch, boot_id, ..OperationSpec::default() }
+    OperationSpec { action, node: Some(node.name().to_owned()), epoch, boot_id, ..OperationSpec::default() }
 }
 
 async fn follow_store(session: &Session, follow: &FollowStore) -> Outcome {
@@ -224,17 +219,24 @@ async fn follow_store(session: &Session, follow: &FollowStore) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use ha_api_types::meta::ConditionStatus;
 
     #[test]
     fn the_confirmation_names_the_machine_that_must_be_off() {
-        let node = |reason: &str| {
-            json!({"status": {"state": "Unknown", "services": 0, "machineId": "955882b1",
-                "conditions": [{"type": "Ready", "status": "False", "reason": reason}]}})
+        let node = |reason: Reason| {
+            let ready = Condition {
+                kind: "Ready".to_owned(),
+                status: ConditionStatus::False,
+                reason,
+                message: String::new(),
+                last_transition_time: None,
+                observed_generation: 1,
+            };
+            NodeStatus { machine_id: "955882b1".to_owned(), conditions: vec![ready], ..NodeStatus::default() }
         };
-        let question = is_off("c4", &node("DuplicateNode"));
+        let question = is_off("c4", &node(Reason::DuplicateNode));
         assert!(question.contains("the previous machine itself (machine id 955882b1)"), "{question}");
-        let question = is_off("c4", &node("WatchdogTimeout"));
+        let question = is_off("c4", &node(Reason::HeartbeatMissed));
         assert!(question.contains("Confirm, at the machine itself, that c4 is powered off"), "{question}");
     }
 }

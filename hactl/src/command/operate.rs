@@ -3,14 +3,15 @@
 use super::wait::bounded;
 use crate::client::{ApiError, Change, Client, Commitment, Watcher};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::names::name_of;
+use crate::object::Served;
 use crate::render::{self, Format};
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec, OperationStatus};
 use ha_api_types::reason::Reason;
-use serde_json::{Value, json};
+use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
+use serde_json::json;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -204,11 +205,11 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
     let verb = verb(spec.action);
     let subject = spec.resource.clone().or_else(|| spec.node.clone()).unwrap_or_else(|| "cluster".to_owned());
     let operation = record(client, &format!("{verb}-{subject}"), &spec).await?;
-    let name = name_of(&operation).to_owned();
+    let name = operation.name();
     if patience.no_wait {
         match format {
             Some(Format::Name) => session.terminal().line(&format!("operation/{name}")),
-            _ if session.print_value(format, &render::readable(&operation))? => {}
+            _ if session.print_value(format, &render::readable(&operation.value))? => {}
             _ => session.terminal().say(&format!("operation/{name} recorded")),
         }
         return Ok(Exit::Done);
@@ -216,18 +217,18 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
     let done = bounded(
         patience.timeout,
         &format!("{verb} {subject} continues as operation/{name}"),
-        follow(session, &name, ""),
+        follow(session, name, ""),
     )
     .await
     .map_err(|failure| match failure.exit {
         Exit::TimedOut => failure.help(format!("run \"hactl get operation {name} -w\"")),
         Exit::Done | Exit::Refused | Exit::Usage | Exit::Unreachable | Exit::NotPermitted => failure,
     })?;
-    let status = status(&done);
+    let status = done.status.unwrap_or_default();
     match format {
         Some(Format::Name) => session.terminal().line(&format!("operation/{name}")),
         _ => {
-            session.print_value(format, &render::readable(&done))?;
+            session.print_value(format, &render::readable(&done.value))?;
         }
     }
     let mut line = format!("{verb} {subject}: {}", word(status.phase));
@@ -263,15 +264,14 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
 /// Stops a service and waits until the stop is confirmed. A service that is not managed stays unchanged.
 pub(super) async fn stop_and_wait(
     session: &Session,
-    name: &str,
-    object: &Value,
+    resource: &Served<ResourceSpec>,
     timeout: Duration,
 ) -> Result<(), Failure> {
-    let state = object["status"]["state"].as_str().unwrap_or_default();
-    if matches!(state, "Stopped" | "Disabled") {
+    let name = resource.name();
+    if let Some(ServiceState::Stopped | ServiceState::Disabled) = resource.state() {
         return Ok(());
     }
-    if object["spec"]["state"] == "Ignored" {
+    if resource.spec.state == RequestedState::Ignored {
         return Err(Failure::refused(format!(
             "resource/{name} is Ignored: cannot stop an unmanaged service"
         ))
@@ -284,8 +284,8 @@ pub(super) async fn stop_and_wait(
     };
     let recorded = record(session.client()?, &format!("stop-{name}"), &spec).await?;
     let what = format!("resource/{name} is not stopped and was not deleted");
-    let done = bounded(timeout, &what, follow(session, name_of(&recorded), "")).await?;
-    let status = status(&done);
+    let done = bounded(timeout, &what, follow(session, recorded.name(), "")).await?;
+    let status = done.status.unwrap_or_default();
     match status.phase {
         OperationPhase::Succeeded => {
             session.terminal().say(&format!("resource/{name} stopped"));
@@ -302,7 +302,11 @@ pub(super) async fn stop_and_wait(
 }
 
 /// Creates an operation under a unique name, so that a retry after a lost answer cannot create it twice.
-pub(super) async fn record(client: &Client, stem: &str, spec: &OperationSpec) -> Result<Value, Failure> {
+pub(super) async fn record(
+    client: &Client,
+    stem: &str,
+    spec: &OperationSpec,
+) -> Result<Served<OperationSpec>, Failure> {
     let object = json!({
         "apiVersion": API_VERSION, "kind": Kind::Operation.name(),
         "metadata": {"name": unique_name(stem)}, "spec": spec,
@@ -311,8 +315,10 @@ pub(super) async fn record(client: &Client, stem: &str, spec: &OperationSpec) ->
     loop {
         attempts += 1;
         match client.create(Kind::Operation, &object, Commitment::Real).await {
-            Ok(created) => return Ok(created),
-            Err(ApiError::Status(status)) if status.code == 409 && attempts > 1 => return Ok(object),
+            Ok(created) => return Ok(Served::of(created)),
+            Err(ApiError::Status(status)) if status.code == 409 && attempts > 1 => {
+                return Ok(Served::of(object));
+            }
             Err(ApiError::Unknown { .. }) if attempts < 3 => {}
             Err(error) => return Err(error.into()),
         }
@@ -333,13 +339,18 @@ fn unique_name(stem: &str) -> String {
 }
 
 /// Follows an operation to its end and prints its progress, after a label if several are followed.
-pub(super) async fn follow(session: &Session, name: &str, label: &str) -> Result<Value, Failure> {
+pub(super) async fn follow(
+    session: &Session,
+    name: &str,
+    label: &str,
+) -> Result<Served<OperationSpec>, Failure> {
     let mut watcher = Watcher::object(session.client()?, Kind::Operation, name);
     let mut last = String::new();
     loop {
         match watcher.next().await? {
             Change::Applied(operation) => {
-                let status = status(&operation);
+                let operation: Served<OperationSpec> = Served::of(operation);
+                let status = operation.status.clone().unwrap_or_default();
                 if status.phase.is_final() {
                     return Ok(operation);
                 }
@@ -361,11 +372,6 @@ pub(super) async fn follow(session: &Session, name: &str, label: &str) -> Result
             Change::Synced => {}
         }
     }
-}
-
-/// Returns an operation's status.
-pub(super) fn status(operation: &Value) -> OperationStatus {
-    operation.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
 }
 
 /// Returns the explanation of an operation's status; empty if there is nothing to explain.

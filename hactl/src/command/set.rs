@@ -60,7 +60,7 @@ impl Set {
             None => merged,
         };
         self.in_place.carry_out(session, target.kind, &after).await?;
-        let word = if after["spec"] == live["spec"] { "unchanged" } else { "configured" };
+        let word = if merge::is_unchanged(&live, &after) { "unchanged" } else { "configured" };
         match format {
             Some(Format::Name) => session.terminal().line(&target.shown()),
             _ if session.print_value(format, &render::readable(&after))? => {}
@@ -85,8 +85,7 @@ impl Set {
         match client.patch(target.kind, name, &patch, commitment).await.map_err(Failure::from) {
             Err(refusal) if self.stop_first.helps(target.kind, &refusal.message) => {
                 let before = self.stop_first.stop(session, client, name, live).await?;
-                let wanted = patch.pointer("/spec/state").cloned();
-                let patch = with_state(patch, wanted.as_ref(), &before);
+                let patch = with_state(&patch, &patch, &before);
                 Ok(client.patch(target.kind, name, &patch, commitment).await?)
             }
             other => other,
@@ -96,7 +95,7 @@ impl Set {
 
 /// Returns the merge patch for `FIELD=VALUE…`, and the fields that are given by an earlier name.
 fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static Renamed>), Failure> {
-    let (mut patch, mut found) = (json!({"spec": {}}), Vec::new());
+    let (mut spec, mut found) = (json!({}), Vec::new());
     for text in fields {
         let (path, value) = text.split_once('=').ok_or_else(|| {
             Failure::usage(format!("{text:?} is not an assignment"))
@@ -107,7 +106,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static Renamed>)
         found.extend(renamed);
         let path = renamed.map_or_else(|| path.to_owned(), Renamed::current_path);
         let mut schema = &schema::of(kind)["properties"]["spec"];
-        let mut place = &mut patch["spec"];
+        let mut place = &mut spec;
         for (depth, name) in path.split('.').enumerate() {
             schema = below(schema, name).map_err(|hint| {
                 let shown = path.split('.').take(depth + 1).collect::<Vec<_>>().join(".");
@@ -125,7 +124,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static Renamed>)
             None => value,
         };
     }
-    Ok((patch, found))
+    Ok((json!({"spec": spec}), found))
 }
 
 /// Returns the schema of a field. The error is a hint with the most similar name, if any.

@@ -11,12 +11,14 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::{Args, ValueHint};
-use ha_api_types::names;
 use ha_api_types::view::Explanation;
+use ha_api_types::{lenient, names};
 use ha_simulator::dump::Dump;
 use ha_simulator::scenario::Scenario;
-use ha_simulator::world::World;
+use ha_simulator::world::{Violation, World};
+use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Simulate a cluster from a scenario file
@@ -107,16 +109,35 @@ impl Simulate {
     }
 }
 
+/// The parts of a summary that are shown as text.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Summary {
+    services: BTreeMap<String, Service>,
+    expect: Vec<Expectation>,
+}
+
+#[derive(Deserialize)]
+struct Service {
+    state: String,
+    running: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Expectation {
+    check: String,
+    ok: bool,
+    got: String,
+}
+
 /// Returns where each service is at the end of a run, as a table.
 fn services(session: &Session, summary: &Value) -> String {
     let mut table = Table::new(&["NAME", "STATE", "RUNNING ON"]);
-    for (name, service) in summary["services"].as_object().into_iter().flatten() {
-        let state = service["state"].as_str().unwrap_or_default();
-        let nodes = service["running"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    for (name, Service { state, running }) in &lenient::view::<Summary>(summary).services {
         table.row(vec![
             Cell::plain(name),
             Cell::styled(state, state_style(state)),
-            Cell::plain(&nodes.collect::<Vec<_>>().join(", ")),
+            Cell::plain(&running.join(", ")),
         ]);
     }
     table.render(session.terminal(), 2)
@@ -156,7 +177,7 @@ fn show(
         for line in world.timeline() {
             session.terminal().line(line);
         }
-        session.terminal().out(&verdict(session, summary));
+        session.terminal().out(&verdict(session, world, summary));
         session.terminal().out(follows);
     }
     Ok(exit(world))
@@ -239,29 +260,17 @@ fn exit(world: &World) -> Exit {
 }
 
 /// Returns the violations and the expectations as text; empty if there are none.
-fn verdict(session: &Session, summary: &Value) -> String {
+fn verdict(session: &Session, world: &World, summary: &Value) -> String {
     let terminal = session.terminal();
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let list = |name: &str| summary[name].as_array().cloned().unwrap_or_default();
     let mut lines = String::new();
-    for violation in list("violations") {
+    for Violation { at, invariant, detail } in world.violations() {
         let word = terminal.paint(Style::Bad, "violated");
-        lines += &format!(
-            "{word} at {} s: {}: {}\n",
-            violation["at"],
-            text(&violation["invariant"]),
-            text(&violation["detail"])
-        );
+        lines += &format!("{word} at {:?} s: {invariant}: {detail}\n", *at as f64 / 1000.0);
     }
-    for check in list("expect") {
-        let word = if check["ok"] == true {
-            terminal.paint(Style::Good, "ok")
-        } else {
-            terminal.paint(Style::Bad, "not met")
-        };
-        let got =
-            if check["ok"] == true { String::new() } else { format!("; found: {}", text(&check["got"])) };
-        lines += &format!("{word}: {}{got}\n", text(&check["check"]));
+    for Expectation { check, ok, got } in lenient::view::<Summary>(summary).expect {
+        let (style, word) = if ok { (Style::Good, "ok") } else { (Style::Bad, "not met") };
+        let got = if ok { String::new() } else { format!("; found: {got}") };
+        lines += &format!("{}: {check}{got}\n", terminal.paint(style, word));
     }
     if lines.is_empty() { lines } else { format!("\n{lines}") }
 }

@@ -9,7 +9,7 @@ use crate::terminal::{Style, Terminal};
 use clap::Args;
 use ha_api_types::node::WatchdogStatus;
 use ha_api_types::reason::Reason;
-use ha_api_types::time::Seconds;
+use ha_api_types::time::{Seconds, Timestamp};
 use ha_api_types::view::{ControllerState, Health, NodeOverview, Overview, Severity};
 
 /// Show the cluster: etcd, leader, agents, services and problems
@@ -102,7 +102,7 @@ fn store(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
 fn controllers(terminal: &Terminal, overview: &Overview) -> String {
     let leader = match &overview.leader {
         Some(leader) => {
-            let since = age(Some(&leader.since.0));
+            let since = age(Some(&leader.since));
             format!("leader {} (for {since})", terminal.paint(Style::Good, &leader.id))
         }
         None => terminal.paint(Style::Bad, "no leader"),
@@ -154,7 +154,7 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
             Cell::styled(&node.agent, state_style(&node.agent)),
             lease,
             Cell::styled(dog, dog_style),
-            Cell::plain(&seen(node.silent_seconds, node.last_seen.as_ref().map(|at| at.0.as_str()))),
+            Cell::plain(&seen(node.silent_seconds, node.last_seen.as_ref())),
             Cell::plain(&node.services.to_string()),
         ];
         if disarmed {
@@ -199,7 +199,7 @@ fn recent(terminal: &Terminal, overview: &Overview) -> String {
     }
     let mut text = heading(terminal, "Recent fencing", "");
     for fence in overview.recent_fences.iter().rev().take(5) {
-        text += &format!("  {} {} ago: {}\n", fence.node, age(Some(&fence.at.0)), fence.message);
+        text += &format!("  {} {} ago: {}\n", fence.node, age(Some(&fence.at)), fence.message);
     }
     text
 }
@@ -224,7 +224,7 @@ fn wrong(terminal: &Terminal, overview: &Overview) -> String {
 }
 
 /// Returns the time since an observation: by the answering controller's own clock, or else by the stored time.
-fn seen(silent: Option<Seconds>, stored: Option<&str>) -> String {
+fn seen(silent: Option<Seconds>, stored: Option<&Timestamp>) -> String {
     match (silent, stored) {
         (Some(silent), _) => format!("{:.1}s", silent.ms() as f64 / 1000.0),
         (None, Some(stored)) => age(Some(stored)),

@@ -3,9 +3,12 @@
 use super::wait::bounded;
 use crate::client::{Change, Client, Commitment, Watcher};
 use crate::failure::Failure;
+use crate::merge;
+use crate::object::Served;
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
+use ha_api_types::resource::{ResourceSpec, ServiceState};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -29,16 +32,21 @@ impl StopFirstFlags {
         self.stop_first && kind == Kind::Resource && refusal.contains(REFUSAL)
     }
 
-    /// Stops a resource and waits until no copy may run. Returns the requested state from before.
+    /// Stops a resource and waits until no copy may run. Returns the requested state from before, as received: it is sent
+    /// back, and may be a word that this version does not know.
     pub(crate) async fn stop(
         &self,
         session: &Session,
         client: &Client,
         name: &str,
         live: &Value,
-    ) -> Result<Value, Failure> {
-        let before = live.pointer("/spec/state").cloned().unwrap_or_else(|| json!("Started"));
-        let is_error = live.pointer("/status/state").and_then(Value::as_str) == Some("Error");
+    ) -> Result<String, Failure> {
+        let live: Served<ResourceSpec> = Served::of(live.clone());
+        let before = match live.word("/spec/state") {
+            "" => "Started".to_owned(),
+            state => state.to_owned(),
+        };
+        let is_error = live.state() == Some(ServiceState::Error);
         let patch = json!({"spec": {"state": if is_error { "Disabled" } else { "Stopped" }}});
         client.patch(Kind::Resource, name, &patch, Commitment::Real).await?;
         let shown = format!("resource/{name}");
@@ -50,7 +58,7 @@ impl StopFirstFlags {
             let mut watcher = Watcher::object(session.client()?, Kind::Resource, name);
             loop {
                 match watcher.next().await? {
-                    Change::Applied(object) => match keeps(&object) {
+                    Change::Applied(object) => match keeps(&Served::of(object)) {
                         None => return Ok(()),
                         Some(line) if line != last => {
                             session.terminal().progress(&format!("{shown}: {line}"));
@@ -66,9 +74,7 @@ impl StopFirstFlags {
         let what = format!("stopping {shown} before the edit");
         bounded(self.stop_timeout, &what, stopped).await.map_err(|failure| {
             failure.help(format!(
-                "the resource stays stopped and unchanged; its requested state was {}: run \"hactl set {name} state={}\"",
-                before.as_str().unwrap_or("Started"),
-                before.as_str().unwrap_or("Started")
+                "the resource stays stopped and unchanged; its requested state was {before}: run \"hactl set {name} state={before}\""
             ))
         })?;
         Ok(before)
@@ -76,24 +82,27 @@ impl StopFirstFlags {
 }
 
 /// Returns the reason why the edit is not allowed yet; `None` if it is allowed.
-fn keeps(object: &Value) -> Option<String> {
-    let status = &object["status"];
-    let state = status["state"].as_str().unwrap_or("Queued");
-    let copies: Vec<&str> =
-        status["copies"].as_array().into_iter().flatten().filter_map(|copy| copy["node"].as_str()).collect();
-    match state {
-        "Stopped" | "Disabled" if copies.is_empty() => None,
-        "Stopped" | "Disabled" => Some(format!("{state}, node {} may still run a copy", copies.join(", "))),
-        _ => Some(format!("state {state}")),
+fn keeps(resource: &Served<ResourceSpec>) -> Option<String> {
+    let copies = resource.status.iter().flat_map(|status| &status.copies);
+    let copies: Vec<&str> = copies.map(|copy| copy.node.as_str()).collect();
+    let state = match resource.word("/status/state") {
+        "" => "Queued",
+        state => state,
+    };
+    let is_stopped = matches!(resource.state(), Some(ServiceState::Stopped | ServiceState::Disabled));
+    match (is_stopped, copies.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(format!("{state}, node {} may still run a copy", copies.join(", "))),
+        (false, _) => Some(format!("state {state}")),
     }
 }
 
-/// Returns the patch with its requested state, or with the state from before the stop if it has none.
-pub(crate) fn with_state(mut patch: Value, wanted: Option<&Value>, before: &Value) -> Value {
-    if !patch["spec"].is_object() {
-        patch["spec"] = json!({});
-    }
-    patch["spec"]["state"] = wanted.unwrap_or(before).clone();
+/// Returns the patch with the state that `wanted`, the object or patch of the user, requests, or with the state from before
+/// the stop if it requests none.
+pub(crate) fn with_state(patch: &Value, wanted: &Value, before: &str) -> Value {
+    let state = wanted.pointer("/spec/state").cloned().unwrap_or_else(|| json!(before));
+    let mut patch = merge::patched(patch, &json!({"spec": {}}));
+    patch["spec"]["state"] = state;
     patch
 }
 
@@ -103,7 +112,9 @@ mod tests {
 
     #[test]
     fn an_edit_waits_for_the_state_and_the_copies() {
-        let of = |state: &str, copies: Value| keeps(&json!({"status": {"state": state, "copies": copies}}));
+        let of = |state: &str, copies: Value| {
+            keeps(&Served::of(json!({"status": {"state": state, "copies": copies}})))
+        };
         assert_eq!(of("Stopped", json!([])), None);
         assert_eq!(of("Disabled", Value::Null), None);
         assert_eq!(of("Stopping", json!([])), Some("state Stopping".to_owned()));
@@ -111,14 +122,14 @@ mod tests {
             of("Stopped", json!([{"node": "n1"}])),
             Some("Stopped, node n1 may still run a copy".to_owned())
         );
-        assert_eq!(keeps(&json!({})), Some("state Queued".to_owned()));
+        assert_eq!(keeps(&Served::of(json!({}))), Some("state Queued".to_owned()));
     }
 
     #[test]
     fn the_requested_state_comes_back_with_the_edit() {
         let edit = json!({"spec": {"exclusive": true}});
-        let before = json!("Started");
-        assert_eq!(with_state(edit.clone(), None, &before)["spec"]["state"], "Started");
-        assert_eq!(with_state(edit, Some(&json!("Disabled")), &before)["spec"]["state"], "Disabled");
+        let with = |wanted: &Value| with_state(&edit, wanted, "Started")["spec"].clone();
+        assert_eq!(with(&edit), json!({"exclusive": true, "state": "Started"}));
+        assert_eq!(with(&json!({"spec": {"state": "Disabled"}}))["state"], "Disabled");
     }
 }

@@ -70,7 +70,7 @@ impl Dump {
         std::fs::create_dir_all(&self.folder)
             .map_err(|error| Failure::usage(format!("cannot create {}: {error}", self.folder.display())))?;
         let mut problems = Problems::default();
-        let server = problems.keep("controller version", client.server_version().await);
+        let server = problems.keep("controller version", client.document::<Value>(&["version"]).await);
         let versions = json!({"client": env!("CARGO_PKG_VERSION"), "server": server});
         let mut files = vec![("versions.yaml".to_owned(), versions)];
         for kind in Kind::ALL {

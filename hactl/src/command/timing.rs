@@ -2,13 +2,12 @@
 
 mod report;
 
-use crate::client::read;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::object::Served;
 use crate::render::Format;
 use crate::session::Session;
 use clap::{Args, ValueEnum};
-use ha_api_types::cluster::{CLUSTER_NAME, Cluster};
-use ha_api_types::kind::Kind;
+use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec};
 use ha_api_types::node::Node;
 use ha_api_types::timing::{Profile, StoreTimes, Timings, UNANSWERED_MS, WatchdogBounds};
 use report::{Report, Subject};
@@ -100,16 +99,15 @@ impl Timing {
 
     async fn of_cluster(&self, session: &Session, store: &StoreTimes) -> Result<Report, Failure> {
         let client = session.client()?;
-        let cluster: Cluster = match client.get(Kind::Cluster, CLUSTER_NAME).await? {
-            Some(value) => read(value)?,
-            None => Cluster::new(CLUSTER_NAME, ha_api_types::cluster::ClusterSpec::default()),
-        };
-        let mut nodes: Vec<Node> = if self.nodes.is_empty() { client.nodes().await? } else { Vec::new() };
+        let cluster = client.find::<ClusterSpec>(CLUSTER_NAME).await?.map(Served::whole).transpose()?;
+        let timing = cluster.map(|cluster| cluster.spec.timing).unwrap_or_default();
+        let mut nodes = if self.nodes.is_empty() { client.all().await? } else { Vec::new() };
         for name in &self.nodes {
             nodes.push(client.node(&super::node(name)?).await?);
         }
+        let nodes = nodes.into_iter().map(Served::whole).collect::<Result<Vec<Node>, _>>()?;
         let subjects: Vec<Subject> = nodes.iter().map(subject).collect();
-        Ok(Report::of(cluster.spec.timing.profile, Timings::from(&cluster.spec.timing), store, &subjects))
+        Ok(Report::of(timing.profile, Timings::from(&timing), store, &subjects))
     }
 }
 

@@ -10,9 +10,10 @@ use crate::session::Session;
 use clap::{Args, ValueEnum};
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::Quantity;
+use ha_api_types::table::ColumnDefinition;
 use ha_api_types::usage::Usage;
 use ha_api_types::view::{NodeUsage, ResourceUsage, UsageOverview};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::cmp::Reverse;
 
 /// Show measured resource usage of nodes or services
@@ -158,20 +159,21 @@ pub(super) async fn add_to(session: &Session, found: &mut [Found]) -> Result<(),
         Err(failure) if failure.exit == Exit::Refused => Vec::new(),
         Err(failure) => return Err(failure),
     };
-    let columns = ["CPU Used", "Memory Used"].map(|name| json!({"name": name, "priority": 1}));
-    insert(&mut list.columns, columns);
+    let column =
+        |name: &str| ColumnDefinition { name: name.to_owned(), priority: 1, ..ColumnDefinition::default() };
+    insert(&mut list.columns, ["CPU Used", "Memory Used"].map(column));
     for item in &mut list.items {
         let known = usages.iter().find(|known| known.name == name_of(item));
         let usage = known.and_then(|known| known.usage).unwrap_or_default();
-        insert(&mut item["cells"], [json!(usage.cpu), json!(usage.memory)]);
+        if let Some(cells) = item["cells"].as_array_mut() {
+            insert(cells, [json!(usage.cpu), json!(usage.memory)]);
+        }
     }
     Ok(())
 }
 
 /// Inserts values before the last one, the message.
-fn insert(list: &mut Value, values: [Value; 2]) {
-    if let Some(list) = list.as_array_mut() {
-        let at = list.len().saturating_sub(1);
-        list.splice(at..at, values);
-    }
+fn insert<T>(list: &mut Vec<T>, values: [T; 2]) {
+    let at = list.len().saturating_sub(1);
+    list.splice(at..at, values);
 }

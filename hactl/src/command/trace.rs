@@ -2,10 +2,10 @@
 
 mod followed;
 
-use super::events::when;
 use crate::client::Collection;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::Target;
+use crate::object::Served;
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
@@ -13,6 +13,10 @@ use crate::terminal::Style;
 use clap::Args;
 use followed::{Followed, Step, Subject};
 use ha_api_types::kind::Kind;
+use ha_api_types::kubernetes::CoreEvent;
+use ha_api_types::lenient;
+use ha_api_types::operation::OperationSpec;
+use ha_api_types::resource::ResourceSpec;
 use serde_json::{Value, json};
 
 /// Trace an operation or action across controllers and agents
@@ -33,13 +37,13 @@ impl Trace {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let target = self.target()?;
         let client = session.client()?;
-        let operations = client.list(Collection::Kind(Kind::Operation), &[]).await?.items;
-        let subject = match self.operation(&target, &operations)? {
-            Some(operation) => Subject::Operation(Box::new(operation.clone())),
+        let subject = match self.operation(&target, client.all().await?)? {
+            Some(operation) => Subject::Operation(Box::new(operation)),
             None => self.action(&target, session).await?,
         };
-        let mut events = client.list(Collection::Events, &[]).await?.items;
-        events.sort_by(|left, right| when(left).cmp(when(right)));
+        let events = client.list(Collection::Events, &[]).await?.items;
+        let mut events: Vec<CoreEvent> = events.iter().map(lenient::view).collect();
+        events.sort_by(|left, right| left.time().cmp(right.time()));
         let followed = Followed::new(subject, &events);
         if followed.steps.is_empty() {
             return Err(Failure::refused(format!(
@@ -69,15 +73,18 @@ impl Trace {
     }
 
     /// Returns the operation that the subject names, if any.
-    fn operation<'a>(&self, target: &Target, operations: &'a [Value]) -> Result<Option<&'a Value>, Failure> {
-        if target.kind == Kind::Operation {
-            return self.named(operations, &target.name.name).map(Some);
+    fn operation(
+        &self,
+        target: &Target,
+        operations: Vec<Served<OperationSpec>>,
+    ) -> Result<Option<Served<OperationSpec>>, Failure> {
+        let find = |name: &str| {
+            operations.into_iter().find(|one| one.metadata.name == name || one.metadata.uid == name)
+        };
+        if target.kind != Kind::Operation {
+            return Ok(if self.subject.contains('/') { None } else { find(&self.subject) });
         }
-        Ok(if self.subject.contains('/') { None } else { find(operations, &self.subject) })
-    }
-
-    fn named<'a>(&self, operations: &'a [Value], name: &str) -> Result<&'a Value, Failure> {
-        find(operations, name).ok_or_else(|| {
+        find(&target.name.name).map(Some).ok_or_else(|| {
             Failure::refused(format!("{} not found", self.subject))
                 .help("run \"hactl get operations\"; operations are kept for 1 d")
         })
@@ -85,28 +92,20 @@ impl Trace {
 
     /// Returns the present or last action of a resource, or the action with this uid.
     async fn action(&self, target: &Target, session: &Session) -> Result<Subject, Failure> {
-        let Some(resource) = session.client()?.get(Kind::Resource, &target.name.name).await? else {
+        let Some(resource) = session.client()?.find::<ResourceSpec>(&target.name.name).await? else {
             // A uid has no kind or type in front of it.
             if self.subject.contains(['/', ':']) {
                 return Err(Failure::refused(format!("{} not found", target.shown())).of_server("NotFound"));
             }
             return Ok(Subject::Action(self.subject.clone()));
         };
-        target.name.check(&resource)?;
-        match resource.pointer("/status/internal/actionUid").and_then(Value::as_str) {
-            Some(uid) => Ok(Subject::Action(uid.to_owned())),
+        target.name.check(&resource.value)?;
+        match resource.status.and_then(|status| status.action_uid) {
+            Some(uid) => Ok(Subject::Action(uid.to_string())),
             None => Err(Failure::refused(format!("no action of {} yet", self.subject))
                 .help(format!("run \"hactl why {}\"", self.subject))),
         }
     }
-}
-
-/// Finds an operation by its name or uid.
-fn find<'a>(operations: &'a [Value], name: &str) -> Option<&'a Value> {
-    let is = |operation: &&Value| {
-        ["name", "uid"].iter().any(|field| operation["metadata"][field].as_str() == Some(name))
-    };
-    operations.iter().find(is)
 }
 
 fn text(session: &Session, followed: &Followed) -> String {

@@ -4,7 +4,8 @@ use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::session::Session;
 use clap::Args;
-use serde_json::{Value, json};
+use ha_api_types::kubernetes;
+use serde_json::json;
 
 /// Show the versions of hactl and the controller
 #[derive(Args, Debug)]
@@ -17,19 +18,20 @@ pub(crate) struct Version {
 impl Version {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let mut versions = json!({"client": env!("CARGO_PKG_VERSION")});
         let asked = match session.client() {
-            Ok(client) if !self.client => Some(client.server_version().await),
+            Ok(client) if !self.client => Some(client.document::<kubernetes::Version>(&["version"]).await),
             // No server version without a cluster.
             Ok(_) | Err(_) => None,
         };
-        if let Some(Ok(server)) = &asked {
-            versions["server"] =
-                server.get("hactlVersion").or_else(|| server.get("gitVersion")).cloned().into();
+        let mut versions = json!({"client": env!("CARGO_PKG_VERSION")});
+        let mut server = None;
+        if let Some(Ok(answer)) = &asked {
+            server = answer.hactl_version.as_ref().or(answer.git_version.as_ref());
+            versions["server"] = json!(server);
         }
         if !session.print_value(format, &versions)? {
             session.terminal().line(&format!("hactl      {}", env!("CARGO_PKG_VERSION")));
-            if let Some(server) = versions.get("server").and_then(Value::as_str) {
+            if let Some(server) = server {
                 session.terminal().line(&format!("controller {server}"));
             }
         }

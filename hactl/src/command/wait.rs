@@ -3,11 +3,10 @@
 use crate::client::{Change, Watcher};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::Target;
-use crate::render::columns::condition;
+use crate::object::{AnyCondition, AnyObject};
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
-use serde_json::Value;
 use std::future::Future;
 use std::time::Duration;
 
@@ -98,17 +97,19 @@ fn goal(text: &str) -> Result<Goal, Failure> {
     }
 }
 
-fn is_met(goal: &Goal, object: &Value) -> bool {
+fn is_met(goal: &Goal, object: &AnyObject) -> bool {
     match goal {
-        Goal::Condition { name, status } => condition(object, name).is_some_and(|condition| {
-            let equal = condition["status"].as_str().is_some_and(|found| found.eq_ignore_ascii_case(status));
-            equal
-                && condition["observedGeneration"]
-                    .as_i64()
-                    .is_none_or(|observed| observed >= generation(object))
+        Goal::Condition { name, status } => object.condition(name).is_some_and(|condition| {
+            let current = condition.observed_generation.is_none_or(|seen| seen >= object.metadata.generation);
+            current && condition.status.eq_ignore_ascii_case(status)
         }),
         Goal::Field { name, value } => {
-            object["status"][name].as_str().is_some_and(|found| found.eq_ignore_ascii_case(value))
+            let found = match name.as_str() {
+                "state" => &object.status.state,
+                "phase" => &object.status.phase,
+                _ => &object.status.node,
+            };
+            found.eq_ignore_ascii_case(value)
         }
         Goal::Deleted => false,
     }
@@ -120,8 +121,11 @@ async fn reach(session: &Session, target: &Target, goal: &Goal) -> Result<(), Fa
     let mut last = String::new();
     loop {
         match watcher.next().await? {
-            Change::Applied(object) if is_met(goal, &object) => return Ok(()),
             Change::Applied(object) => {
+                let object = AnyObject::of(&object);
+                if is_met(goal, &object) {
+                    return Ok(());
+                }
                 there = true;
                 let line = format!("{}: {}", target.shown(), where_it_is(target.kind, &object));
                 if line != last {
@@ -186,7 +190,7 @@ pub(super) async fn until_ready(session: &Session, targets: &[(Kind, String)], f
                 return Err(failure.help(format!("run \"{help} {shown}\"")));
             };
             let object = match change? {
-                Change::Applied(object) => object,
+                Change::Applied(object) => AnyObject::of(&object),
                 Change::Deleted(_) => return Err(Failure::refused(format!("{shown} was deleted"))),
                 Change::Synced => continue,
             };
@@ -212,15 +216,14 @@ pub(super) async fn until_ready(session: &Session, targets: &[(Kind, String)], f
     Ok(Exit::Done)
 }
 
-fn progress(kind: Kind, object: &Value) -> Progress {
-    let ready = condition(object, "Ready");
+fn progress(kind: Kind, object: &AnyObject) -> Progress {
+    let ready = object.condition("Ready");
     let current = ready.is_some_and(|ready| {
-        ready["observedGeneration"].as_i64().or_else(|| object["status"]["observedGeneration"].as_i64())
-            >= Some(generation(object))
+        ready.observed_generation.or(object.status.observed_generation) >= Some(object.metadata.generation)
     });
     match (kind, ready) {
-        (_, Some(ready)) if current && ready["status"] == "True" => Progress::Ready,
-        (Kind::Resource, _) if current && object["status"]["state"] == "Error" => {
+        (_, Some(ready)) if current && ready.is_true() => Progress::Ready,
+        (Kind::Resource, _) if current && object.status.state == "Error" => {
             Progress::Failed(where_it_is(kind, object))
         }
         (Kind::Resource, _) | (_, Some(_)) => Progress::Waiting(where_it_is(kind, object)),
@@ -230,7 +233,7 @@ fn progress(kind: Kind, object: &Value) -> Progress {
 }
 
 /// Prints an object's progress. Without a terminal, only progress that needs an operator is printed.
-fn tell(session: &Session, object: &Value, line: &str) {
+fn tell(session: &Session, object: &AnyObject, line: &str) {
     if is_stuck(object) {
         session.terminal().held_up(line);
     } else {
@@ -239,35 +242,27 @@ fn tell(session: &Session, object: &Value, line: &str) {
 }
 
 /// Returns `true` if the leader reports that an object cannot continue automatically.
-pub(super) fn is_stuck(object: &Value) -> bool {
-    condition(object, "Stalled").is_some_and(|stalled| stalled["status"] == "True")
+pub(super) fn is_stuck(object: &AnyObject) -> bool {
+    object.condition("Stalled").is_some_and(AnyCondition::is_true)
 }
 
 /// Returns state, node and cause on one line.
-pub(super) fn where_it_is(kind: Kind, object: &Value) -> String {
-    let status = &object["status"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let field = if kind == Kind::Operation { "phase" } else { "state" };
-    let mut line = match text(&status[field]) {
-        state if state.is_empty() => "no status yet".to_owned(),
-        state => state,
-    };
-    if let Some(node) = status["node"].as_str() {
-        line += &format!(" on {node}");
+pub(super) fn where_it_is(kind: Kind, object: &AnyObject) -> String {
+    let status = &object.status;
+    let state = if kind == Kind::Operation { &status.phase } else { &status.state };
+    let mut line = if state.is_empty() { "no status yet".to_owned() } else { state.clone() };
+    if !status.node.is_empty() {
+        line += &format!(" on {}", status.node);
     }
     let why = ["Stalled", "Ready"]
         .iter()
-        .filter_map(|name| condition(object, name))
-        .find(|condition| (condition["status"] == "True") == (condition["type"] == "Stalled"))
-        .map_or_else(|| text(&status["message"]), |condition| text(&condition["message"]));
+        .filter_map(|name| object.condition(name))
+        .find(|condition| condition.is_true() == (condition.kind == "Stalled"))
+        .map_or(&status.message, |condition| &condition.message);
     if !why.is_empty() {
         line += &format!(": {why}");
     }
     line
-}
-
-fn generation(object: &Value) -> i64 {
-    object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -275,9 +270,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn resource(observed: i64, ready: &str, state: &str) -> Value {
-        json!({"metadata": {"generation": 2}, "status": {"state": state, "node": "node1", "conditions": [
-            {"type": "Ready", "status": ready, "observedGeneration": observed, "message": "because"}]}})
+    fn resource(observed: i64, ready: &str, state: &str) -> AnyObject {
+        AnyObject::of(
+            &json!({"metadata": {"generation": 2}, "status": {"state": state, "node": "node1", "conditions": [
+            {"type": "Ready", "status": ready, "observedGeneration": observed, "message": "because"}]}}),
+        )
     }
 
     #[test]
@@ -290,21 +287,21 @@ mod tests {
         );
         assert!(matches!(progress(Kind::Resource, &resource(2, "False", "Error")), Progress::Failed(_)));
         assert!(matches!(progress(Kind::Resource, &resource(1, "False", "Error")), Progress::Waiting(_)));
-        assert!(matches!(progress(Kind::Resource, &json!({})), Progress::Waiting(_)));
-        assert_eq!(progress(Kind::Group, &json!({})), Progress::Ready);
+        assert!(matches!(progress(Kind::Resource, &AnyObject::default()), Progress::Waiting(_)));
+        assert_eq!(progress(Kind::Group, &AnyObject::default()), Progress::Ready);
     }
 
     #[test]
     fn goals() {
-        let check = |text: &str, object: Value, expected: bool| {
+        let check = |text: &str, object: AnyObject, expected: bool| {
             assert_eq!(goal(text).map(|goal| is_met(&goal, &object)), Ok(expected), "{text}");
         };
         check("condition=Ready", resource(2, "True", "Started"), true);
         check("condition=Ready", resource(1, "True", "Started"), false);
         check("condition=ready=False", resource(2, "False", "Started"), false);
         check("condition=Ready=false", resource(2, "False", "Started"), true);
-        let refused = json!({"status": {"phase": "Refused", "conditions": [
-            {"type": "Complete", "status": "False"}, {"type": "Failed", "status": "True"}]}});
+        let refused = AnyObject::of(&json!({"status": {"phase": "Refused", "conditions": [
+            {"type": "Complete", "status": "False"}, {"type": "Failed", "status": "True"}]}}));
         check("condition=Complete", refused.clone(), false);
         check("condition=Failed", refused, true);
         check("state=started", resource(2, "True", "Started"), true);

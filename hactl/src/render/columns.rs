@@ -3,6 +3,7 @@
 use super::path::shown;
 use super::table::{Cell, Table};
 use crate::terminal::Style;
+use ha_api_types::table::ColumnDefinition;
 use serde_json::Value;
 
 /// The columns of a server's Table that a command shows. `kubectl get` shows the same.
@@ -17,25 +18,19 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Returns the columns of these `columnDefinitions` that are always shown, or all of them.
-    pub(crate) fn new(definitions: &Value, wide: bool) -> Columns {
-        Columns::of(definitions, |definition| wide || definition["priority"].as_i64().unwrap_or(0) == 0)
+    /// Returns the columns that are always shown, or all of them.
+    pub(crate) fn new(definitions: &[ColumnDefinition], wide: bool) -> Columns {
+        Columns::of(definitions, |definition| wide || definition.priority == 0)
     }
 
     /// Returns the columns with these names.
-    pub(crate) fn named(definitions: &Value, names: &[&str]) -> Columns {
-        Columns::of(definitions, |definition| {
-            names.contains(&definition["name"].as_str().unwrap_or_default())
-        })
+    pub(crate) fn named(definitions: &[ColumnDefinition], names: &[&str]) -> Columns {
+        Columns::of(definitions, |definition| names.contains(&definition.name.as_str()))
     }
 
-    fn of(definitions: &Value, is_shown: impl Fn(&Value) -> bool) -> Columns {
-        let all = definitions.as_array().into_iter().flatten().enumerate();
-        let cells = all
-            .filter(|(_, definition)| is_shown(definition))
-            .map(|(at, definition)| (at, shown(&definition["name"])))
-            .collect();
-        Columns { cells, ..Columns::default() }
+    fn of(definitions: &[ColumnDefinition], is_shown: impl Fn(&ColumnDefinition) -> bool) -> Columns {
+        let all = definitions.iter().enumerate().filter(|(_, definition)| is_shown(definition));
+        Columns { cells: all.map(|(at, one)| (at, one.name.clone())).collect(), ..Columns::default() }
     }
 
     /// Adds a column for each of these labels and, if `all`, a last column with all labels.
@@ -68,6 +63,7 @@ impl Columns {
             let text = shown(&row["cells"][at]);
             Cell::styled(&text, style(name, &text))
         });
+        // As received, because a typed map would lose the order of the labels.
         let labels = &row["metadata"]["labels"];
         let single = self.labels.iter().map(|name| Cell::plain(labels[name].as_str().unwrap_or_default()));
         let all = self.all_labels.then(|| {
@@ -109,11 +105,6 @@ pub(crate) fn state_style(state: &str) -> Style {
     }
 }
 
-/// Returns the condition of a type.
-pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    object.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == kind)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,9 +113,9 @@ mod tests {
 
     #[test]
     fn the_columns_of_the_server_are_shown() {
-        let definitions = json!([
-            {"name": "Name", "priority": 0}, {"name": "State", "priority": 0}, {"name": "Last Seen", "priority": 1},
-        ]);
+        let definitions = [("Name", 0), ("State", 0), ("Last Seen", 1)].map(|(name, priority)| {
+            ColumnDefinition { name: name.to_owned(), priority, ..ColumnDefinition::default() }
+        });
         let web = json!({"cells": ["web", "Started", "5s"],
             "metadata": {"labels": {"app": "x", "hactl.io/tier": "front"}}});
         let db = json!({"cells": ["db", "", "5s"], "metadata": {}});

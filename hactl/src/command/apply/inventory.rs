@@ -3,9 +3,11 @@
 use crate::client::{Client, Collection};
 use crate::failure::Failure;
 use crate::manifest::Entry;
-use crate::names::name_of;
+use crate::merge;
+use crate::object::AnyObject;
 use crate::terminal::Terminal;
 use ha_api_types::kind::Kind;
+use ha_api_types::meta::ObjectMeta;
 use serde_json::{Value, json};
 
 /// Label with the name of the inventory to which an object belongs.
@@ -37,7 +39,8 @@ pub(super) fn claim(name: &str, entries: &mut [Entry], lives: &[Option<Value>]) 
     }
     let mut taken = Vec::new();
     for (entry, live) in entries.iter().zip(lives) {
-        if let Some(owner) = live.as_ref().and_then(owner).filter(|owner| *owner != name) {
+        let metadata = live.as_ref().map(|live| AnyObject::of(live).metadata).unwrap_or_default();
+        if let Some(owner) = owner(&metadata).filter(|owner| *owner != name) {
             taken.push(format!("{}: {} belongs to inventory {owner}", entry.place, entry.shown()));
         }
     }
@@ -46,10 +49,7 @@ pub(super) fn claim(name: &str, entries: &mut [Entry], lives: &[Option<Value>]) 
             .help(format!("nothing was changed; to take over the object, remove its label {LABEL} first")));
     }
     for entry in entries {
-        if !entry.object["metadata"]["labels"].is_object() {
-            entry.object["metadata"]["labels"] = json!({});
-        }
-        entry.object["metadata"]["labels"][LABEL] = json!(name);
+        merge::apply(&mut entry.object, &json!({"metadata": {"labels": {LABEL: name}}}));
     }
     Ok(())
 }
@@ -66,27 +66,26 @@ pub(super) async fn leftovers(
         let list =
             client.list(Collection::Kind(kind), &[("labelSelector", format!("{LABEL}={name}"))]).await?;
         for object in list.items {
-            let here = entries.iter().any(|entry| entry.kind == kind && entry.name == name_of(&object));
+            let metadata = AnyObject::of(&object).metadata;
+            let here = entries.iter().any(|entry| entry.kind == kind && entry.name == metadata.name);
             // A server that ignores the label selector must not cause the deletion of other objects.
-            if here || owner(&object) != Some(name) || object.pointer("/metadata/deletionTimestamp").is_some()
-            {
+            if here || owner(&metadata) != Some(name) || metadata.deletion_timestamp.is_some() {
                 continue;
             }
             if !PRUNED.contains(&kind) {
                 terminal.warn(&format!(
                     "{}/{} is no longer in the files; objects of this kind are never pruned",
                     kind.singular(),
-                    name_of(&object)
+                    metadata.name
                 ));
                 continue;
             }
-            let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-            leftovers.push(Leftover { kind, name: name_of(&object).to_owned(), uid: uid.to_owned() });
+            leftovers.push(Leftover { kind, name: metadata.name, uid: metadata.uid });
         }
     }
     Ok(leftovers)
 }
 
-fn owner(object: &Value) -> Option<&str> {
-    object.pointer("/metadata/labels")?.get(LABEL)?.as_str()
+fn owner(metadata: &ObjectMeta) -> Option<&str> {
+    metadata.labels.get(LABEL).map(String::as_str)
 }

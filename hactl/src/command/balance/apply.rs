@@ -7,10 +7,9 @@ use super::count;
 use super::planned::{Planned, Source};
 use super::signals::{Signals, Terminated};
 use super::still::Expected;
-use crate::command::operate::{explain, follow, record, status, word};
+use crate::command::operate::{explain, follow, record, word};
 use crate::command::wait::bounded;
 use crate::failure::{Exit, Failure};
-use crate::names::name_of;
 use crate::session::Session;
 use crate::terminal::Terminal;
 use ha_api_types::operation::OperationPhase;
@@ -212,8 +211,8 @@ async fn carry_out(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
         let verb = action.verb();
         let recorded =
             record(session.client()?, &format!("{verb}-{}", action.resource), &action.spec()).await?;
-        let ended = follow(session, name_of(&recorded), &format!("{}: ", job.label)).await?;
-        let status = status(&ended);
+        let ended = follow(session, recorded.name(), &format!("{}: ", job.label)).await?;
+        let status = ended.status.unwrap_or_default();
         match status.phase {
             OperationPhase::Succeeded => {}
             OperationPhase::Failed

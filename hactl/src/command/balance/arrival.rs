@@ -3,9 +3,10 @@
 use crate::client::{Change, Watcher};
 use crate::command::wait::where_it_is;
 use crate::failure::Failure;
+use crate::object::{AnyObject, Served};
 use crate::session::Session;
 use ha_api_types::kind::Kind;
-use serde_json::Value;
+use ha_api_types::resource::{ResourceSpec, ServiceState};
 
 /// Progress of a service on its way to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +35,11 @@ pub(super) async fn arrival(session: &Session, service: &str, node: &str) -> Res
             Change::Synced => continue,
         };
         let failed = || {
-            let is = where_it_is(Kind::Resource, &object);
+            let is = where_it_is(Kind::Resource, &AnyObject::of(&object));
             Failure::refused(format!("{service} was not moved to {node}: {is}"))
                 .help(format!("run \"hactl why {service}\""))
         };
-        match way(&object, node) {
+        match way(&Served::of(object.clone()), node) {
             Way::There => return Ok(()),
             Way::Lost => return Err(failed()),
             Way::Elsewhere if seen_moving => return Err(failed()),
@@ -49,13 +50,16 @@ pub(super) async fn arrival(session: &Session, service: &str, node: &str) -> Res
     }
 }
 
-fn way(object: &Value, node: &str) -> Way {
-    let status = &object["status"];
-    match status["state"].as_str().unwrap_or_default() {
-        "Started" | "Stopped" | "Disabled" if status["node"] == node => Way::There,
-        "Started" | "Stopped" | "Disabled" => Way::Elsewhere,
-        "Error" | "Ignored" | "Fence" | "Recovery" | "Freeze" | "Deleting" => Way::Lost,
-        _ => Way::Moving,
+fn way(resource: &Served<ResourceSpec>, node: &str) -> Way {
+    use ServiceState::{Deleting, Disabled, Error, Fence, Freeze, Ignored, Recovery, Started, Stopped};
+    let place = resource.status.as_ref().and_then(|status| status.node.as_deref());
+    let is_in = |states: &[ServiceState]| resource.state().is_some_and(|state| states.contains(&state));
+    if is_in(&[Started, Stopped, Disabled]) {
+        if place == Some(node) { Way::There } else { Way::Elsewhere }
+    } else if is_in(&[Error, Ignored, Fence, Recovery, Freeze, Deleting]) {
+        Way::Lost
+    } else {
+        Way::Moving
     }
 }
 
@@ -68,7 +72,7 @@ mod tests {
     fn ways() {
         let check = |state: &str, node: &str, expected: Way| {
             let object = json!({"status": {"state": state, "node": node}});
-            assert_eq!(way(&object, "node2"), expected, "{state} {node}");
+            assert_eq!(way(&Served::of(object), "node2"), expected, "{state} {node}");
         };
         check("Started", "node2", Way::There);
         check("Stopped", "node2", Way::There);

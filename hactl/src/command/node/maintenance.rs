@@ -6,10 +6,12 @@ use crate::command::wait::{WaitFlags, bounded, is_stuck, timed_out, where_it_is}
 use crate::failure::{Exit, Failure, Outcome};
 use crate::merge;
 use crate::names::name_of;
-use crate::render::columns::condition;
+use crate::object::{AnyObject, Served};
 use crate::session::Session;
 use clap::{Args, Subcommand};
 use ha_api_types::kind::Kind;
+use ha_api_types::node::NodeSpec;
+use ha_api_types::resource::{ResourceSpec, ServiceState};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -46,11 +48,11 @@ struct Left {
 }
 
 impl Left {
-    fn of(resource: &Value) -> Left {
+    fn of(resource: &AnyObject) -> Left {
         let mut why = where_it_is(Kind::Resource, resource);
         // A running service is ready, but may have a reason to stay.
-        let ready = condition(resource, "Ready").filter(|ready| ready["reason"] != "Running");
-        let said = ready.and_then(|ready| ready["message"].as_str()).unwrap_or_default();
+        let ready = resource.condition("Ready").filter(|ready| ready.reason != "Running");
+        let said = ready.map_or("", |ready| &ready.message);
         if !why.contains(said) {
             why += &format!(": {said}");
         }
@@ -63,12 +65,12 @@ impl Command {
         session.format(&[])?;
         let (Command::Enable(Maintenance { node, wait }) | Command::Disable(Maintenance { node, wait })) =
             self;
-        let node = session.client()?.target(&crate::command::node(node)?).await?;
+        let node = session.client()?.node(&crate::command::node(node)?).await?;
         match self {
             Command::Enable(_) => {
                 enable(session, &node, DryRun::None, false).await?;
                 if wait.wait {
-                    until_drained(session, &[name_of(&node)], wait.timeout).await?;
+                    until_drained(session, &[node.name()], wait.timeout).await?;
                 }
             }
             Command::Disable(_) => disable(session, &node, wait).await?,
@@ -81,34 +83,36 @@ impl Command {
 /// the node unschedulable after reading it if `is_blocked`; its own setting is then restored.
 pub(in crate::command) async fn enable(
     session: &Session,
-    node: &Value,
+    node: &Served<NodeSpec>,
     dry_run: DryRun,
     is_blocked: bool,
 ) -> Result<Value, Failure> {
     let changed = change(session, node, true, dry_run, is_blocked).await?;
     let what_is = if changed.is_some() { "maintenance enabled" } else { "already in maintenance" };
-    session.terminal().say(&format!("node/{} {what_is}{}", name_of(node), dry_run.suffix()));
-    Ok(changed.unwrap_or_else(|| node.clone()))
+    session.terminal().say(&format!("node/{} {what_is}{}", node.name(), dry_run.suffix()));
+    Ok(changed.unwrap_or_else(|| node.value.clone()))
 }
 
 /// Sets `spec.maintenance`. Returns the changed node; `None` if the node already had this value.
 async fn change(
     session: &Session,
-    node: &Value,
+    node: &Served<NodeSpec>,
     wanted: bool,
     dry_run: DryRun,
     is_blocked: bool,
 ) -> Result<Option<Value>, Failure> {
-    if (node["spec"]["maintenance"] == true) == wanted {
+    if node.spec.maintenance == wanted {
         return Ok(None);
     }
-    let mut patch = json!({"spec": {"maintenance": wanted}});
+    let mut spec = json!({"maintenance": wanted});
     if is_blocked {
-        patch["spec"]["schedulable"] = node["spec"]["schedulable"].clone();
+        // As received: null removes the field if the node had none.
+        spec["schedulable"] = node.value["spec"]["schedulable"].clone();
     }
+    let patch = json!({"spec": spec});
     Ok(Some(match dry_run.commitment() {
-        Some(commitment) => session.client()?.patch(Kind::Node, name_of(node), &patch, commitment).await?,
-        None => merge::patched(node, &patch),
+        Some(commitment) => session.client()?.patch(Kind::Node, node.name(), &patch, commitment).await?,
+        None => merge::patched(&node.value, &patch),
     }))
 }
 
@@ -155,11 +159,12 @@ async fn until_empty(
     loop {
         match watcher.next().await? {
             Change::Applied(resource) => {
-                let name = name_of(&resource).to_owned();
+                let left_over = Left::of(&AnyObject::of(&resource));
+                let resource = Served::of(resource);
                 if occupies(&resource, node) {
-                    left.insert(name, Left::of(&resource));
+                    left.insert(resource.metadata.name, left_over);
                 } else {
-                    left.remove(&name);
+                    left.remove(resource.name());
                 }
             }
             Change::Deleted(resource) => {
@@ -206,17 +211,15 @@ async fn what_helps(session: &Session, service: &str) -> Vec<String> {
 }
 
 /// Returns `true` if a service keeps a node from being empty: it is on the node and not at rest.
-fn occupies(resource: &Value, node: &str) -> bool {
-    let status = &resource["status"];
-    let at_rest = matches!(
-        status["state"].as_str().unwrap_or_default(),
-        "Stopped" | "Disabled" | "Ignored" | "Error" | "Queued" | "Recovery"
-    );
-    status["node"] == node && (status["running"] == true || !at_rest)
+fn occupies(resource: &Served<ResourceSpec>, node: &str) -> bool {
+    use ServiceState::{Disabled, Error, Ignored, Queued, Recovery, Stopped};
+    let at_rest = matches!(resource.state(), Some(Stopped | Disabled | Ignored | Error | Queued | Recovery));
+    let status = resource.status.as_ref();
+    status.is_some_and(|status| status.node.as_deref() == Some(node) && (status.running || !at_rest))
 }
 
-async fn disable(session: &Session, node: &Value, wait: &WaitFlags) -> Result<(), Failure> {
-    let name = name_of(node);
+async fn disable(session: &Session, node: &Served<NodeSpec>, wait: &WaitFlags) -> Result<(), Failure> {
+    let name = node.name();
     let changed = change(session, node, false, DryRun::None, false).await?;
     let what_is = if changed.is_some() { "maintenance disabled" } else { "not in maintenance" };
     session.terminal().say(&format!("node/{name} {what_is}"));
@@ -228,7 +231,7 @@ async fn disable(session: &Session, node: &Value, wait: &WaitFlags) -> Result<()
     bounded(wait.timeout, &what, async {
         loop {
             match watcher.next().await? {
-                Change::Applied(node) if node["status"]["state"] != "Maintenance" => return Ok(()),
+                Change::Applied(node) if AnyObject::of(&node).status.state != "Maintenance" => return Ok(()),
                 Change::Applied(_) | Change::Synced => {}
                 Change::Deleted(_) => return Err(Failure::refused(format!("node/{name} was deleted"))),
             }
@@ -246,7 +249,10 @@ mod tests {
         let check = |ready: Value, stalled: &str, why: &str, is_explained: bool, is_stuck: bool| {
             let resource = json!({"status": {"state": "Started", "node": "node1", "conditions": [
                 ready, {"type": "Stalled", "status": stalled, "message": "no node can take it"}]}});
-            assert_eq!(Left::of(&resource), Left { why: why.to_owned(), is_explained, is_stuck });
+            assert_eq!(
+                Left::of(&AnyObject::of(&resource)),
+                Left { why: why.to_owned(), is_explained, is_stuck }
+            );
         };
         let ready = |status: &str, reason: &str, message: &str| json!({"type": "Ready", "status": status, "reason": reason, "message": message});
         let runs = ready("True", "Running", "Running on node1");
@@ -262,13 +268,14 @@ mod tests {
     #[test]
     fn a_node_is_empty_when_nothing_there_runs_or_moves() {
         let check = |status: Value, expected: bool| {
-            assert_eq!(occupies(&json!({"status": status}), "node1"), expected);
+            assert_eq!(occupies(&Served::of(json!({"status": status})), "node1"), expected);
         };
         check(json!({"node": "node1", "state": "Started", "running": true}), true);
         check(json!({"node": "node1", "state": "Migrate", "running": true}), true);
         check(json!({"node": "node1", "state": "Starting", "running": false}), true);
         check(json!({"node": "node1", "state": "Stopped", "running": false}), false);
         check(json!({"node": "node1", "state": "Error", "running": true}), true);
+        check(json!({"node": "node1", "state": "Hibernated", "running": false}), true);
         check(json!({"node": "node2", "state": "Started", "running": true}), false);
         check(json!({}), false);
     }

@@ -1,14 +1,13 @@
 //! `hactl node not-here`: an operator confirms that services do not run on a node that cannot answer.
 
-use crate::client::Collection;
 use crate::command::operate::{Patience, carry_out};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::object::Served;
 use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::Args;
-use ha_api_types::kind::Kind;
 use ha_api_types::operation::{OperationAction, OperationSpec};
-use serde_json::Value;
+use ha_api_types::resource::{ResourceSpec, ServiceState};
 
 #[derive(Args, Debug)]
 pub(super) struct NotHere {
@@ -28,13 +27,9 @@ impl NotHere {
         let target = crate::command::node(&self.node)?;
         session.client()?.target(&target).await?;
         let node = &target.name.name;
-        let resources = session.client()?.list(Collection::Kind(Kind::Resource), &[]).await?;
-        let concerned: Vec<&str> = resources
-            .items
-            .iter()
-            .filter(|resource| is_concerned(resource, node, self.driver.as_deref()))
-            .filter_map(|resource| resource["metadata"]["name"].as_str())
-            .collect();
+        let mut concerned = session.client()?.all().await?;
+        concerned.retain(|resource| is_concerned(resource, node, self.driver.as_deref()));
+        let concerned: Vec<&str> = concerned.iter().map(Served::name).collect();
         if concerned.is_empty() {
             return Err(Failure::refused(format!("no resource is waiting for an answer from node {node}")));
         }
@@ -60,26 +55,26 @@ impl NotHere {
 }
 
 /// Returns `true` if the resource is desired and either waits for answers of nodes or counted this node as empty.
-fn is_concerned(resource: &Value, node: &str, driver: Option<&str>) -> bool {
-    let (spec, status) = (&resource["spec"], &resource["status"]);
-    let is_wanted = spec["state"].as_str().is_none_or(|state| state == "Started");
-    let is_queued = status["state"] == "Queued";
-    let is_counted =
-        status["countedEmpty"].as_array().is_some_and(|nodes| nodes.iter().any(|one| one == node));
-    let is_of_kind = driver.is_none_or(|kind| spec["driver"].get(kind).is_some());
+fn is_concerned(resource: &Served<ResourceSpec>, node: &str, driver: Option<&str>) -> bool {
+    let is_wanted = matches!(resource.word("/spec/state"), "" | "Started");
+    let is_queued = resource.state() == Some(ServiceState::Queued);
+    let counted = resource.status.iter().flat_map(|status| &status.counted_empty);
+    let is_counted = counted.into_iter().any(|one| one == node);
+    // The word of the user: a driver that this version may not know.
+    let is_of_kind = driver.is_none_or(|kind| resource.value["spec"]["driver"].get(kind).is_some());
     is_wanted && is_of_kind && (is_queued || is_counted)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn only_what_waits_for_the_node_is_answered_for() {
         let check = |spec: Value, status: Value, driver: Option<&str>, expected: bool| {
-            let resource = json!({"spec": spec, "status": status});
-            assert_eq!(is_concerned(&resource, "node1", driver), expected, "{resource}");
+            let resource = Served::of(json!({"spec": spec, "status": status}));
+            assert_eq!(is_concerned(&resource, "node1", driver), expected, "{resource:?}");
         };
         let queued = || json!({"state": "Queued"});
         check(json!({"driver": {"libvirt": {}}}), queued(), None, true);

@@ -18,7 +18,7 @@ pub(super) struct Watchdog {
 impl Watchdog {
     pub(super) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let node = session.client()?.node(&super::super::node(&self.node)?).await?;
+        let node = session.client()?.node(&super::super::node(&self.node)?).await?.whole()?;
         let watchdog = node.status.and_then(|status| status.watchdog).ok_or_else(|| {
             Failure::refused(format!("node {} has not reported its watchdog", self.node))
                 .help("run \"hactl status\" to check that the agent has registered")

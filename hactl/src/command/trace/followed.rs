@@ -1,9 +1,11 @@
 //! Selection of the events that belong to an operation or action, in order; pure.
 
-use crate::command::events::when;
-use ha_api_types::event::{ACTION_UID_ANNOTATION, EPOCH_ANNOTATION, NODE_ANNOTATION};
+use crate::object::Served;
+use ha_api_types::event::{ACTION_UID_ANNOTATION, EPOCH_ANNOTATION, EventType, NODE_ANNOTATION};
 use ha_api_types::kind::Kind;
-use serde_json::Value;
+use ha_api_types::kubernetes::{CoreEvent, ObjectReference};
+use ha_api_types::operation::OperationSpec;
+use ha_api_types::time::Timestamp;
 use std::collections::BTreeSet;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -11,8 +13,8 @@ use time::format_description::well_known::Rfc3339;
 /// The subject of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Subject {
-    /// An operation, as the API returned it.
-    Operation(Box<Value>),
+    /// An operation.
+    Operation(Box<Served<OperationSpec>>),
     /// An action, by its uid.
     Action(String),
 }
@@ -48,7 +50,7 @@ impl Subject {
     /// Returns the name of the subject.
     pub(super) fn shown(&self) -> String {
         match self {
-            Subject::Operation(operation) => format!("operation {}", text(&operation["metadata"]["name"])),
+            Subject::Operation(operation) => format!("operation {}", operation.name()),
             Subject::Action(uid) => format!("action {uid}"),
         }
     }
@@ -58,13 +60,16 @@ impl Subject {
         match self {
             Subject::Action(_) => self.shown(),
             Subject::Operation(operation) => {
-                let spec = &operation["spec"];
-                let words = [text(&spec["action"]), text(&spec["resource"]), text(&spec["node"])];
-                let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
-                let status = &operation["status"];
-                let phase = status["phase"].as_str().unwrap_or("Pending");
-                let message = text(&status["message"]);
-                let message = if message.is_empty() { message } else { format!(", {message}") };
+                let words = ["/spec/action", "/spec/resource", "/spec/node"].map(|word| operation.word(word));
+                let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+                let phase = match operation.word("/status/phase") {
+                    "" => "Pending",
+                    phase => phase,
+                };
+                let message = match operation.word("/status/message") {
+                    "" => String::new(),
+                    message => format!(", {message}"),
+                };
                 format!("{} ({}): {phase}{message}", self.shown(), words.join(" "))
             }
         }
@@ -73,15 +78,14 @@ impl Subject {
 
 impl Followed {
     /// Selects the subject's events from all events, which must be sorted by time.
-    pub(super) fn new(subject: Subject, events: &[Value]) -> Followed {
-        let serves = |event: &Value| match &subject {
+    pub(super) fn new(subject: Subject, events: &[CoreEvent]) -> Followed {
+        let serves = |event: &CoreEvent| match &subject {
             Subject::Action(_) => false,
             Subject::Operation(operation) => {
-                let name = &operation["metadata"]["name"];
-                let is = |object: &Value| {
-                    object["kind"].as_str() == Some(Kind::Operation.name()) && object["name"] == *name
+                let is = |object: &ObjectReference| {
+                    object.kind == Kind::Operation.name() && object.name == operation.name()
                 };
-                is(&event["related"]) || is(&event["involvedObject"])
+                event.related.as_ref().is_some_and(is) || is(&event.involved_object)
             }
         };
         let mut known = BTreeSet::new();
@@ -91,17 +95,17 @@ impl Followed {
             actions.push(uid.clone());
         }
         for event in events.iter().filter(|event| serves(event)) {
-            let uid = annotation(event, ACTION_UID_ANNOTATION);
+            let uid = event.annotation(ACTION_UID_ANNOTATION);
             // Only actions that began for the operation count, not those of a service that already ran.
-            let began = events.iter().find(|event| annotation(event, ACTION_UID_ANNOTATION) == uid);
-            if !uid.is_empty() && began.is_some_and(&serves) && known.insert(uid.clone()) {
-                actions.push(uid);
+            let began = events.iter().find(|event| event.annotation(ACTION_UID_ANNOTATION) == uid);
+            if !uid.is_empty() && began.is_some_and(&serves) && known.insert(uid.to_owned()) {
+                actions.push(uid.to_owned());
             }
         }
         let belongs =
-            |event: &&Value| serves(event) || known.contains(&annotation(event, ACTION_UID_ANNOTATION));
-        let chosen: Vec<&Value> = events.iter().filter(belongs).collect();
-        let begin = chosen.first().and_then(|event| moment(when(event)));
+            |event: &&CoreEvent| serves(event) || known.contains(event.annotation(ACTION_UID_ANNOTATION));
+        let chosen: Vec<&CoreEvent> = events.iter().filter(belongs).collect();
+        let begin = chosen.first().and_then(|event| moment(event.time()));
         let mut steps: Vec<Step> = chosen.iter().map(|event| step(event, begin)).collect();
         if let Subject::Operation(operation) = &subject {
             let [asked, ended] = own_steps(operation, begin);
@@ -120,51 +124,39 @@ impl Step {
 }
 
 /// Returns the beginning and the end of an operation from its own fields, in whole seconds.
-fn own_steps(operation: &Value, begin: Option<OffsetDateTime>) -> [Option<Step>; 2] {
-    let status = &operation["status"];
-    let own = |at: &Value, reason: &str, message: String| {
-        let at = at.as_str()?;
-        Some(Step {
-            at: at.to_owned(),
-            after_seconds: begin.zip(moment(at)).map(|(begin, at)| (at - begin).as_seconds_f64().max(0.0)),
-            from: text(&operation["spec"]["requestedBy"]),
-            about: format!("operation/{}", text(&operation["metadata"]["name"])),
-            reason: reason.to_owned(),
-            message,
-            ..Step::default()
-        })
+fn own_steps(operation: &Served<OperationSpec>, begin: Option<OffsetDateTime>) -> [Option<Step>; 2] {
+    let own = |at: &Timestamp, reason: &str, message: &str| Step {
+        at: at.0.clone(),
+        after_seconds: begin.zip(moment(&at.0)).map(|(begin, at)| (at - begin).as_seconds_f64().max(0.0)),
+        about: format!("operation/{}", operation.name()),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        ..Step::default()
     };
-    let asked = own(&operation["metadata"]["creationTimestamp"], "Asked", "Requested".to_owned());
-    let ended = own(&status["finishedAt"], &text(&status["phase"]), text(&status["message"]));
-    [
-        asked.map(|step| Step { after_seconds: None, ..step }),
-        ended.map(|step| Step { from: String::new(), ..step }),
-    ]
+    let asked = operation.metadata.creation_timestamp.as_ref().map(|at| Step {
+        after_seconds: None,
+        from: operation.spec.requested_by.clone(),
+        ..own(at, "Asked", "Requested")
+    });
+    let ended = operation.status.as_ref().and_then(|status| status.finished_at.as_ref());
+    let (phase, message) = (operation.word("/status/phase"), operation.word("/status/message"));
+    [asked, ended.map(|at| own(at, phase, message))]
 }
 
-fn step(event: &Value, begin: Option<OffsetDateTime>) -> Step {
-    let object = &event["involvedObject"];
-    let at = when(event);
+fn step(event: &CoreEvent, begin: Option<OffsetDateTime>) -> Step {
+    let (at, object) = (event.time(), &event.involved_object);
     Step {
         at: at.to_owned(),
         after_seconds: begin.zip(moment(at)).map(|(begin, at)| (at - begin).as_seconds_f64()),
-        from: format!("{}/{}", text(&event["source"]["component"]), text(&event["source"]["host"])),
-        node: annotation(event, NODE_ANNOTATION),
-        epoch: annotation(event, EPOCH_ANNOTATION),
-        about: format!("{}/{}", text(&object["kind"]).to_lowercase(), text(&object["name"])),
-        reason: text(&event["reason"]),
-        message: text(&event["message"]),
-        action: annotation(event, ACTION_UID_ANNOTATION),
-        warning: event["type"].as_str() == Some("Warning"),
+        from: format!("{}/{}", event.source.component, event.source.host),
+        node: event.annotation(NODE_ANNOTATION).to_owned(),
+        epoch: event.annotation(EPOCH_ANNOTATION).to_owned(),
+        about: format!("{}/{}", object.kind.to_lowercase(), object.name),
+        reason: event.reason.clone(),
+        message: event.message.clone(),
+        action: event.annotation(ACTION_UID_ANNOTATION).to_owned(),
+        warning: event.event_type == EventType::Warning,
     }
-}
-
-fn annotation(event: &Value, name: &str) -> String {
-    text(&event["metadata"]["annotations"][name])
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }
 
 fn moment(text: &str) -> Option<OffsetDateTime> {
@@ -174,21 +166,15 @@ fn moment(text: &str) -> Option<OffsetDateTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn event(second: u8, from: &str, reason: &str, action: &str, operation: &str) -> Value {
-        let mut event = json!({
-            "metadata": {"annotations": {}},
-            "involvedObject": {"kind": "Resource", "name": "web"},
-            "lastTimestamp": format!("2026-01-01T00:00:{second:02}.250Z"),
-            "source": {"component": from, "host": "h"},
-            "reason": reason,
-        });
-        if !action.is_empty() {
-            event["metadata"]["annotations"][ACTION_UID_ANNOTATION] = json!(action);
-        }
+    fn event(second: u8, reason: &str, action: &str, operation: &str) -> CoreEvent {
+        let mut event = CoreEvent { reason: reason.to_owned(), ..CoreEvent::default() };
+        event.last_timestamp = Some(Timestamp(format!("2026-01-01T00:00:{second:02}.250Z")));
+        event.metadata.annotations.insert(ACTION_UID_ANNOTATION.to_owned(), action.to_owned());
         if !operation.is_empty() {
-            event["related"] = json!({"kind": "Operation", "name": operation});
+            let (kind, name) = ("Operation".to_owned(), operation.to_owned());
+            event.related = Some(ObjectReference { kind, name });
         }
         event
     }
@@ -196,13 +182,13 @@ mod tests {
     #[test]
     fn what_agents_say_belongs_to_the_operation_by_the_action() {
         let events = [
-            event(1, "ha-controller", "Scheduled", "old", ""),
-            event(2, "ha-controller", "Stopping", "a1", "move"),
-            event(3, "ha-node-agent", "Stopped", "a1", ""),
-            event(4, "ha-controller", "Other", "a9", "another"),
-            event(5, "ha-controller", "Starting", "a2", "move"),
-            event(6, "ha-node-agent", "Running", "a2", ""),
-            event(7, "ha-controller", "Copied", "a2", "copy-2"),
+            event(1, "Scheduled", "old", ""),
+            event(2, "Stopping", "a1", "move"),
+            event(3, "Stopped", "a1", ""),
+            event(4, "Other", "a9", "another"),
+            event(5, "Starting", "a2", "move"),
+            event(6, "Running", "a2", ""),
+            event(7, "Copied", "a2", "copy-2"),
         ];
         let check = |subject: Subject, actions: &[&str], expected: &[&str]| {
             let followed = Followed::new(subject, &events);
@@ -211,7 +197,8 @@ mod tests {
                 followed.steps.iter().map(|step| format!("{} {}", step.after(), step.reason)).collect();
             assert_eq!(shown, expected);
         };
-        let operation = |name: &str| Subject::Operation(Box::new(json!({"metadata": {"name": name}})));
+        let of = |operation: Value| Subject::Operation(Box::new(Served::of(operation)));
+        let operation = |name: &str| of(json!({"metadata": {"name": name}}));
         check(
             operation("move"),
             &["a1", "a2"],
@@ -229,7 +216,7 @@ mod tests {
             "metadata": {"name": "copy", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "status": {"phase": "Succeeded", "finishedAt": "2026-01-01T00:00:09Z"},
         });
-        check(Subject::Operation(Box::new(silent)), &[], &[" Asked", " Succeeded"]);
+        check(of(silent), &[], &[" Asked", " Succeeded"]);
     }
 
     #[test]
@@ -239,7 +226,7 @@ mod tests {
             "spec": {"action": "Migrate", "resource": "web", "node": "node2"},
             "status": {"phase": "Succeeded", "message": "Running on node2"},
         });
-        let title = Subject::Operation(Box::new(operation)).title();
+        let title = Subject::Operation(Box::new(Served::of(operation))).title();
         assert_eq!(title, "operation m1 (Migrate web node2): Succeeded, Running on node2");
     }
 }

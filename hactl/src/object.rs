@@ -1,0 +1,144 @@
+//! Typed views of the server's objects. The server may be newer: a view ignores unknown fields, and a word that this version
+//! does not know has the default of its field ([`lenient::view`]). Changes are patches, so unknown fields stay.
+
+use crate::failure::Failure;
+use ha_api_types::lenient;
+use ha_api_types::meta::ObjectMeta;
+use ha_api_types::object::{Object, Spec};
+use ha_api_types::renamed::INTERNAL;
+use ha_api_types::resource::{ResourceSpec, ServiceState};
+use ha_api_types::time::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// An object of a known kind, beside the object as received.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Served<S: Spec> {
+    /// The object as received, for output and for the fields that this version does not know.
+    pub(crate) value: Value,
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) spec: S,
+    /// `None` if the leader has not written a status yet.
+    pub(crate) status: Option<S::Status>,
+}
+
+impl<S: Spec> Served<S> {
+    pub(crate) fn of(value: Value) -> Served<S> {
+        let mut status = value.get("status").cloned().filter(Value::is_object);
+        if let Some(Value::Object(fields)) = &mut status
+            && let Some(Value::Object(internal)) = fields.remove(INTERNAL)
+        {
+            fields.extend(internal);
+        }
+        Served {
+            metadata: value.get("metadata").map(lenient::view).unwrap_or_default(),
+            spec: value.get("spec").map(lenient::view).unwrap_or_default(),
+            status: status.as_ref().map(lenient::view),
+            value,
+        }
+    }
+
+    /// Returns the whole object, for results that a default must not replace.
+    ///
+    /// # Errors
+    /// Fails if this version cannot read a part of the object.
+    pub(crate) fn whole(self) -> Result<Object<S>, Failure> {
+        serde_json::from_value(self.value)
+            .map_err(|error| Failure::refused(format!("cannot read the response: {error}")))
+    }
+
+    /// Returns the name of the object.
+    pub(crate) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// Returns a word of the object as received, for output and comparison: this version may not know it. Empty if there
+    /// is none.
+    pub(crate) fn word(&self, pointer: &str) -> &str {
+        self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+impl Served<ResourceSpec> {
+    /// Returns the state of the service; `None` without a status, or if this version does not know the state.
+    pub(crate) fn state(&self) -> Option<ServiceState> {
+        ServiceState::deserialize(self.value.pointer("/status/state")?).ok()
+    }
+}
+
+/// An object of any kind: its metadata, and the fields that the statuses of several kinds have. Words stay text, so that those
+/// of a newer server are shown as they are.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct AnyObject {
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) status: AnyStatus,
+}
+
+/// See [`AnyObject`]; missing words are empty.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AnyStatus {
+    pub(crate) observed_generation: Option<i64>,
+    pub(crate) state: String,
+    pub(crate) phase: String,
+    pub(crate) node: String,
+    pub(crate) message: String,
+    pub(crate) conditions: Vec<AnyCondition>,
+}
+
+/// See [`AnyObject`]; missing words are empty.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AnyCondition {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) last_transition_time: Option<Timestamp>,
+    pub(crate) observed_generation: Option<i64>,
+}
+
+impl AnyObject {
+    pub(crate) fn of(value: &Value) -> AnyObject {
+        lenient::view(value)
+    }
+
+    /// Returns the condition of a type.
+    pub(crate) fn condition(&self, kind: &str) -> Option<&AnyCondition> {
+        self.status.conditions.iter().find(|condition| condition.kind == kind)
+    }
+}
+
+impl AnyCondition {
+    pub(crate) fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn words_of_a_newer_server_hide_nothing_else() {
+        let value = json!({
+            "metadata": {"name": "web", "generation": 3},
+            "spec": {"state": "Paused", "priority": 5, "novel": true},
+            "status": {"state": "Hibernated", "node": "node1", "internal": {"actionUid": "a0"}, "conditions": [
+                {"type": "Ready", "status": "Perhaps", "reason": "Moonstruck"}]},
+        });
+        let any = AnyObject::of(&value);
+        assert_eq!((any.status.state.as_str(), any.metadata.generation), ("Hibernated", 3));
+        assert_eq!(any.condition("Ready").map(|ready| ready.reason.as_str()), Some("Moonstruck"));
+        let resource: Served<ResourceSpec> = Served::of(value.clone());
+        assert_eq!((resource.name(), resource.spec.priority), ("web", 5));
+        assert_eq!((resource.state(), resource.word("/status/state")), (None, "Hibernated"));
+        let status = resource.status.clone().expect("a status");
+        assert_eq!(status.action_uid.map(|uid| uid.to_string()).as_deref(), Some("a0"));
+        assert_eq!((status.node.as_deref(), &resource.value), (Some("node1"), &value));
+        assert!(resource.whole().is_err());
+    }
+}
