@@ -18,6 +18,7 @@ mod merge;
 mod names;
 mod object;
 mod render;
+mod schema;
 mod session;
 mod terminal;
 

@@ -4,13 +4,13 @@ mod agents;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::{kind as kind_named, nearest};
+use crate::schema::Field;
 use crate::session::Session;
 use crate::terminal::{Style, Terminal};
 use clap::Args;
 use ha_api_types::kind::API_VERSION;
 use ha_api_types::renamed;
-use ha_api_types::schema::{self, default_of, type_of};
-use serde_json::Value;
+use ha_api_types::schema::{default_of, type_of};
 use std::path::PathBuf;
 
 /// Describe a kind, a field or a resource agent
@@ -38,7 +38,7 @@ impl Explain {
         }
         let mut parts = self.path.split('.');
         let kind = kind_named(parts.next().unwrap_or_default())?;
-        let mut place = schema::of(kind);
+        let mut place = Field::object(kind);
         let mut walked = kind.singular().to_owned();
         for name in parts {
             place = below(place, name).map_err(|nearest| {
@@ -62,17 +62,16 @@ impl Explain {
             text += &format!(
                 "\n{} {}\n",
                 terminal.paint(Style::Bold, &walked),
-                terminal.paint(Style::Dim, &type_of(place))
+                terminal.paint(Style::Dim, &type_of(place.0))
             );
         }
-        if let Some(description) = place["description"].as_str() {
+        if let Some(description) = place.description() {
             text += &format!("\n{}\n", indented(description, 2));
         }
-        if let Some(values) = place["enum"].as_array() {
-            let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
-            text += &format!("\n  One of: {}\n", values.join(", "));
+        if !place.words().is_empty() {
+            text += &format!("\n  One of: {}\n", place.words().join(", "));
         }
-        if let Some(default) = default_of(place) {
+        if let Some(default) = default_of(place.0) {
             text += &format!("  Default: {default}\n");
         }
         let listed = fields(terminal, inner(place), 2, self.recursive);
@@ -84,38 +83,36 @@ impl Explain {
     }
 }
 
-fn below<'a>(place: &'a Value, name: &str) -> Result<&'a Value, String> {
+fn below<'a>(place: Field<'a>, name: &str) -> Result<Field<'a>, String> {
     let place = inner(place);
-    if let Some(field) = place["properties"].get(name) {
-        return Ok(field);
+    match (place.member(name), place.members()) {
+        (Some(field), _) => Ok(field),
+        (None, Some(known)) => {
+            let nearest = nearest(name, known.map(|(name, _)| name));
+            Err(nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default())
+        }
+        (None, None) => place.values().ok_or_else(String::new),
     }
-    if place["properties"].is_null() && place["additionalProperties"].is_object() {
-        return Ok(&place["additionalProperties"]);
-    }
-    let known =
-        place["properties"].as_object().into_iter().flat_map(|fields| fields.keys().map(String::as_str));
-    Err(nearest(name, known).map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default())
 }
 
 /// Returns the schema of a list's items, or the schema itself if it is not a list. Of several alternatives, returns the
 /// one with fields.
-fn inner(place: &Value) -> &Value {
-    let place = if place["items"].is_object() { &place["items"] } else { place };
-    let mut alternatives = place["anyOf"].as_array().into_iter().flatten();
-    alternatives.find(|one| one["properties"].is_object()).unwrap_or(place)
+fn inner(place: Field<'_>) -> Field<'_> {
+    let place = place.items().unwrap_or(place);
+    place.alternatives().find(|one| one.members().is_some()).unwrap_or(place)
 }
 
-fn fields(terminal: &Terminal, place: &Value, indent: usize, recursive: bool) -> String {
+fn fields(terminal: &Terminal, place: Field<'_>, indent: usize, recursive: bool) -> String {
     let mut text = String::new();
-    for (name, field) in place["properties"].as_object().into_iter().flatten() {
-        let default = default_of(field).map(|default| format!(", default {default}")).unwrap_or_default();
+    for (name, field) in place.members().into_iter().flatten() {
+        let default = default_of(field.0).map(|default| format!(", default {default}")).unwrap_or_default();
         let blanks = " ".repeat(indent);
         text += &format!(
             "{blanks}{}  {}\n",
             terminal.paint(Style::Bold, name),
-            terminal.paint(Style::Dim, &format!("{}{default}", type_of(field)))
+            terminal.paint(Style::Dim, &format!("{}{default}", type_of(field.0)))
         );
-        if let Some(description) = field["description"].as_str() {
+        if let Some(description) = field.description() {
             text += &format!("{}\n", indented(description, indent + 4));
         }
         if recursive {
@@ -138,8 +135,8 @@ mod tests {
     #[test]
     fn paths_lead_through_lists_maps_and_alternatives() {
         let check = |kind: Kind, path: &str, found: bool| {
-            let place = path.split('.').try_fold(schema::of(kind), below);
-            assert_eq!(place.is_ok_and(|place| place["description"].is_string()), found, "{path}");
+            let place = path.split('.').try_fold(Field::object(kind), below);
+            assert_eq!(place.is_ok_and(|place| place.description().is_some()), found, "{path}");
         };
         check(Kind::Operation, "spec.action", true);
         check(Kind::Resource, "status.copies.definition.driver.exec.command", true);

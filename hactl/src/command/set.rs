@@ -8,11 +8,12 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::merge;
 use crate::names::Target;
 use crate::render::{self, Format};
+use crate::schema::Field;
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
 use ha_api_types::renamed::{self, Renamed};
-use ha_api_types::{schema, validation};
+use ha_api_types::validation;
 use serde_json::{Value, json};
 
 /// Set fields in the spec of an object
@@ -105,7 +106,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static Renamed>)
         let renamed = renamed::of_path(kind, path);
         found.extend(renamed);
         let path = renamed.map_or_else(|| path.to_owned(), Renamed::current_path);
-        let mut schema = &schema::of(kind)["properties"]["spec"];
+        let mut schema = Field::spec(kind);
         let mut place = &mut spec;
         for (depth, name) in path.split('.').enumerate() {
             schema = below(schema, name).map_err(|hint| {
@@ -128,25 +129,19 @@ fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static Renamed>)
 }
 
 /// Returns the schema of a field. The error is a hint with the most similar name, if any.
-fn below<'a>(schema: &'a Value, name: &str) -> Result<&'a Value, String> {
-    if let Some(member) = schema["properties"].get(name) {
+fn below<'a>(schema: Field<'a>, name: &str) -> Result<Field<'a>, String> {
+    if let Some(member) = schema.member(name) {
         return Ok(member);
     }
-    if let Some(known) = schema["properties"].as_object() {
+    if let Some(known) = schema.members() {
+        let known: Vec<&str> = known.map(|(name, _)| name).collect();
         // Flags are written with dashes; fields are not.
         let camel = camel_case(name);
-        let nearest = known.keys().map(String::as_str).find(|known| *known == camel);
-        let nearest = nearest.or_else(|| crate::names::nearest(name, known.keys().map(String::as_str)));
+        let nearest = known.iter().copied().find(|known| *known == camel);
+        let nearest = nearest.or_else(|| crate::names::nearest(name, known.iter().copied()));
         return Err(nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default());
     }
-    if schema["additionalProperties"].is_object() {
-        return Ok(&schema["additionalProperties"]);
-    }
-    let alternatives = schema["anyOf"].as_array().into_iter().flatten();
-    alternatives
-        .map(|alternative| &alternative["additionalProperties"])
-        .find(|members| members.is_object())
-        .ok_or_else(String::new)
+    schema.values().or_else(|| schema.alternatives().find_map(Field::values)).ok_or_else(String::new)
 }
 
 fn camel_case(name: &str) -> String {
@@ -161,16 +156,13 @@ fn camel_case(name: &str) -> String {
 }
 
 /// Parses the value by the schema's type; an empty value removes the field.
-fn typed(schema: &Value, text: &str) -> Result<Value, String> {
+fn typed(schema: Field<'_>, text: &str) -> Result<Value, String> {
     if text.is_empty() {
         return Ok(Value::Null);
     }
     let wrong = |what: &str| format!("{text:?} is {what}");
-    let alternatives: Vec<&str> = schema["type"]
-        .as_str()
-        .into_iter()
-        .chain(schema["anyOf"].as_array().into_iter().flatten().filter_map(|one| one["type"].as_str()))
-        .collect();
+    let alternatives = schema.alternatives().filter_map(Field::type_name);
+    let alternatives: Vec<&str> = schema.type_name().into_iter().chain(alternatives).collect();
     match alternatives.as_slice() {
         ["string"] => Ok(json!(text)),
         ["boolean"] => match text {
@@ -187,7 +179,7 @@ fn typed(schema: &Value, text: &str) -> Result<Value, String> {
             .ok_or_else(|| wrong("not a number")),
         ["array"] if !text.starts_with('[') => text
             .split(',')
-            .map(|part| typed(&schema["items"], part))
+            .map(|part| typed(schema.items().unwrap_or(Field(&Value::Null)), part))
             .collect::<Result<_, _>>()
             .map(Value::Array),
         _ => {
