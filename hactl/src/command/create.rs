@@ -204,13 +204,14 @@ async fn send(
     if let Some(comment) = &common.comment {
         spec.insert("comment".to_owned(), json!(comment));
     }
-    let mut metadata = json!({"name": name});
+    let mut labels = Map::new();
     for label in &common.labels {
         let (key, value) = label
             .split_once('=')
             .ok_or_else(|| Failure::usage(format!("--label: {label:?} is not KEY=VALUE")))?;
-        metadata["labels"][key] = json!(value);
+        labels.insert(key.to_owned(), json!(value));
     }
+    let metadata = given([("name", json!(name)), ("labels", filled(json!(labels)))]);
     let object = json!({"apiVersion": API_VERSION, "kind": kind.name(), "metadata": metadata, "spec": spec});
     let problems: Vec<String> = validation::problems(kind, &object).iter().map(ToString::to_string).collect();
     if !problems.is_empty() {
@@ -233,64 +234,60 @@ async fn send(
     Ok(Exit::Done)
 }
 
+/// Returns a map of the fields that are given; a null is not given. Untyped, because a typed spec would also have the defaults
+/// of all other fields.
+fn given<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+    fields.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Returns a list or map, or null if it is empty.
+fn filled(value: Value) -> Value {
+    let is_empty =
+        value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
+    if is_empty { Value::Null } else { value }
+}
+
 fn resource_spec(name: &TypedName, flags: &ResourceFlags) -> Result<Map<String, Value>, Failure> {
-    let mut spec = Map::new();
-    let mut put = |field: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            spec.insert(field.to_owned(), value);
-        }
-    };
-    put("driver", Some(flags.driver.driver(name)?));
-    put("state", flags.state.map(|state| json!(format!("{state:?}"))));
-    put("group", flags.group.as_ref().map(|group| json!(group)));
-    put("maxRestart", flags.max_restart.map(|number| json!(number)));
-    put("maxRelocate", flags.max_relocate.map(|number| json!(number)));
-    put("failback", flags.no_failback.then(|| json!(false)));
-    put("priority", flags.priority.map(|number| json!(number)));
-    let requests: Map<String, Value> =
-        [("cpu", &flags.cpu), ("memory", &flags.memory), ("disk", &flags.disk)]
-            .into_iter()
-            .filter_map(|(field, amount)| amount.as_ref().map(|amount| (field.to_owned(), json!(amount))))
-            .collect();
-    put("requests", (!requests.is_empty()).then_some(Value::Object(requests)));
-    put(
-        "storage",
-        flags.pool.as_ref().map(|pool| match flags.storage_mode {
-            Some(mode) => json!({"pool": pool, "mode": format!("{mode:?}")}),
-            None => json!({"pool": pool}),
-        }),
-    );
-    put("exclusive", flags.not_exclusive.then(|| json!(false)));
-    put("dependsOn", (!flags.depends_on.is_empty()).then(|| json!(flags.depends_on)));
-    put("tags", (!flags.tags.is_empty()).then(|| json!(flags.tags)));
-    Ok(spec)
+    let requests =
+        given([("cpu", json!(flags.cpu)), ("memory", json!(flags.memory)), ("disk", json!(flags.disk))]);
+    let mode = flags.storage_mode.map(|mode| format!("{mode:?}"));
+    let storage = given([("pool", json!(flags.pool)), ("mode", json!(mode))]);
+    Ok(given([
+        ("driver", flags.driver.driver(name)?),
+        ("state", json!(flags.state.map(|state| format!("{state:?}")))),
+        ("group", json!(flags.group)),
+        ("maxRestart", json!(flags.max_restart)),
+        ("maxRelocate", json!(flags.max_relocate)),
+        ("failback", json!(flags.no_failback.then_some(false))),
+        ("priority", json!(flags.priority)),
+        ("requests", filled(json!(requests))),
+        ("storage", filled(json!(storage))),
+        ("exclusive", json!(flags.not_exclusive.then_some(false))),
+        ("dependsOn", filled(json!(flags.depends_on))),
+        ("tags", filled(json!(flags.tags))),
+    ]))
 }
 
 fn group_spec(flags: &GroupFlags) -> Result<Map<String, Value>, Failure> {
-    let mut spec = Map::new();
-    spec.insert("nodes".to_owned(), nodes(&flags.nodes)?);
-    if flags.restricted {
-        spec.insert("restricted".to_owned(), json!(true));
-    }
-    if flags.nofailback {
-        spec.insert("nofailback".to_owned(), json!(true));
-    }
-    Ok(spec)
+    Ok(given([
+        ("nodes", nodes(&flags.nodes)?),
+        ("restricted", json!(flags.restricted.then_some(true))),
+        ("nofailback", json!(flags.nofailback.then_some(true))),
+    ]))
 }
 
 fn rule_spec(flags: &RuleFlags) -> Result<Map<String, Value>, Failure> {
-    let mut rule = json!({"resources": flags.resources});
-    let field = if flags.together || flags.apart {
-        rule["affinity"] = json!(if flags.apart { "Negative" } else { "Positive" });
-        "resourceAffinity"
+    let resources = ("resources", json!(flags.resources));
+    let strict = ("strict", json!((flags.strict || flags.preferred).then_some(flags.strict)));
+    Ok(if flags.together || flags.apart {
+        let affinity = if flags.apart { "Negative" } else { "Positive" };
+        let rule = given([resources, ("affinity", json!(affinity)), strict]);
+        given([("resourceAffinity", json!(rule))])
     } else {
-        rule["nodes"] = nodes(&flags.nodes)?;
-        "nodeAffinity"
-    };
-    if flags.strict || flags.preferred {
-        rule["strict"] = json!(flags.strict);
-    }
-    Ok(Map::from_iter([(field.to_owned(), rule)]))
+        let rule = given([resources, ("nodes", nodes(&flags.nodes)?), strict]);
+        given([("nodeAffinity", json!(rule))])
+    })
 }
 
 /// Parses `node1:2,node2`.

@@ -1,5 +1,6 @@
 //! The driver of `create resource`, chosen by flags or by the type in the name.
 
+use super::{filled, given};
 use crate::failure::Failure;
 use crate::names::TypedName;
 use clap::Args;
@@ -68,25 +69,18 @@ impl DriverFlags {
             chosen.push(json!({"systemd": {"unit": unit}}));
         }
         if self.libvirt_domain.is_some() || self.libvirt_definition.is_some() {
-            let mut libvirt = json!({"domain": self.libvirt_domain.as_ref().unwrap_or(&name.name)});
-            if let Some(definition) = &self.libvirt_definition {
-                libvirt["definition"] = json!(definition);
-            }
-            chosen.push(json!({"libvirt": libvirt}));
+            let domain = self.libvirt_domain.as_ref().unwrap_or(&name.name);
+            let fields = [("domain", json!(domain)), ("definition", json!(self.libvirt_definition))];
+            chosen.push(json!({"libvirt": given(fields)}));
         }
         if self.container.is_some() || self.image.is_some() {
-            let mut podman = json!({"container": self.container.as_ref().unwrap_or(&name.name)});
-            if let Some(image) = &self.image {
-                podman["image"] = json!(image);
-            }
-            chosen.push(json!({"podman": podman}));
+            let container = self.container.as_ref().unwrap_or(&name.name);
+            let fields = [("container", json!(container)), ("image", json!(self.image))];
+            chosen.push(json!({"podman": given(fields)}));
         }
         if let Some(agent) = &self.ocf {
-            let mut ocf = json!({"agent": agent});
-            if !self.parameters.is_empty() {
-                ocf["parameters"] = pairs("--parameter", &self.parameters)?;
-            }
-            chosen.push(json!({"ocf": ocf}));
+            let parameters = filled(pairs("--parameter", &self.parameters)?);
+            chosen.push(json!({"ocf": given([("agent", json!(agent)), ("parameters", parameters)])}));
         } else if !self.parameters.is_empty() {
             return Err(Failure::usage("--parameter requires --ocf"));
         }
@@ -116,17 +110,12 @@ impl DriverFlags {
             return Err(Failure::usage("--exec requires a command")
                 .help("add --exec -- COMMAND ARGUMENT… at the end"));
         }
-        let mut exec = json!({"command": self.command});
-        if !self.environment.is_empty() {
-            exec["environment"] = pairs("--env", &self.environment)?;
-        }
-        if let Some(folder) = &self.working_directory {
-            exec["workingDirectory"] = json!(folder);
-        }
-        if let Some(user) = &self.user {
-            exec["user"] = json!(user);
-        }
-        Ok(exec)
+        Ok(json!(given([
+            ("command", json!(self.command)),
+            ("environment", filled(pairs("--env", &self.environment)?)),
+            ("workingDirectory", json!(self.working_directory)),
+            ("user", json!(self.user)),
+        ])))
     }
 }
 
