@@ -60,7 +60,8 @@ impl<S: Spec> Served<S> {
 }
 
 impl Served<ResourceSpec> {
-    /// Returns the state of the service; `None` without a status, or if this version does not know the state.
+    /// Returns the state of the service; `None` without a status, or if this version does not know the state, which
+    /// `status.state` would show as Queued.
     pub(crate) fn state(&self) -> Option<ServiceState> {
         ServiceState::deserialize(self.value.pointer("/status/state")?).ok()
     }

@@ -57,6 +57,21 @@ node/node2 cordoned
 }
 
 #[test]
+fn what_a_newer_server_stores_stays() {
+    let server = Server::start();
+    let spec_with = |schedulable: bool| json!({"novel": {"a": 1}, "fencing": {"devices": [{"name": "f", "kind": "Orbital"}]}, "schedulable": schedulable});
+    server.put(
+        "nodes",
+        json!({"metadata": {"name": "node1"}, "spec": spec_with(true), "status": {"state": "Asleep"}}),
+    );
+    hactl(&server, &["cordon", "node1"]).prints(0, "node/node1 cordoned\n");
+    assert_eq!(spec(&server, "node1"), spec_with(false));
+    server.put("resources", json!({"metadata": {"name": "web"}, "spec": {"state": "Paused", "driver": {"novel": {}}},
+        "status": {"state": "Hibernated", "node": "node1", "conditions": [{"type": "Ready", "status": "Perhaps"}]}}));
+    hactl(&server, &["drain", "node1", "--timeout", "1s"]).fails(124, "\n  web: Hibernated on node1");
+}
+
+#[test]
 fn an_unknown_node_changes_no_node() {
     let server = Server::start();
     furnish(&server);
