@@ -213,7 +213,8 @@ impl Terminal {
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
-    fn error_line(&self, text: &str) {
+    /// Writes lines to standard error, without the title of a message.
+    pub(crate) fn error_line(&self, text: &str) {
         // If standard error is closed, there is no other way to report it.
         let _ = writeln!(std::io::stderr().lock(), "{}", visible(text, self.color_err));
     }

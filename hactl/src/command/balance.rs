@@ -44,6 +44,9 @@ impl Balance {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Json])?;
         let options = &self.options;
+        if options.apply && options.text_data.is_some() {
+            return Err(Failure::usage("the argument '--apply' cannot be used with '--text-data <FILE>'"));
+        }
         let source = match &options.text_data {
             Some(path) => Source::of_file(path, options)?,
             None => Source::live(session.client()?, options).await?,

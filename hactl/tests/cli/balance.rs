@@ -93,25 +93,43 @@ fn bad_input_is_told_with_its_place() {
 fn under_the_name_hbal_it_prints_in_that_manner() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let path = file(folder.path(), "cluster", CLUSTER);
-    run(&mut hbal(&["-t", &path])).fails(2, "add -G GROUP");
+    run(&mut hbal(&["-t", &path])).fails(1, "Found multiple node groups:\n  g1\n  g2\nError: Aborting.\n");
     let script = folder.path().join("script");
     let shown = run(&mut hbal(&["-t", &path, "-G", "u2", "-pname,rmem", &format!("-C{}", script.display())]));
     let shown = shown.shows(
         0,
         &[
-            "Loaded 5 nodes, 7 instances\n",
+            "Loaded 5 nodes, 7 instances\nGroup size 3 nodes, 3 instances\nSelected node group: g2\n",
+            "Initial check done: 0 bad nodes, 0 bad instances.\n",
             "Initial score: 6.48315520\nTrying to minimize the CV...\n",
             "    1. j",
             " 0.10328427 a=",
             "Cluster score improved from 6.48315520 to 0.10328427\nSolution length=2\n",
-            "Initial cluster status:\n Name r_mem\n",
         ],
     );
+    assert!(shown.stderr.contains("\nInitial cluster status:\n Name r_mem\n"), "{}", shown.stderr);
     assert!(!shown.stdout.contains("gnt-instance"));
     let script = std::fs::read_to_string(script).expect("the script");
     assert!(script.starts_with("#!/bin/sh\n") && script.contains("gnt-instance replace-disks -n e j"));
-    run(&mut hbal(&["-t", &path, "-G", "g2", "-o"])).prints(0, "6.48315520 2 0.10328427   62.770\n");
+    run(&mut hbal(&["-t", &path, "-G", "g2", "-o"])).shows(0, &["\n6.48315520 2 0.10328427   62.770\n"]);
     run(&mut hbal(&["-t", &path, "-G", "g2", "-l0"])).shows(0, &["No solution found\nSolution length=0\n"]);
-    run(&mut hbal(&["-m", "somewhere"])).fails(2, "-m: RAPI access to a Ganeti cluster is not supported");
+    run(&mut hbal(&["-t", &path, "-G", "g2", "-e10"])).shows(
+        0,
+        &["Cluster is already well balanced (initial score 6.483155,\noptimum score due to N+1 reservations "],
+    );
+    let refused = [
+        (&["-m", "somewhere"][..], "-m: RAPI access to a Ganeti cluster is not supported"),
+        (&["-t", &path, "-X", "-G", "g1"], "Error: hbal: Execution of commands possible only on LUXI\n"),
+        (&["-t", &path, "-O", "x"], "Error: wrong node name(s) set as offline: x\n"),
+        (&["-t", &path, "-G", "x"], "Node group x not found. Node group list is:\n  g1\n  g2\n"),
+        (&["-t", "/nonexistent"], "Error: failed to load data, aborting: "),
+        (&["-t", &path, "--prio", "abc"], "Unknown priority 'abc'"),
+        (&["argument"], "Error: This program doesn't take any arguments."),
+        (&[], "Error: failed to load data, aborting: No backend selected! Exiting.\n"),
+    ];
+    for (arguments, message) in refused {
+        run(&mut hbal(arguments)).fails(1, message);
+    }
+    run(&mut hbal(&["--bogus"])).fails(2, "Command line error: unrecognized option `--bogus'\n");
     run(&mut hbal(&["-V"])).shows(0, &["hbal "]);
 }

@@ -313,7 +313,8 @@ fn under_the_name_hbal_the_live_cluster_is_asked_for_with_l() {
     };
     hbal(&["-L/run/socket", "-C"])
         .shows(0, &["Loaded 3 nodes, 3 instances\n", "Solution length=2\n", "    hactl relocate "]);
-    hbal(&["-L", "-t", "file"]).fails(2, "cannot be used with");
+    hbal(&["-L", "-t", "file"])
+        .fails(1, "Only one of the rapi, luxi, and data files options should be given.");
     hbal(&["-L", "-X"]).shows(0, &["Solution length=2\n"]);
     assert_eq!(counts(&facts), [1, 1, 1]);
 }

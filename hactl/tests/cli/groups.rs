@@ -135,7 +135,7 @@ fn balance_evens_load_between_groups() {
 #[test]
 fn allocate_ranks_groups_and_nodes() {
     let files = files();
-    let value = document(&["allocate", "memory=2G,disk=10G,cpu=2", "-t", &files.ill], 0);
+    let value = document(&["allocate", "memory=2Gi,disk=10Gi,cpu=2", "-t", &files.ill], 0);
     let groups: Vec<&Value> =
         value["groups"].as_array().expect("a list").iter().map(|group| &group["group"]).collect();
     assert_eq!(groups, ["g2", "g3", "g1"]);
@@ -147,16 +147,16 @@ fn allocate_ranks_groups_and_nodes() {
         (&Value::Null, json!("no node for the second copy: offline or being drained"))
     );
     assert_eq!(node(1), "offline or being drained");
-    run(&mut command(&["allocate", "10G,9000,2", "-t", &files.ill]))
+    run(&mut command(&["allocate", "10g,9000,2", "-t", &files.ill]))
         .shows(1, &["too little memory", "No eligible node"]);
     let closed =
         file(files.folder.path(), "closed", &CLUSTER.replace("g2|u2|preferred", "g2|u2|unallocable"));
-    run(&mut command(&["allocate", "10G,2G,2", "-t", &closed]))
+    run(&mut command(&["allocate", "10g,2g,2", "-t", &closed]))
         .shows(0, &["1     g3     LastResort", "group is unallocable"]);
     let sizes = [
         ("1,2", "three parts expected"),
         ("memory=2X", "`2X` is not a valid size"),
-        ("memory=2G,foo=1", "unknown key `foo`"),
+        ("memory=2Gi,foo=1", "unknown key `foo`"),
         ("memory=1,mem=2", "memory is specified twice"),
         ("disk=5", "memory must be greater than 0"),
         ("memory=1,disk=1,template=tape", "`tape` is not a valid template"),
@@ -164,7 +164,7 @@ fn allocate_ranks_groups_and_nodes() {
     for (size, message) in sizes {
         run(&mut command(&["allocate", size, "-t", &files.ill])).fails(2, message);
     }
-    run(&mut command(&["allocate", "memory=40G,disk=2G", "-t", &files.well]))
+    run(&mut command(&["allocate", "memory=40Gi,disk=2Gi", "-t", &files.well]))
         .shows(1, &["policy of the group requires memory from 128 to 32768, got 40960"]);
 }
 
@@ -199,7 +199,7 @@ fn evacuate_stays_inside_if_it_can() {
 #[test]
 fn capacity_counts_now_with_reserve_and_in_tiers() {
     let files = files();
-    let value = document(&["capacity", "10G,2G,1", "-t", &files.well], 0);
+    let value = document(&["capacity", "10g,2g,1", "-t", &files.well], 0);
     assert_eq!(value["total"], json!({"now": 12, "withNPlusOne": 6}));
     assert_eq!(
         value["groups"][1]["tiers"],
@@ -262,7 +262,7 @@ fn hcheck_and_hspace_say_the_same() {
             assert_eq!(group["failingNodes"].as_array().map(Vec::is_empty), Some(number("N1_FAIL") == 0.0));
         }
     }
-    let value = document(&["capacity", "10G,2G,1", "-t", &files.well], 0);
+    let value = document(&["capacity", "10g,2g,1", "-t", &files.well], 0);
     let size = [
         "--standard-alloc",
         "10g,2g,1",

@@ -143,24 +143,24 @@ fn new_services_are_placed_and_counted() {
         let ran = hactl(&server, &[arguments, &["-o", "json"]].concat()).shows(status, &[]);
         serde_json::from_str(&ran.stdout).expect("JSON")
     };
-    let offers = read(&["allocate", "memory=2G,vcpus=1"], 0);
+    let offers = read(&["allocate", "memory=2Gi,vcpus=1"], 0);
     assert_eq!(offers["groups"][0]["group"], "west", "{offers:#}");
     // Each node has 16 GiB and 4 cores at ratio 4; a and b use 1 GiB and half a core; some memory stays free.
-    let room = read(&["capacity", "memory=2G,vcpus=1"], 0);
+    let room = read(&["capacity", "memory=2Gi,vcpus=1"], 0);
     assert_eq!(room["groups"][0]["now"], 13, "{room:#}");
     assert_eq!((&room["size"]["vcpus"], &room["size"]["template"]), (&json!(1), &Value::Null));
     // CPUs must have the same format everywhere, also in text.
-    hactl(&server, &["capacity", "memory=2G,vcpus=1"]).shows(0, &["0 MiB, 1 vCPUs\n", " 2048,0,1="]);
-    let large = read(&["capacity", "memory=1G,vcpus=4,disk=1G"], 0);
+    hactl(&server, &["capacity", "memory=2Gi,vcpus=1"]).shows(0, &["0 MiB, 1 vCPUs\n", " 2048,0,1="]);
+    let large = read(&["capacity", "memory=1Gi,vcpus=4,disk=1Gi"], 0);
     assert_eq!(large["groups"][1]["now"], 4, "{large:#}");
     // Only node3 reaches the pool, and closed groups must be excluded.
     facts.lock()["nodes"]["node3"]["storagePools"] = json!(["fast"]);
-    let pooled = read(&["allocate", "memory=2G,pool=fast"], 0);
+    let pooled = read(&["allocate", "memory=2Gi,pool=fast"], 0);
     assert_eq!(pooled["groups"][0]["nodes"][0]["nodes"], json!(["node3"]));
     assert_eq!(pooled["groups"][1]["nodes"][0]["reason"], "excluded by storage, a rule or the node itself");
     facts.lock()["nodeGroups"] = json!({"west": "Unallocable"});
-    read(&["allocate", "memory=2G,pool=fast"], 1);
-    hactl(&server, &["allocate", "memory=2G,pool=slow"]).fails(2, "no node has the storage pool slow");
-    hactl(&server, &["allocate", "memory=2G,template=drbd"]).fails(2, "template= is valid only with -t");
+    read(&["allocate", "memory=2Gi,pool=fast"], 1);
+    hactl(&server, &["allocate", "memory=2Gi,pool=slow"]).fails(2, "no node has the storage pool slow");
+    hactl(&server, &["allocate", "memory=2Gi,template=drbd"]).fails(2, "template= is valid only with -t");
     hactl(&server, &["capacity"]).shows(0, &["memory 1024 MiB, disk 10240 MiB, 1 vCPUs"]);
 }

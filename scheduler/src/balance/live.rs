@@ -63,6 +63,7 @@ pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
         tags: vec![format!("htools:iextags:{APART}")],
         policies: vec![policy(view)],
         bindings,
+        has_forthcoming_field: false,
         cpus_in_thousandths: true,
     }
 }

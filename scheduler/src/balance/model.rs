@@ -20,6 +20,8 @@ pub struct Cluster {
     pub policies: Vec<Policy>,
     /// Further constraints of the instances of a live cluster, by position; empty for clusters from files.
     pub bindings: BTreeMap<usize, Binding>,
+    /// `true` if the lines of instances have the field `forthcoming`, which programs before Ganeti 2.16 do not know.
+    pub has_forthcoming_field: bool,
     /// `true` if cpus are counted in thousandths, as on a live cluster.
     pub cpus_in_thousandths: bool,
 }

@@ -61,10 +61,25 @@ impl Kind {
         };
         // The node that runs the instance makes the copy.
         let copies_first = matches!(kind, Kind::ReplaceSecondary | Kind::ReplaceAndFailover);
-        let can_copy = !copies_first || !problem.hosts[from.primary].down;
+        let is_lost = from.nodes().all(|host| problem.hosts[host].down);
+        let can_copy =
+            !copies_first || !problem.hosts[from.primary].down || (settings.restores_disks && is_lost);
+        let host = |node: usize| &problem.hosts[node];
+        let migrates = |from: usize, to: usize| host(from).migrates_to(host(to));
+        // As in hbal, an instance of a node that is off does not migrate: it is started again.
+        let can_migrate = host(from.primary).down
+            || match kind {
+                Kind::ReplaceSecondary => true,
+                Kind::Failover | Kind::FailoverAndReplace | Kind::ReplaceAndFailover | Kind::MoveTo => {
+                    migrates(from.primary, to.primary)
+                }
+                Kind::ReplacePrimary => from.secondary.is_some_and(|secondary| {
+                    migrates(from.primary, secondary) && migrates(secondary, to.primary)
+                }),
+            };
         let guest = &problem.guests[guest];
         let can_copy = can_copy && (guest.copies || kind.copies() == 0);
-        (permitted && can_copy && guest.movable).then_some(kind)
+        (permitted && can_copy && can_migrate && guest.movable).then_some(kind)
     }
 
     /// Returns the operations of a step between these spots.
@@ -166,7 +181,7 @@ pub fn execute(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Kind> {
     let from = state.spot(guest);
     let kind = Kind::between(state.problem(), guest, from, to)?;
     for spot in kind.spots(from, to) {
-        if !state.change(&[(guest, spot)]) {
+        if !state.change_within(guest, spot, from) {
             state.restore(guest, from);
             return None;
         }

@@ -33,6 +33,9 @@ pub struct Settings {
     pub selected: Option<BTreeSet<String>>,
     /// Names of instances that must not move.
     pub excluded: BTreeSet<String>,
+    /// `true` if an instance of which both nodes are down is moved as if its disk could be copied, as hbal does. Someone has
+    /// to restore the disk.
+    pub restores_disks: bool,
     /// `true` if neither the vcpu ratio nor N+1 can prohibit a move.
     pub ignore_soft_errors: bool,
 }
@@ -103,6 +106,11 @@ pub struct Host {
     pub disk_least: i64,
     /// Numbers of the failure domains of the node.
     pub locations: Vec<usize>,
+    /// Migration tags of the node, with the prefixes that the cluster tags `htools:migration:` declare: a running instance
+    /// leaves it only for a node that accepts all of them.
+    pub migration_tags: BTreeSet<String>,
+    /// Migration tags that the node accepts: its own, and those that the cluster tag `htools:allowmigration:FROM::TO` allows.
+    pub accepted_migration_tags: BTreeSet<String>,
 }
 
 /// An instance as the guest of nodes.
@@ -153,6 +161,18 @@ impl Host {
     #[expect(clippy::cast_possible_truncation, reason = "spindles are bounded where they are read")]
     pub fn spindles_free_base(&self) -> i64 {
         self.spindles_total as i64 - self.spindles_base
+    }
+}
+
+impl Host {
+    /// Returns `true` if a running instance can migrate from this node to another one.
+    pub fn migrates_to(&self, other: &Host) -> bool {
+        self.migration_tags.is_subset(&other.accepted_migration_tags)
+    }
+
+    /// Returns `true` if this number of uses exceeds the policy's ratio of shared spindles.
+    pub fn lacks_spindles(&self, uses: i64) -> bool {
+        !self.exclusive && uses as f64 > self.spindles
     }
 }
 
@@ -226,18 +246,10 @@ impl Problem {
                 positions.insert(index, positions.len());
             }
         }
-        let prefixes = |marker: &str| -> Vec<String> {
-            cluster
-                .tags
-                .iter()
-                .filter_map(|tag| tag.strip_prefix(marker))
-                .map(|prefix| format!("{prefix}:"))
-                .collect()
-        };
-        let mut exclusion_prefixes = prefixes("htools:iextags:");
+        let mut exclusion_prefixes = prefixes(cluster, "htools:iextags:");
         exclusion_prefixes.extend(settings.exclusion_tags.iter().map(|prefix| format!("{prefix}:")));
-        let location_prefixes = prefixes("htools:nlocation:");
-        let desired_prefixes = prefixes("htools:desiredlocation:");
+        let location_prefixes = prefixes(cluster, "htools:nlocation:");
+        let desired_prefixes = prefixes(cluster, "htools:desiredlocation:");
 
         let mut exclusion = Numbers::default();
         let mut locations = Numbers::default();
@@ -341,6 +353,16 @@ impl<'a> Numbers<'a> {
     }
 }
 
+/// Returns the prefixes of tags that the cluster's tags with this marker declare.
+fn prefixes(cluster: &Cluster, marker: &str) -> Vec<String> {
+    cluster
+        .tags
+        .iter()
+        .filter_map(|tag| tag.strip_prefix(marker))
+        .map(|prefix| format!("{prefix}:"))
+        .collect()
+}
+
 /// Returns the tags with one of these prefixes, without duplicates.
 fn matching<'a>(tags: &'a [String], prefixes: &[String]) -> impl Iterator<Item = &'a str> {
     let chosen: BTreeSet<&str> = tags
@@ -359,6 +381,8 @@ fn host(cluster: &Cluster, settings: &Settings, index: usize, drained: bool, loc
     let spindle_ratio = policy.map_or(DEFAULT_SPINDLE_RATIO, |policy| policy.spindle_ratio);
     let positive = |size: i64| size.max(1) as f64;
     let spindles = positive(node.spindles);
+    let prefixes = prefixes(cluster, "htools:migration:");
+    let migration_tags = matching(&node.tags, &prefixes).map(str::to_owned).collect();
     Host {
         node: index,
         offline: node.role == Role::Offline || drained,
@@ -375,10 +399,21 @@ fn host(cluster: &Cluster, settings: &Settings, index: usize, drained: bool, loc
         spindles_total: spindles,
         spindles: spindles * spindle_ratio,
         spindles_base: if node.exclusive_storage { node.spindles - node.spindles_free } else { 0 },
+        accepted_migration_tags: accepted_migrations(cluster, &migration_tags),
+        migration_tags,
         vcpus_most: (positive(node.cpus) * settings.max_cpu.unwrap_or(vcpu_ratio)).floor() as i64,
         disk_least: (positive(node.disk_total) * settings.min_disk).ceil() as i64,
         locations,
     }
+}
+
+/// Returns the migration tags that a node with these tags accepts.
+fn accepted_migrations(cluster: &Cluster, own: &BTreeSet<String>) -> BTreeSet<String> {
+    let allowed = cluster.tags.iter().filter_map(|tag| {
+        let (from, to) = tag.strip_prefix("htools:allowmigration:")?.split_once("::")?;
+        own.contains(to).then(|| from.to_owned())
+    });
+    own.iter().cloned().chain(allowed).collect()
 }
 
 fn guest(instance: &Instance, index: usize, settings: &Settings) -> Guest {
@@ -415,7 +450,6 @@ fn may_move(instance: &Instance, guest: &Guest, spot: Spot, hosts: &[Host], sett
     let leaves = |node: usize| hosts[node].offline;
     let named = |names: &BTreeSet<String>| names.contains(&instance.name);
     guest.reach != Reach::Local
-        && !instance.forthcoming
         && settings.selected.as_ref().is_none_or(named)
         && !named(&settings.excluded)
         && (!settings.evacuate || spot.nodes().any(leaves))

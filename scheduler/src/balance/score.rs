@@ -76,6 +76,20 @@ pub struct Usage {
     pub secondaries: usize,
 }
 
+/// Returns the least possible part of the score for the memory that nodes reserve for their peers (`optimalCVScore` of
+/// hbal): if every node reserves an equal part of what the failure of one node brings.
+pub fn optimum(problem: &Problem) -> f64 {
+    let peers = problem.hosts.len().saturating_sub(1).max(1) as f64;
+    let memory: f64 = problem.hosts.iter().map(|host| host.memory_total).sum();
+    let reserved: i64 = problem.guests.iter().map(|guest| guest.memory_reserved).sum();
+    if memory > 0.0 { 0.25 * reserved as f64 / peers / memory } else { 0.0 }
+}
+
+/// Returns `true` if a node exceeds its policy: the ratio of virtual cpus, or of uses of its spindles.
+pub fn violates_policy(host: &Host, usage: &Usage) -> bool {
+    usage.vcpus > host.vcpus_most || host.lacks_spindles(usage.spindles)
+}
+
 impl Usage {
     /// Returns `true` if the node does not survive the failure of one peer.
     pub fn fails_n1(&self) -> bool {
@@ -216,7 +230,7 @@ fn clashes(problem: &Problem, spots: &[Spot]) -> (usize, usize) {
 }
 
 /// Counts the failure domains that contain both copies of an instance, and the desired domains in which an instance does
-/// not run.
+/// not run. As in hbal, instances with an offline primary do not count.
 fn misplaced(problem: &Problem, spots: &[Spot]) -> usize {
     let locations = |node: usize| &problem.hosts[node].locations;
     let instance = |(guest, spot): (&Guest, &Spot)| {
@@ -228,5 +242,6 @@ fn misplaced(problem: &Problem, spots: &[Spot]) -> usize {
             guest.desired.iter().filter(|wish| !wish.is_some_and(|wish| primary.contains(&wish))).count();
         shared + missed
     };
-    problem.guests.iter().zip(spots).map(instance).sum()
+    let online = |(_, spot): &(&Guest, &Spot)| !problem.hosts[spot.primary].offline;
+    problem.guests.iter().zip(spots).filter(online).map(instance).sum()
 }

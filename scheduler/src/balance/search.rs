@@ -4,7 +4,7 @@
 use super::anneal::{Allowance, anneal};
 use super::greedy::{LEAST_GAIN, lazy, polish, steepest};
 use super::order::order;
-use super::plan::{Plan, Step};
+use super::plan::{Plan, Step, step};
 use super::problem::{Problem, Spot};
 use super::random::Random;
 use super::state::State;
@@ -26,6 +26,9 @@ pub struct Goal {
     pub seed: u64,
     /// Number of candidates to try per instance.
     pub effort: usize,
+    /// `true` if the plan by single steps is kept unless another one ends lower or has fewer steps. Otherwise another plan
+    /// that ends equal but copies fewer disks is preferred.
+    pub keeps_single_steps: bool,
 }
 
 impl Goal {
@@ -48,6 +51,7 @@ impl Default for Goal {
             max_length: usize::MAX,
             seed: 1,
             effort: 6000,
+            keeps_single_steps: false,
         }
     }
 }
@@ -93,7 +97,7 @@ const BALANCED: f64 = 0.01;
 /// A function that returns the used share of the time; at 1 the search ends.
 pub type Clock<'a> = &'a mut dyn FnMut() -> f64;
 
-/// Finds a plan. The same problem gives the same plan as long as less than 0.4 of the time is used.
+/// Finds a plan. The same problem gives the same plan as long as less than 0.2 of the time is used.
 pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     let mut random = Random::new(goal.seed);
     let mut state = State::new(problem, &problem.start);
@@ -123,13 +127,17 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
             annealed = other;
         }
     }
-    let [annealed, greedy] = [annealed, greedy].map(|plan| cut(plan, goal));
+    let [annealed, greedy] = [annealed, greedy].map(|plan| worthwhile(problem, cut(plan, goal), goal));
     let balanced = start - greedy.end() < BALANCED * start;
     let better = if balanced {
         allowance.cost(&annealed) <= allowance.cost(&greedy)
     } else {
         annealed.end() <= greedy.end()
     };
+    let is_kept = goal.keeps_single_steps
+        && annealed.end() >= greedy.end() - LEAST_GAIN
+        && greedy.steps.len() <= annealed.steps.len();
+    let better = better && !is_kept;
     if better { annealed } else { greedy }
 }
 
@@ -230,9 +238,37 @@ fn by_single_steps(
     (plan, [copies; 2])
 }
 
-/// Truncates a plan: after a score that is good enough, after the lowest score, and before last steps that gain too little.
+/// Drops steps that gain less than `min_gain` once the score is below `min_gain_limit`, and steps that are not possible
+/// without them.
+fn worthwhile(problem: &Problem, mut plan: Plan, goal: &Goal) -> Plan {
+    loop {
+        let mut state = State::new(problem, &problem.start);
+        let mut kept = Vec::with_capacity(plan.steps.len());
+        for Step { guest, to, .. } in &plan.steps {
+            let (before, from) = (state.score(), state.spot(*guest));
+            match step(&mut state, *guest, *to) {
+                Some(done) if before >= goal.min_gain_limit || before - done.score >= goal.min_gain => {
+                    kept.push(done);
+                }
+                Some(_) => state.restore(*guest, from),
+                None => {}
+            }
+        }
+        let is_stable = kept.len() == plan.steps.len();
+        plan.steps = kept;
+        if is_stable {
+            return plan;
+        }
+    }
+}
+
+/// Truncates a plan: before a score above that of the start, after a score that is good enough, and after the lowest score.
+/// So a plan can be interrupted after any step without harm.
 fn cut(mut plan: Plan, goal: &Goal) -> Plan {
     plan.steps.truncate(goal.max_length);
+    if let Some(worse) = plan.steps.iter().position(|step| step.score > plan.start + LEAST_GAIN) {
+        plan.steps.truncate(worse);
+    }
     if let Some(enough) = plan.steps.iter().position(|step| step.score < goal.min_score) {
         plan.steps.truncate(enough + 1);
     }
@@ -243,13 +279,5 @@ fn cut(mut plan: Plan, goal: &Goal) -> Plan {
         }
     }
     plan.steps.truncate(best.1);
-    let before = |steps: &[Step]| steps.iter().rev().nth(1).map_or(plan.start, |step| step.score);
-    while let Some(last) = plan.steps.last() {
-        let previous = before(&plan.steps);
-        if previous >= goal.min_gain_limit || previous - last.score >= goal.min_gain {
-            break;
-        }
-        plan.steps.pop();
-    }
     plan
 }

@@ -37,6 +37,8 @@ struct Place {
     memory_free: i64,
     disk_free: i64,
     vcpus: i64,
+    /// Number of uses of shared spindles.
+    spindles: i64,
     instances: i64,
     /// Memory that the failure of each peer would bring to this node.
     peers: Vec<(usize, i64)>,
@@ -165,14 +167,27 @@ impl<'a> State<'a> {
     /// The shortage on a node that an instance would come to; the placement is unchanged.
     pub fn try_change(&mut self, changes: &[(usize, Spot)]) -> Result<(), Lack> {
         let before: Vec<Spot> = changes.iter().map(|&(guest, _)| self.spots[guest]).collect();
-        self.change_from(changes, &before)
+        let forced: Vec<bool> = before.iter().map(|old| self.problem.must_leave(*old)).collect();
+        self.change_from(changes, &before, &forced)
     }
 
-    fn change_from(&mut self, changes: &[(usize, Spot)], before: &[Spot]) -> Result<(), Lack> {
+    /// Makes one operation of a step that began on `from`: an instance that had to leave at the beginning is not held back
+    /// halfway. Returns `false` and changes nothing if a hard limit then does not hold.
+    pub fn change_within(&mut self, guest: usize, spot: Spot, from: Spot) -> bool {
+        let forced = self.problem.must_leave(from) || self.problem.must_leave(self.spots[guest]);
+        self.change_from(&[(guest, spot)], &[self.spots[guest]], &[forced]).is_ok()
+    }
+
+    fn change_from(
+        &mut self,
+        changes: &[(usize, Spot)],
+        before: &[Spot],
+        forced: &[bool],
+    ) -> Result<(), Lack> {
         let touched = || changes.iter().map(|(_, spot)| spot).chain(before).flat_map(|spot| spot.nodes());
         let mut may_fail: Vec<usize> = touched().filter(|&host| self.fails_n1(host)).collect();
-        for ((_, spot), old) in changes.iter().zip(before) {
-            if self.problem.must_leave(*old) {
+        for ((_, spot), forced) in changes.iter().zip(forced) {
+            if *forced {
                 may_fail.extend(spot.nodes());
             }
         }
@@ -194,8 +209,8 @@ impl<'a> State<'a> {
         };
         let lack = lack
             .or_else(|| {
-                let mut each = changes.iter().zip(before);
-                each.find_map(|(&(guest, spot), old)| self.lack(guest, spot, Some(*old)))
+                let mut each = changes.iter().zip(before).zip(forced);
+                each.find_map(|((&(guest, spot), old), forced)| self.lack(guest, spot, Some(*old), *forced))
             })
             .or_else(|| newly_failing(self));
         if lack.is_some() {
@@ -222,11 +237,11 @@ impl<'a> State<'a> {
     }
 
     /// Returns the shortage on the nodes to which an instance has come.
-    fn lack(&self, guest: usize, spot: Spot, old: Option<Spot>) -> Option<Lack> {
+    fn lack(&self, guest: usize, spot: Spot, old: Option<Spot>, is_forced: bool) -> Option<Lack> {
         let facts = &self.problem.guests[guest];
         let newly = |host: &usize| old.is_none_or(|old| !old.contains(*host));
         let newly_primary = old.is_none_or(|old| spot.primary != old.primary);
-        let is_forced = old.is_some_and(|old| self.problem.must_leave(old));
+        let soft = is_forced || self.problem.settings.ignore_soft_errors;
         if newly_primary && !facts.may_come_to(spot.primary) {
             return Some(Lack::Forbidden);
         }
@@ -238,14 +253,27 @@ impl<'a> State<'a> {
             if facts.memory_used > 0 && place.memory_free <= 0 {
                 return Some(Lack::Memory);
             }
-            let soft = facts.vcpus == 0 || is_forced || self.problem.settings.ignore_soft_errors;
-            if place.vcpus > host.vcpus_most && !soft {
+            if place.vcpus > host.vcpus_most && facts.vcpus != 0 && !soft {
                 return Some(Lack::Cpus);
             }
         }
+        // Unlike disk, spindles are checked again on a node of which only the role changes, as in hbal.
+        let changed = |host: &usize| match old {
+            Some(old) if old.primary == spot.primary => {
+                Some(*host) == spot.secondary && old.secondary != spot.secondary
+            }
+            Some(_) | None => true,
+        };
+        let lacks_spindles = |host: usize| {
+            let of_host = &self.problem.hosts[host];
+            facts.spindles_on(of_host) > 0 && of_host.lacks_spindles(self.places[host].spindles)
+        };
+        if !soft && spot.nodes().filter(changed).any(lacks_spindles) {
+            return Some(Lack::Spindles);
+        }
         spot.nodes().filter(newly).find_map(|host| {
             let (facts_of_host, place) = (&self.problem.hosts[host], &self.places[host]);
-            let least = if is_forced { 0 } else { facts_of_host.disk_least };
+            let least = if soft { 0 } else { facts_of_host.disk_least };
             let disk = facts.disk_used == 0 || (place.disk_free > 0 && place.disk_free >= least);
             if facts_of_host.offline {
                 Some(Lack::Offline)
@@ -267,6 +295,7 @@ impl<'a> State<'a> {
         let place = &mut self.places[spot.primary];
         place.memory_free -= facts.memory_used * sign;
         place.disk_free -= facts.disk_used * sign;
+        place.spindles += facts.spindles[0] * i64::from(facts.present) * sign;
         place.vcpus += facts.vcpus * sign;
         place.instances += present;
         self.count_failing(spot.primary, 1);
@@ -280,6 +309,7 @@ impl<'a> State<'a> {
             self.count_failing(secondary, -1);
             let place = &mut self.places[secondary];
             place.disk_free -= facts.disk_used * sign;
+            place.spindles += facts.spindles[0] * i64::from(facts.present) * sign;
             place.instances += present;
             place.reserve(spot.primary, facts.memory_reserved * sign);
             self.reserve(secondary);
@@ -353,6 +383,9 @@ impl<'a> State<'a> {
     }
 
     fn misplaced(&self, guest: usize, spot: Spot) -> i64 {
+        if self.problem.hosts[spot.primary].offline {
+            return 0;
+        }
         let primary = &self.problem.hosts[spot.primary].locations;
         let shared = spot.secondary.map_or(0, |secondary| {
             let secondary = &self.problem.hosts[secondary].locations;

@@ -1,16 +1,22 @@
-//! The program under the name `hbal`: that tool's options and output, so that existing scripts continue to work.
+//! The program under the name `hbal`: options, output, messages and exit statuses of Ganeti's hbal 3.0.2, so that existing
+//! scripts continue to work.
 
 use super::options::Options;
-use super::planned::{Planned, Source, after};
-use super::{apply, commands, instances, nodes, plans, steps};
+use super::planned::{Planned, Source, after, time_used};
+use super::{apply, commands, instances, nodes, steps};
 use crate::arguments::GlobalFlags;
 use crate::config::ConnectionFlags;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::terminal::{ColorChoice, Terminal};
-use clap::error::ErrorKind;
-use clap::{ArgAction, Parser};
-use ha_scheduler::balance::score::{VALUES, usages, values};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgAction, CommandFactory, Parser};
+use ha_scheduler::balance::groups::partition::populated;
+use ha_scheduler::balance::model::{Cluster, Role};
+use ha_scheduler::balance::problem::Spot;
+use ha_scheduler::balance::score::{Usage, VALUES, optimum, usages, values, violates_policy};
+use ha_scheduler::balance::text;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -30,9 +36,15 @@ struct Arguments {
     /// Decrease verbosity
     #[arg(long, short = 'q', action = ArgAction::Count)]
     quiet: u8,
+    /// Priority of jobs: low, normal or high; accepted and ignored
+    #[arg(long, value_name = "PRIORITY")]
+    priority: Option<String>,
     /// Balance the live cluster; the path is ignored
-    #[arg(long, short = 'L', value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "text_data", required_unless_present = "text_data")]
+    #[arg(long, short = 'L', value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     luxi: Option<String>,
+    /// Print the options for the completion of shells
+    #[arg(long)]
+    help_completion: bool,
     #[command(flatten)]
     connection: ConnectionFlags,
     /// Print the version
@@ -40,42 +52,101 @@ struct Arguments {
     version: Option<bool>,
 }
 
+/// The end of a run that failed: the exit status, and the message for standard error in hbal's form.
+struct Abort {
+    exit: Exit,
+    message: String,
+}
+
+impl Abort {
+    /// Input that hbal refuses with status 1.
+    fn new(message: impl Into<String>) -> Abort {
+        Abort { exit: Exit::Refused, message: message.into() }
+    }
+
+    fn load(why: impl std::fmt::Display) -> Abort {
+        Abort::new(format!("Error: failed to load data, aborting: {why}"))
+    }
+}
+
+impl From<Failure> for Abort {
+    fn from(failure: Failure) -> Abort {
+        let help = if failure.help.is_empty() { String::new() } else { format!("\nhint: {}", failure.help) };
+        Abort { exit: failure.exit, message: format!("Error: {}{help}", failure.message) }
+    }
+}
+
 /// Runs the program with the arguments after its name.
 pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let terminal = Terminal::new(ColorChoice::Never, false, 0);
     let words: Vec<OsString> = words.map(attached).collect();
-    if let Some(failure) = refused(&words) {
-        terminal.failure(&failure);
-        return failure.exit.into();
-    }
-    match Arguments::try_parse_from(std::iter::once(OsString::from("hbal")).chain(words)) {
-        Ok(arguments) => {
-            let session = Session::new(&arguments.flags());
-            let outcome = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(|error| Failure::refused(format!("cannot start the runtime: {error}")))
-                .and_then(|runtime| runtime.block_on(arguments.run(&session)));
-            match outcome {
-                Ok(exit) => exit.into(),
-                Err(failure) => {
-                    terminal.failure(&failure);
-                    failure.exit.into()
-                }
+    let done = parsed(words).and_then(|arguments| {
+        let session = Session::new(&arguments.flags());
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Abort::new(format!("Error: cannot start the runtime: {error}")))
+            .and_then(|runtime| runtime.block_on(arguments.run(&session)))
+    });
+    match done {
+        Ok(exit) => exit.into(),
+        Err(Abort { exit, message }) => {
+            if !message.is_empty() {
+                Terminal::new(ColorChoice::Never, false, 0).error_line(&message);
             }
-        }
-        Err(error) => {
-            // The help cannot be printed, and there is no other way to report that.
-            let _ = error.print();
-            let asked_for = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
-            if asked_for { Exit::Done.into() } else { Exit::Usage.into() }
+            exit.into()
         }
     }
+}
+
+/// Parses the arguments, and handles those that only print something.
+fn parsed(words: Vec<OsString>) -> Result<Arguments, Abort> {
+    if let Some(message) = refused(&words) {
+        return Err(Abort::new(message));
+    }
+    let words = std::iter::once(OsString::from("hbal")).chain(words);
+    let mut arguments = Arguments::try_parse_from(words).map_err(|error| {
+        let argument = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(argument)) => argument.clone(),
+            Some(_) | None => String::new(),
+        };
+        let kind = error.kind();
+        if kind == ErrorKind::DisplayHelp || kind == ErrorKind::DisplayVersion {
+            // A failure to print the help cannot be reported in another way.
+            let _ = error.print();
+            return Abort { exit: Exit::Done, message: String::new() };
+        }
+        if kind != ErrorKind::UnknownArgument {
+            let text = error.to_string();
+            let text = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            return Abort::new(format!("Error while parsing command line arguments:\n{text}"));
+        }
+        if !argument.starts_with('-') {
+            return Abort::new("Error: This program doesn't take any arguments.");
+        }
+        let usage = Arguments::command().render_help();
+        let message = format!("Command line error: unrecognized option `{argument}'\n\n{usage}");
+        Abort { exit: Exit::Usage, message }
+    })?;
+    if let Some(priority) = &arguments.priority
+        && !["low", "normal", "high"].contains(&priority.as_str())
+    {
+        let message = format!("Error while parsing command line arguments:\nUnknown priority '{priority}'");
+        return Err(Abort::new(message));
+    }
+    arguments.options.keeps_single_steps = true;
+    Ok(arguments)
 }
 
 /// Inserts the equals sign that `-CFILE`, `-pFIELDS` and `-LPATH` lack before their value.
 fn attached(word: OsString) -> OsString {
     let Some(text) = word.to_str() else { return word };
+    // Long options may be abbreviated, as with every program of Ganeti; this one is in use.
+    if text == "--prio" {
+        return "--priority".into();
+    }
+    if let Some(value) = text.strip_prefix("--prio=") {
+        return format!("--priority={value}").into();
+    }
     for (short, long) in [("-C", "--print-commands="), ("-p", "--print-nodes="), ("-L", "--luxi=")] {
         match text.strip_prefix(short) {
             Some(value) if !value.is_empty() && !value.starts_with('=') => {
@@ -87,24 +158,29 @@ fn attached(word: OsString) -> OsString {
     word
 }
 
-/// Returns the failure for a data source that this program does not support.
-fn refused(words: &[OsString]) -> Option<Failure> {
-    let sources = [
-        ("-m", "RAPI access to a Ganeti cluster is not supported"),
-        ("--master", "RAPI access to a Ganeti cluster is not supported"),
-        ("-I", "iallocator requests are not supported"),
-    ];
-    let word = words.iter().filter_map(|word| word.to_str()).find_map(|word| {
-        let is = |source: &str| {
-            word == source
-                || (word.starts_with(source) && !source.starts_with("--"))
-                || word.starts_with(&format!("{source}="))
-        };
-        sources.iter().find(|(source, _)| is(source))
-    });
-    word.map(|(source, why)| {
-        Failure::usage(format!("{source}: {why}")).help("add -t FILE, or -L for the live cluster")
-    })
+/// Returns the message for a source of data that this program does not support, or for more than one source.
+fn refused(words: &[OsString]) -> Option<String> {
+    let has = |sources: &[&str]| {
+        words.iter().filter_map(|word| word.to_str()).any(|word| {
+            sources.iter().any(|source| {
+                word == *source
+                    || (word.starts_with(source) && !source.starts_with("--"))
+                    || word.starts_with(&format!("{source}="))
+            })
+        })
+    };
+    let (rapi, luxi, file) = (has(&["-m", "--master"]), has(&["-L", "--luxi"]), has(&["-t", "--text-data"]));
+    if [rapi, luxi, file].into_iter().filter(|given| *given).count() > 1 {
+        return Some("Error: Only one of the rapi, luxi, and data files options should be given.".to_owned());
+    }
+    let why = if rapi {
+        "-m: RAPI access to a Ganeti cluster is not supported"
+    } else if has(&["-I", "--ialloc-src"]) {
+        "-I: iallocator requests are not supported"
+    } else {
+        return None;
+    };
+    Some(format!("Error: {why}\nhint: add -t FILE, or -L for the live cluster"))
 }
 
 impl Arguments {
@@ -119,111 +195,370 @@ impl Arguments {
         }
     }
 
-    async fn run(&self, session: &Session) -> Outcome {
+    fn level(&self) -> i16 {
+        1 + i16::from(self.verbose) - i16::from(self.quiet)
+    }
+
+    async fn run(&self, session: &Session) -> Result<Exit, Abort> {
         let (options, terminal) = (&self.options, session.terminal());
-        let source = match &options.text_data {
-            Some(path) => Source::of_file(path, options)?,
-            None => Source::live(session.client()?, options).await?,
-        };
-        let [_group] = source.groups.as_slice() else {
-            let names: Vec<&str> =
-                source.groups.iter().map(|&group| source.cluster.groups[group].name.as_str()).collect();
-            return Err(Failure::usage(format!("found {} node groups: {}", names.len(), names.join(", ")))
-                .help("add -G GROUP"));
-        };
-        let chosen = plans(&source, options, Instant::now());
-        for planned in &chosen {
-            let (plan, level) = (&planned.plan, 1 + i16::from(self.verbose) - i16::from(self.quiet));
-            if self.oneline {
-                let ratio = if plan.end() == 0.0 { 1.0 } else { plan.start / plan.end() };
-                let line = format!("{:.8} {} {:.8} {ratio:8.3}\n", plan.start, plan.steps.len(), plan.end());
-                terminal.out(&line);
-            } else {
-                terminal.out(&self.beginning(&source, planned, level));
-                terminal.out(&self.end(&source, planned, level));
-            }
+        if self.help_completion {
+            terminal.out(&completion());
+            return Ok(Exit::Done);
         }
+        let mut source = match (&options.text_data, &self.luxi) {
+            (Some(path), _) => {
+                Source::read(path).map_err(|failure| Abort::load(loading(path, &failure.message)))?
+            }
+            (None, Some(_)) => Source::observed(session.client()?).await?,
+            (None, None) => return Err(Abort::load("No backend selected! Exiting.")),
+        };
+        self.adjust(&mut source)?;
+        warn_of_missing(terminal, &source.cluster);
+        let cluster = &source.cluster;
+        if cluster.instances.is_empty() {
+            terminal.line("Cluster is empty, exiting.");
+            return Ok(Exit::Done);
+        }
+        if self.level() > 1 {
+            warn_of_split(terminal, cluster);
+            terminal.line(&format!("Loaded cluster tags: {}", cluster.tags.join(",")));
+        }
+        terminal.line(&format!(
+            "Loaded {} nodes, {} instances",
+            cluster.nodes.len(),
+            cluster.instances.len()
+        ));
+        let suffix = common_suffix(cluster);
+        if self.level() > 1 && !suffix.is_empty() {
+            terminal.line(&format!("Note: Stripping common suffix of '{suffix}' from names"));
+        }
+        let group = self.group(cluster)?;
+        let planned =
+            Planned::new(&source, options, group, &mut time_used(Instant::now(), options.budget, (0, 1)));
+        // People see short names; commands and files have the full ones.
+        let shown = source.without_suffix(&suffix);
+        if self.oneline {
+            let plan = &planned.plan;
+            let ratio = if plan.end() == 0.0 { 1.0 } else { plan.start / plan.end() };
+            terminal.out(&format!("{:.8} {} {:.8} {ratio:8.3}\n", plan.start, plan.steps.len(), plan.end()));
+        } else {
+            self.print(terminal, &shown, &planned);
+        }
+        let chosen = [planned];
         options.save(&source.cluster, &after(&source, &chosen))?;
+        let [planned] = &chosen;
+        if self.is_balanced(planned) {
+            return Ok(Exit::Done);
+        }
         if let Some(file) = &options.print_commands {
-            let text: String = chosen.iter().map(|planned| commands::text(&source, planned)).collect();
-            commands::give(terminal, file, &text)?;
+            commands::give(terminal, file, &commands::text(&source, planned))?;
+        }
+        if !self.oneline {
+            self.print_tables(terminal, "Final", &shown, planned, &planned.plan.spots(&planned.problem));
         }
         if options.apply {
+            if options.text_data.is_some() {
+                return Err(Abort::new("Error: hbal: Execution of commands possible only on LUXI"));
+            }
             let applied = apply::apply(session, options.conditions(), &source, &chosen).await?;
-            return applied.failure.map_or(Ok(Exit::Done), Err);
+            return applied.failure.map_or(Ok(Exit::Done), |failure| Err(failure.into()));
         }
         Ok(Exit::Done)
     }
 
-    /// Returns the output before the steps.
-    fn beginning(&self, source: &Source, planned: &Planned, level: i16) -> String {
-        let (cluster, problem, plan) = (&source.cluster, &planned.problem, &planned.plan);
-        let usages = usages(problem, &problem.start);
-        let bad: Vec<bool> = problem
-            .hosts
+    /// Applies the options about nodes and instances to the cluster, and checks the names in them.
+    fn adjust(&self, source: &mut Source) -> Result<(), Abort> {
+        let (options, cluster) = (&self.options, &mut source.cluster);
+        if let Some(path) = &options.dynu_file {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Abort::load(format!("{}: {error}", path.display())))?;
+            read_utilization(cluster, &text)
+                .map_err(|why| Abort::new(format!("Error: can't parse utilisation data: {why}")))?;
+        }
+        let unknown: Vec<&str> = options
+            .offline
             .iter()
-            .zip(&usages)
-            .map(|(host, usage)| !host.offline && usage.fails_n1())
+            .map(String::as_str)
+            .filter(|name| !cluster.nodes.iter().any(|node| node.name == *name))
             .collect();
-        let mut text = String::new();
-        if level > 0 {
-            text += &format!("Loaded {} nodes, {} instances\n", cluster.nodes.len(), cluster.instances.len());
+        if !unknown.is_empty() {
+            let message = format!("Error: wrong node name(s) set as offline: {}\n", unknown.join(","));
+            return Err(Abort::new(message));
         }
-        if level > 0 && bad.contains(&true) {
-            text += "Cluster is not N+1 happy, continuing but no guarantee that the cluster will end N+1 happy.\n";
-        }
-        if self.options.print_instances {
-            text += "\nInitial instance map:\n";
-            text += &instances::table(cluster, problem, &problem.start);
-        }
-        if self.options.print_nodes.is_some() {
-            text += "\nInitial cluster status:\n";
-            text += &nodes::table(cluster, problem, &problem.start, &self.options.node_fields());
-            text += "\n";
-        }
-        if plan.start < self.options.min_score {
-            return text
-                + &format!(
-                    "Cluster is already well balanced (initial score {:.6},\nminimum score {:.6}).\nNothing to do, exiting\n",
-                    plan.start, self.options.min_score
-                );
-        }
-        if level > 2 {
-            text += &format!("Initial coefficients: overall {:.8}\n", plan.start);
-            for (value, amount) in VALUES.iter().zip(values(problem, &problem.start)) {
-                let weight = format!("x{:.2}", value.weight);
-                text += &format!("   {:24} {amount:.8} {weight:>6}\n", value.name);
+        for node in &mut cluster.nodes {
+            if options.offline.contains(&node.name) {
+                node.role = Role::Offline;
             }
-        } else {
-            text += &format!("Initial score: {:.8}\n", plan.start);
         }
-        text + "Trying to minimize the CV...\n"
+        let unknown: Vec<&String> = options
+            .select_instances
+            .iter()
+            .chain(&options.exclude_instances)
+            .filter(|name| !cluster.instances.iter().any(|instance| instance.name == options.name(name)))
+            .collect();
+        if !unknown.is_empty() {
+            return Err(Abort::load(format!("Unknown instance(s): {unknown:?}")));
+        }
+        Ok(())
     }
 
-    /// Returns the steps and the output after them.
-    fn end(&self, source: &Source, planned: &Planned, level: i16) -> String {
-        let (cluster, problem, plan) = (&source.cluster, &planned.problem, &planned.plan);
-        if plan.start < self.options.min_score {
-            return String::new();
+    /// Returns the group to balance.
+    fn group(&self, cluster: &Cluster) -> Result<usize, Abort> {
+        let list = |groups: &mut dyn Iterator<Item = usize>| -> String {
+            groups.map(|group| format!("  {}\n", cluster.groups[group].name)).collect()
+        };
+        if let Some(name) = &self.options.group {
+            let found = cluster.groups.iter().position(|group| group.name == *name || group.uuid == *name);
+            return found.ok_or_else(|| {
+                let known = list(&mut (0..cluster.groups.len()));
+                Abort::new(format!(
+                    "Node group {name} not found. Node group list is:\n{known}Error: Aborting."
+                ))
+            });
         }
-        let mut text = steps::text(source, planned);
-        if plan.steps.is_empty() {
-            text += "No solution found\n";
+        let groups: Vec<usize> = populated(cluster).collect();
+        match groups.as_slice() {
+            [group] => Ok(*group),
+            several => Err(Abort::new(format!(
+                "Found multiple node groups:\n{}Error: Aborting.",
+                list(&mut several.iter().copied())
+            ))),
+        }
+    }
+
+    /// Returns `true` if the score exceeds the optimum by less than the requested amount, so that nothing is moved.
+    fn is_balanced(&self, planned: &Planned) -> bool {
+        planned.plan.start - optimum(&planned.problem) < self.options.min_score
+    }
+
+    fn print(&self, terminal: &Terminal, source: &Source, planned: &Planned) {
+        let (cluster, problem, plan, level) =
+            (&source.cluster, &planned.problem, &planned.plan, self.level());
+        let usages = usages(problem, &problem.start);
+        terminal.line(&format!(
+            "Group size {} nodes, {} instances\nSelected node group: {}",
+            problem.hosts.len(),
+            problem.guests.len(),
+            cluster.groups[planned.group].name
+        ));
+        let hosts = || problem.hosts.iter().zip(&usages);
+        let bad: BTreeSet<usize> = hosts()
+            .enumerate()
+            .filter(|(_, (host, usage))| !host.offline && usage.fails_n1())
+            .map(|(at, _)| at)
+            .collect();
+        let concerned = |spot: &&Spot| spot.nodes().any(|host| bad.contains(&host));
+        if level > 0 {
+            terminal.line(&format!(
+                "Initial check done: {} bad nodes, {} bad instances.",
+                bad.len(),
+                problem.start.iter().filter(concerned).count()
+            ));
+        }
+        if !bad.is_empty() {
+            terminal.line(
+                "Cluster is not N+1 happy, continuing but no guarantee that the cluster will end N+1 happy.",
+            );
+        }
+        let violating = hosts().filter(|(host, usage)| violates_policy(host, usage)).count();
+        if violating > 0 && !self.options.ignore_soft_errors {
+            terminal.line(&format!(
+                "The cluster contains {violating} policy-violating nodes.\nContinuing, but the set of moves might be \
+                 too restricted; consider using the --ignore-soft-errors option."
+            ));
+        }
+        self.print_tables(terminal, "Initial", source, planned, &problem.start);
+        if level > 2 {
+            terminal.line(&format!("Initial coefficients: overall {:.8}", plan.start));
+            terminal.out(&coefficients(planned, &problem.start));
         } else {
-            text += &format!("Cluster score improved from {:.8} to {:.8}\n", plan.start, plan.end());
+            terminal.line(&format!("Initial score: {:.8}", plan.start));
+        }
+        if self.is_balanced(planned) {
+            terminal.line(&format!(
+                "Cluster is already well balanced (initial score {},\noptimum score due to N+1 reservations \
+                 {},\nminimum score {}).\nNothing to do, exiting",
+                six_digits(plan.start),
+                six_digits(optimum(problem)),
+                six_digits(self.options.min_score)
+            ));
+            return;
+        }
+        terminal.line("Trying to minimize the CV...");
+        terminal.out(&steps::text(source, planned));
+        if plan.steps.is_empty() {
+            terminal.line("No solution found");
+        } else if level > 2 {
+            terminal.line(&format!("Final coefficients:   overall {:.8}", plan.end()));
+            terminal.out(&coefficients(planned, &plan.spots(problem)));
+        } else {
+            terminal.line(&format!("Cluster score improved from {:.8} to {:.8}", plan.start, plan.end()));
         }
         if level > 0 {
-            text += &format!("Solution length={}\n", plan.steps.len());
+            terminal.line(&format!("Solution length={}", plan.steps.len()));
         }
-        let spots = plan.spots(problem);
+        if level > 3 {
+            let free = |usages: &[Usage]| {
+                let sum = |amount: fn(&Usage) -> i64| usages.iter().map(amount).sum::<i64>();
+                (sum(|usage| usage.memory_free), sum(|usage| usage.disk_free))
+            };
+            let last = ha_scheduler::balance::score::usages(problem, &plan.spots(problem));
+            let ((memory, disk), (memory_after, disk_after)) = (free(&usages), free(&last));
+            terminal.line(&format!(
+                "Original: mem={memory} disk={disk}\nFinal:    mem={memory_after} disk={disk_after}"
+            ));
+        }
+    }
+
+    /// Prints the requested tables to standard error, as hbal does.
+    fn print_tables(
+        &self,
+        terminal: &Terminal,
+        when: &str,
+        source: &Source,
+        planned: &Planned,
+        spots: &[Spot],
+    ) {
+        let (cluster, problem) = (&source.cluster, &planned.problem);
         if self.options.print_instances {
-            text += "\nFinal instance map:\n";
-            text += &instances::table(cluster, problem, &spots);
+            let table = instances::table(cluster, problem, spots);
+            terminal.error_line(&format!("\n{when} instance map:\n{}", table.trim_end()));
         }
         if self.options.print_nodes.is_some() {
-            text += "\nFinal cluster status:\n";
-            text += &nodes::table(cluster, problem, &spots, &self.options.node_fields());
+            let table = nodes::table(cluster, problem, spots, &self.options.node_fields());
+            terminal.error_line(&format!("\n{when} cluster status:\n{table}"));
         }
-        text
     }
+}
+
+/// Returns every value of the score with its weight.
+fn coefficients(planned: &Planned, spots: &[Spot]) -> String {
+    let mut text = format!("   {:24} {:>10} {:>6}\n", "Field", "Value", "Weight");
+    for (value, amount) in VALUES.iter().zip(values(&planned.problem, spots)) {
+        let weight = format!("x{:.2}", value.weight);
+        text += &format!("   {:24} {amount:.8} {weight:>6}\n", value.name);
+    }
+    text
+}
+
+/// Formats a number as `%.6g` of Haskell: six decimals from 0.1 on, otherwise with an exponent.
+fn six_digits(number: f64) -> String {
+    if number == 0.0 || (0.1..1e7).contains(&number) {
+        format!("{number:.6}")
+    } else {
+        format!("{number:.6e}")
+    }
+}
+
+/// Returns the options, one a line, for the completion of shells.
+fn completion() -> String {
+    let mut text = String::new();
+    for option in Arguments::command().get_arguments() {
+        let Some(long) = option.get_long() else { continue };
+        let short = option.get_short().map_or(String::new(), |short| format!("-{short},"));
+        let kind = match option.get_id().as_str() {
+            "text_data" | "luxi" | "dynu_file" => "file",
+            "group" => "onegroup",
+            "max_length" => "integer",
+            "offline" => "onenode",
+            "min_score" | "max_cpu" | "min_disk" | "min_gain" | "min_gain_limit" => "float",
+            "select_instances" | "exclude_instances" => "manyinstances",
+            "exclusion_tags" => "string",
+            "priority" => "choices=low,normal,high",
+            _ => "none",
+        };
+        text += &format!("{short}--{long} {kind}\n");
+    }
+    text
+}
+
+/// Returns the reason why a file cannot be loaded, with hbal's words for an unknown node.
+fn loading(path: &std::path::Path, why: &str) -> String {
+    let unknown = || -> Option<String> {
+        let (place, found) = why.split_once(": expected a node of the section above, found `")?;
+        let line = place.split_once("line ")?.1.split(',').next()?.parse::<usize>().ok()?;
+        let text = std::fs::read_to_string(path).ok()?;
+        let instance = text.lines().nth(line.checked_sub(1)?)?.split('|').next()?.to_owned();
+        Some(format!("Unknown node '{}' for instance {instance}", found.trim_end_matches('`')))
+    };
+    unknown().unwrap_or_else(|| why.to_owned())
+}
+
+/// Reads measured usage. As in hbal, lines about unknown instances are ignored.
+fn read_utilization(cluster: &mut Cluster, text: &str) -> Result<(), String> {
+    let mut known = String::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [name, amounts @ ..] = words.as_slice() else { continue };
+        if amounts.len() != 4 {
+            return Err(format!("Cannot parse line {line}"));
+        }
+        if let Some(wrong) = amounts.iter().find(|amount| amount.parse::<f64>().is_err()) {
+            return Err(format!("{name}: cannot parse string '{wrong}'"));
+        }
+        if cluster.instances.iter().any(|instance| instance.name == *name) {
+            known += &format!("{line}\n");
+        }
+    }
+    text::read_utilisation(cluster, &known).map_err(|error| error.to_string())
+}
+
+/// Warns of nodes that use more memory or disk than the node itself and its instances account for.
+fn warn_of_missing(terminal: &Terminal, cluster: &Cluster) {
+    let mut used: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
+    for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
+        if instance.status.is_running() {
+            used.entry(instance.primary).or_default().0 += instance.memory;
+        }
+        if instance.template.uses_node_disk() {
+            for node in [Some(instance.primary), instance.secondary].into_iter().flatten() {
+                used.entry(node).or_default().1 += instance.disk;
+            }
+        }
+    }
+    let missing = |(at, node): (usize, &ha_scheduler::balance::model::Node)| {
+        let (memory, disk) = used.get(&at).copied().unwrap_or_default();
+        let memory = node.memory_total - node.memory_own - node.memory_free - memory;
+        let disk = node.disk_total - node.disk_free - disk;
+        (memory > 512 || disk > 1024).then(|| {
+            format!("  - node {} is missing {memory} MB ram and {} GB disk\n", node.name, disk / 1024)
+        })
+    };
+    let lines: String = cluster.nodes.iter().enumerate().filter_map(missing).collect();
+    if !lines.is_empty() {
+        terminal.error_line(&format!("Warning: cluster has inconsistent data:\n{lines}"));
+    }
+}
+
+/// Warns of instances whose nodes are in different groups, because those are not moved.
+fn warn_of_split(terminal: &Terminal, cluster: &Cluster) {
+    let group = |node: usize| cluster.nodes[node].group;
+    let split: String = cluster
+        .instances
+        .iter()
+        .filter(|instance| instance.secondary.is_some_and(|node| group(node) != group(instance.primary)))
+        .map(|instance| format!("  {}\n", instance.name))
+        .collect();
+    if !split.is_empty() {
+        terminal.error_line(&format!(
+            "Found instances belonging to multiple node groups:\n{split}These instances will not be moved."
+        ));
+    }
+}
+
+/// Returns the longest suffix, from a dot on, that the names of all nodes and instances share; empty if there is none.
+fn common_suffix(cluster: &Cluster) -> String {
+    let mut names = cluster
+        .nodes
+        .iter()
+        .map(|node| node.name.as_str())
+        .chain(cluster.instances.iter().map(|instance| instance.name.as_str()));
+    let first = names.next().unwrap_or_default();
+    let others: Vec<&str> = names.collect();
+    first
+        .match_indices('.')
+        .map(|(at, _)| &first[at..])
+        .find(|suffix| others.iter().all(|name| name.ends_with(suffix)))
+        .unwrap_or_default()
+        .to_owned()
 }

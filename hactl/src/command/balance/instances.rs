@@ -34,18 +34,18 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> Str
         row.extend(load.map(|load| format!("{:.3}", load as f64 / LOAD_UNIT as f64)));
         rows.push(row);
     }
-    aligned(&rows, 5)
+    aligned(&rows, |column| column < 5)
 }
 
-/// Aligns columns after one blank: the first `left` columns to the left, the others to the right.
-pub(super) fn aligned(rows: &[Vec<String>], left: usize) -> String {
+/// Aligns columns after one blank: those for which `left` returns `true` to the left, the others to the right.
+pub(super) fn aligned(rows: &[Vec<String>], left: impl Fn(usize) -> bool) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-            if column < left { format!("{cell:width$}") } else { format!("{cell:>width$}") }
+            if left(column) { format!("{cell:width$}") } else { format!("{cell:>width$}") }
         });
         format!(" {}", cells.collect::<Vec<_>>().join(" ")).trim_end().to_owned() + "\n"
     };

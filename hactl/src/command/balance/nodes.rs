@@ -25,7 +25,7 @@ impl Row<'_> {
 }
 
 /// All columns in display order.
-const COLUMNS: [Column; 21] = [
+const COLUMNS: [Column; 22] = [
     ("status", "F", |row| {
         if row.offline {
             "-"
@@ -44,7 +44,8 @@ const COLUMNS: [Column; 21] = [
         let known = row.node.memory_own + row.memory_used + row.usage.memory_free;
         (row.node.memory_total - known).to_string()
     }),
-    ("fmem", "f_mem", |row| row.usage.memory_free.to_string()),
+    ("fmem", "f_mem", |row| row.node.memory_free.to_string()),
+    ("umem", "u_mem", |row| row.usage.memory_free.to_string()),
     ("rmem", "r_mem", |row| row.usage.memory_reserved.to_string()),
     ("tdsk", "t_dsk", |row| (row.node.disk_total / 1024).to_string()),
     ("fdsk", "f_dsk", |row| (row.usage.disk_free / 1024).to_string()),
@@ -80,7 +81,8 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot], fields
         let row = Row { cluster, node: &cluster.nodes[host.node], usage, offline: host.offline, memory_used };
         rows.push(columns.iter().map(|column| column.2(&row)).collect());
     }
-    aligned(&rows, if all { 2 } else { 0 })
+    let left: Vec<bool> = columns.iter().map(|column| ["status", "name"].contains(&column.0)).collect();
+    aligned(&rows, |column| left[column])
 }
 
 fn share(part: i64, whole: i64) -> String {

@@ -20,7 +20,7 @@ pub(crate) struct Options {
     #[arg(long, short = 't', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) text_data: Option<PathBuf>,
     /// Apply the plan, one job set at a time; not with -t
-    #[arg(long, short = 'X', visible_alias = "exec", conflicts_with = "text_data")]
+    #[arg(long, short = 'X', visible_alias = "exec")]
     pub(crate) apply: bool,
     /// Maximum time of one job set; at expiry, exit with status 124
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = crate::duration::parse)]
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// Treat a node as offline; repeatable
     #[arg(long, short = 'O', value_name = "NODE")]
     pub(crate) offline: Vec<String>,
-    /// Stop at a score below this value
+    /// Stop at a score that exceeds the N+1 optimum by less than this
     #[arg(long, short = 'e', value_name = "SCORE", default_value_t = Goal::default().min_score)]
     pub(crate) min_score: f64,
     /// Minimum gain of a step, once the score is below --min-gain-limit
@@ -100,6 +100,9 @@ pub(crate) struct Options {
     /// Random seed; the same seed gives the same plan within the search time
     #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
     pub(crate) seed: u64,
+    /// Whether single steps are kept unless other steps end lower.
+    #[arg(skip)]
+    pub(crate) keeps_single_steps: bool,
 }
 
 impl Options {
@@ -119,6 +122,7 @@ impl Options {
             drained: drained.clone(),
             selected: (!self.select_instances.is_empty()).then(|| self.names(&self.select_instances)),
             excluded: self.names(&self.exclude_instances),
+            restores_disks: self.text_data.is_some(),
             ignore_soft_errors: self.ignore_soft_errors,
         }
     }
@@ -147,6 +151,7 @@ impl Options {
             max_length: self.max_length.unwrap_or(usize::MAX),
             seed: self.seed,
             effort: Goal::effort_within(self.budget.as_secs_f64()),
+            keeps_single_steps: self.keeps_single_steps,
         }
     }
 

@@ -8,7 +8,8 @@ use ha_scheduler::balance::live;
 use ha_scheduler::balance::model::{Cluster, Role};
 use ha_scheduler::balance::plan::{Plan, Step, job_sets};
 use ha_scheduler::balance::problem::{Problem, Spot};
-use ha_scheduler::balance::search::{Clock, search};
+use ha_scheduler::balance::score::optimum;
+use ha_scheduler::balance::search::{Clock, Goal, search};
 use ha_scheduler::balance::text;
 use ha_scheduler::view::View;
 use std::collections::BTreeSet;
@@ -83,6 +84,24 @@ impl Source {
         Ok(Source { cluster, groups, drained, is_live, inter_group_moves, view })
     }
 
+    /// Returns the source with names without this suffix, for output.
+    pub(crate) fn without_suffix(&self, suffix: &str) -> Source {
+        let mut cluster = self.cluster.clone();
+        let nodes = cluster.nodes.iter_mut().map(|node| &mut node.name);
+        for name in nodes.chain(cluster.instances.iter_mut().map(|instance| &mut instance.name)) {
+            name.truncate(name.strip_suffix(suffix).map_or(name.len(), str::len));
+        }
+        let Source { groups, drained, view, is_live, inter_group_moves, .. } = self;
+        Source {
+            cluster,
+            groups: groups.clone(),
+            drained: drained.clone(),
+            is_live: *is_live,
+            inter_group_moves: *inter_group_moves,
+            view: view.clone(),
+        }
+    }
+
     /// Returns a node's name.
     pub(crate) fn node(&self, problem: &Problem, host: usize) -> &str {
         problem.node_name(&self.cluster, host)
@@ -140,7 +159,9 @@ impl Planned {
     /// Searches for a plan of a group.
     pub(crate) fn new(source: &Source, options: &Options, group: usize, clock: Clock<'_>) -> Planned {
         let problem = Problem::new(&source.cluster, group, &options.settings(&source.drained));
-        let plan = search(&problem, &options.goal(), clock);
+        let goal = options.goal();
+        let goal = Goal { min_score: goal.min_score + optimum(&problem), ..goal };
+        let plan = search(&problem, &goal, clock);
         Planned { group, problem, plan }
     }
 

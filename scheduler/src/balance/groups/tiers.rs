@@ -98,7 +98,14 @@ impl Filling<'_> {
         let mut parts = match lack {
             Some(Lack::Disk) => vec![Part::Disk, Part::Memory, Part::Vcpus],
             Some(Lack::Cpus) => vec![Part::Vcpus, Part::Memory, Part::Disk],
-            Some(Lack::Memory | Lack::Reserve | Lack::Offline | Lack::ExclusionTag | Lack::Forbidden)
+            Some(
+                Lack::Memory
+                | Lack::Spindles
+                | Lack::Reserve
+                | Lack::Offline
+                | Lack::ExclusionTag
+                | Lack::Forbidden,
+            )
             | None => {
                 vec![Part::Memory, Part::Disk, Part::Vcpus]
             }

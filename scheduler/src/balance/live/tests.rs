@@ -396,6 +396,7 @@ fn it_is_balanced_and_saved_as_text() {
         read,
         Cluster {
             bindings: read.bindings.clone(),
+            has_forthcoming_field: false,
             cpus_in_thousandths: false,
             instances: cluster
                 .instances

@@ -14,6 +14,8 @@ pub enum Lack {
     Memory,
     /// Too little disk beyond the part that must stay free.
     Disk,
+    /// Too few uses of spindles within the ratio.
+    Spindles,
     /// Too few virtual cpus within the ratio.
     Cpus,
     /// The node would no longer survive the failure of a peer.
@@ -30,6 +32,7 @@ impl fmt::Display for Lack {
             Lack::Offline => "offline or being drained",
             Lack::Memory => "too little memory",
             Lack::Disk => "too little disk",
+            Lack::Spindles => "too few spindles within the ratio",
             Lack::Cpus => "too few CPUs within the ratio",
             Lack::Reserve => "N+1 would fail",
             Lack::ExclusionTag => "service with the same exclusion tag on the node",
@@ -85,7 +88,7 @@ impl State<'_> {
             let fails = spot.nodes().any(|host| state.fails_n1(host));
             (keep == Keep::NPlusOne && fails).then_some(Lack::Reserve)
         };
-        match self.lack(guest, spot, None).or_else(|| fails(self)) {
+        match self.lack(guest, spot, None, false).or_else(|| fails(self)) {
             None => Ok(()),
             Some(lack) => {
                 self.put(guest, spot, -1);

@@ -43,10 +43,11 @@ pub fn read(text: &str) -> Result<Cluster, TextError> {
     }
     let mut instance_names = Names::new("instance");
     for &(line, text) in instances {
-        let (instance, newer) = instance(line, text, &node_names)?;
+        let (instance, fields) = instance(line, text, &node_names)?;
         instance_names.add(line, "name (field 1)", &instance.name)?;
         cluster.instances.push(instance);
-        cluster.newer_if(newer);
+        cluster.newer_if(fields > 10);
+        cluster.has_forthcoming_field |= fields > 12;
     }
     cluster.tags = tags.iter().map(|&(_, tag)| tag.to_owned()).collect();
     for &(line, text) in policies {
@@ -200,7 +201,7 @@ fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextErr
 
 /// Parses `name|mem|disk|vcpus|status|auto_balance|primary|secondary|template|tags[|spindle use|disk
 /// spindles|forthcoming]`.
-fn instance(line: usize, text: &str, nodes: &Names) -> Result<(Instance, bool), TextError> {
+fn instance(line: usize, text: &str, nodes: &Names) -> Result<(Instance, usize), TextError> {
     let fields = Fields::split(line, text, '|', "an instance", &(10..=13))?;
     let given = |index: usize| !fields.text(index).is_empty();
     let template = fields.word(8, "disk template", &Template::WORDS)?;
@@ -241,5 +242,5 @@ fn instance(line: usize, text: &str, nodes: &Names) -> Result<(Instance, bool), 
         forthcoming: given(12) && fields.word(12, "forthcoming", &FLAGS)?,
         load: DEFAULT_LOAD,
     };
-    Ok((instance, fields.len() > 10))
+    Ok((instance, fields.len()))
 }

@@ -146,8 +146,9 @@ fn clusters() -> impl Strategy<Value = Cluster> {
         let kept = |tags: Vec<String>| if newer { tags } else { Vec::new() };
         let count = nodes.len();
         let size = Specification { memory: 128, cpus: 1, disk: 1024, disks: 1, nics: 1, spindles: 2 };
-        Cluster {
+        let mut cluster = Cluster {
             bindings: std::collections::BTreeMap::new(),
+            has_forthcoming_field: false,
             cpus_in_thousandths: false,
             generation: if newer { Generation::Newer } else { Generation::Older },
             groups: (0..group_count)
@@ -214,7 +215,9 @@ fn clusters() -> impl Strategy<Value = Cluster> {
                 vcpu_ratio: 3.5,
                 spindle_ratio: 16.0,
             }],
-        }
+        };
+        cluster.has_forthcoming_field = cluster.instances.iter().any(|instance| instance.forthcoming);
+        cluster
     })
 }
 

@@ -76,8 +76,11 @@ fn instance(instance: &Instance, cluster: &Cluster) -> String {
     }
     let spindles = instance.disk_spindles.map_or_else(|| "-".to_owned(), |count| count.to_string());
     let newer = format!("{basic}|{}|{spindles}", instance.spindle_use);
-    // Programs that know 12 fields can read the line as long as the instance is not forthcoming.
-    if instance.forthcoming { newer + "|Y" } else { newer }
+    if instance.forthcoming || cluster.has_forthcoming_field {
+        format!("{newer}|{}", word(&FLAGS, instance.forthcoming))
+    } else {
+        newer
+    }
 }
 
 fn word<T: PartialEq + Copy>(words: &[(T, &'static str)], value: T) -> &'static str {
