@@ -4,7 +4,7 @@ mod notifications;
 
 pub use notifications::{NotificationsSpec, Recipients, SmtpSpec, SmtpTls, Target, Webhook, WebhookSpec};
 
-use crate::id::{Epoch, Term};
+use crate::id::{Epoch, NodeName, Term};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
@@ -353,7 +353,7 @@ impl ClusterStatus {
 #[serde(rename_all = "camelCase")]
 pub struct RecentFence {
     /// Node that was fenced.
-    pub node: String,
+    pub node: NodeName,
     /// Registration number of the node after the fencing.
     pub epoch: Epoch,
     /// Time of the confirmation.

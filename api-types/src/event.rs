@@ -1,6 +1,6 @@
 //! Events: records of changes of an object and their reasons. They have a lease in etcd, so that old ones disappear.
 
-use crate::id::{ActionUid, Epoch};
+use crate::id::{ActionUid, Epoch, NodeName, OperationName};
 use crate::kind::Kind;
 use crate::reason::Reason;
 use crate::time::Timestamp;
@@ -39,13 +39,13 @@ pub struct Event {
     pub source: String,
     /// Node concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// Uid of the action concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_uid: Option<ActionUid>,
     /// Name of the Operation that requested the action, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operation: Option<String>,
+    pub operation: Option<OperationName>,
     /// Registration of the node concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Epoch>,

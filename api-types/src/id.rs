@@ -8,6 +8,18 @@
 //! assert_eq!(serde_json::to_string(&Epoch(2)).unwrap(), "2");
 //! ```
 //!
+//! Names are texts. A `str` from outside finds its entry in a map, and a clone shares the text:
+//!
+//! ```
+//! use ha_api_types::id::NodeName;
+//! use std::collections::BTreeMap;
+//!
+//! let silent = BTreeMap::from([(NodeName::from("node1"), 5)]);
+//! assert_eq!(silent.get("node1"), Some(&5));
+//! assert_eq!(NodeName::from("node1"), "node1");
+//! assert_eq!(serde_json::to_string(&silent).unwrap(), r#"{"node1":5}"#);
+//! ```
+//!
 //! An epoch is not a revision:
 //!
 //! ```compile_fail,E0308
@@ -24,6 +36,52 @@
 //! assert!(Term(1) == Revision(1));
 //! ```
 //!
+//! The id of a boot is not the name of a node, although an agent reports both:
+//!
+//! ```compile_fail,E0308
+//! use ha_api_types::id::BootId;
+//! use ha_api_types::record::Assignment;
+//!
+//! let assignment = Assignment { node: BootId::from("b1"), ..Assignment::default() };
+//! ```
+//!
+//! Nor is the name of a node the id of its boot:
+//!
+//! ```compile_fail,E0308
+//! use ha_api_types::id::NodeName;
+//! use ha_api_types::record::Fence;
+//!
+//! let fence = Fence { boot_id: NodeName::from("node1"), ..Fence::default() };
+//! ```
+//!
+//! The name of an operation is not that of its node:
+//!
+//! ```compile_fail,E0308
+//! use ha_api_types::id::OperationName;
+//! use ha_api_types::keys::Keys;
+//!
+//! let key = Keys::new("lab").fence(&OperationName::from("fence-node1"));
+//! ```
+//!
+//! A node does not confirm its own fencing, because its name is not that of an operation:
+//!
+//! ```compile_fail,E0308
+//! use ha_api_types::id::NodeName;
+//! use ha_api_types::record::Proof;
+//!
+//! let proof = Proof::Operator { operation: NodeName::from("node1"), by: String::new() };
+//! ```
+//!
+//! A map of nodes is not searched with the name of an operation:
+//!
+//! ```compile_fail,E0277
+//! use ha_api_types::id::{NodeName, OperationName};
+//! use std::collections::BTreeMap;
+//!
+//! let silent: BTreeMap<NodeName, u64> = BTreeMap::new();
+//! let found = silent.get(&OperationName::from("fence-node1"));
+//! ```
+//!
 //! A boot id, or any other text, is not the uid of an action:
 //!
 //! ```compile_fail,E0308
@@ -33,12 +91,15 @@
 //! let assignment = Assignment { action_uid: boot_id, ..Assignment::default() };
 //! ```
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use std::borrow::{Borrow, Cow};
+use std::convert::Infallible;
 use std::fmt;
 use std::num::ParseIntError;
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, AddAssign, Deref, Sub};
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Defines an identity that is a number. Steps are added and subtracted; two identities of one kind have a distance.
 macro_rules! numbers {
@@ -105,22 +166,19 @@ numbers! {
     Term(i64);
 }
 
-/// Defines an identity that is a text.
+/// Defines an identity that is a text. A clone shares the text, because one name is a key of many maps, and each input,
+/// effect and log line of a core has its own copy.
+///
+/// A `str` from outside finds its entry in a map, and is compared without a conversion. No kind is made from another.
+/// The order is that of the texts, and the schema and the debug output are those of a `String`.
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
-        #[schemars(inline)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
-            /// Returns `true` if there is no identity.
-            #[must_use]
-            pub fn is_empty(&self) -> bool {
-                self.0.is_empty()
-            }
-
             /// Returns the identity as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
@@ -128,27 +186,121 @@ macro_rules! texts {
             }
         }
 
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
         impl From<String> for $name {
             fn from(text: String) -> $name {
-                $name(text)
+                $name(text.into())
             }
         }
 
         impl From<&str> for $name {
             fn from(text: &str) -> $name {
-                $name(text.to_owned())
+                $name(text.into())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Infallible;
+
+            fn from_str(text: &str) -> Result<$name, Infallible> {
+                Ok($name::from(text))
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, text: &str) -> bool {
+                &*self.0 == text
+            }
+        }
+
+        impl PartialEq<&str> for $name {
+            fn eq(&self, text: &&str) -> bool {
+                &*self.0 == *text
+            }
+        }
+
+        impl PartialEq<String> for $name {
+            fn eq(&self, text: &String) -> bool {
+                *self == **text
+            }
+        }
+
+        impl PartialEq<$name> for String {
+            fn eq(&self, identity: &$name) -> bool {
+                *identity == **self
+            }
+        }
+
+        impl PartialEq<$name> for str {
+            fn eq(&self, identity: &$name) -> bool {
+                self == &*identity.0
+            }
+        }
+
+        impl PartialEq<$name> for &str {
+            fn eq(&self, identity: &$name) -> bool {
+                *self == &*identity.0
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                String::inline_schema()
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                String::schema_name()
+            }
+
+            fn schema_id() -> Cow<'static, str> {
+                String::schema_id()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                String::json_schema(generator)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, formatter)
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(formatter)
+                fmt::Display::fmt(&*self.0, formatter)
             }
         }
     )*};
 }
 
 texts! {
+    /// Name of a node: of its object, and in every key of its agent.
+    NodeName;
+    /// Name of an Operation object.
+    OperationName;
+    /// Id of one boot of a machine, which the kernel draws.
+    BootId;
     /// Unique id of one request to an agent, as in an assignment. The agent begins each at most once, and its answer
     /// contains it.
     ActionUid;

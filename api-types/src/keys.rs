@@ -3,6 +3,7 @@
 //! Keys are `/hactl/<cluster>/v1/…`. Each prefix has one writer, so that etcd's own RBAC enforces the permissions. Prefixes
 //! end in `/`, so that a prefix for node1 does not match node10.
 
+use crate::id::NodeName;
 use crate::kind::Kind;
 
 /// The keys of one cluster, to be built and parsed.
@@ -35,7 +36,7 @@ pub enum Key<'a> {
     /// `tombstone/<resource>`.
     Tombstone(&'a str),
     /// `fence/<node>`.
-    Fence(&'a str),
+    Fence(NodeName),
     /// `notified`.
     Notified,
     /// `restored`.
@@ -49,21 +50,21 @@ pub enum Key<'a> {
     /// `refresh/<id>`.
     Refresh(&'a str),
     /// `alive/<node>`.
-    Alive(&'a str),
+    Alive(NodeName),
     /// `report/<node>/node`.
-    NodeReport(&'a str),
+    NodeReport(NodeName),
     /// `report/<node>/doctor`.
-    DoctorReport(&'a str),
+    DoctorReport(NodeName),
     /// `report/<node>/usage`.
-    UsageReport(&'a str),
+    UsageReport(NodeName),
     /// `report/<node>/resource/<name>`: node, name.
-    ServiceReport(&'a str, &'a str),
+    ServiceReport(NodeName, &'a str),
     /// `event/<writer>/<id>`.
     Event(&'a str, &'a str),
     /// `log/<node>/<id>`: node, request.
-    LogRequest(&'a str, &'a str),
+    LogRequest(NodeName, &'a str),
     /// `log-answer/<node>/<id>`: node, request.
-    LogAnswer(&'a str, &'a str),
+    LogAnswer(NodeName, &'a str),
 }
 
 /// Prefix of the keys of every cluster.
@@ -139,7 +140,7 @@ impl Keys {
     }
 
     /// Returns the key for the epoch and fencing state of a node.
-    pub fn fence(&self, node: &str) -> String {
+    pub fn fence(&self, node: &NodeName) -> String {
         format!("{}fence/{node}", self.root)
     }
 
@@ -189,7 +190,7 @@ impl Keys {
     }
 
     /// Returns the key for the heartbeat of a node.
-    pub fn alive(&self, node: &str) -> String {
+    pub fn alive(&self, node: &NodeName) -> String {
         format!("{}alive/{node}", self.root)
     }
 
@@ -204,27 +205,27 @@ impl Keys {
     }
 
     /// Returns the key for the report of an agent about its node.
-    pub fn node_report(&self, node: &str) -> String {
+    pub fn node_report(&self, node: &NodeName) -> String {
         format!("{}report/{node}/node", self.root)
     }
 
     /// Returns the key for the results of an agent's checks of its machine.
-    pub fn doctor_report(&self, node: &str) -> String {
+    pub fn doctor_report(&self, node: &NodeName) -> String {
         format!("{}report/{node}/doctor", self.root)
     }
 
     /// Returns the key for the measurements of an agent.
-    pub fn usage_report(&self, node: &str) -> String {
+    pub fn usage_report(&self, node: &NodeName) -> String {
         format!("{}report/{node}/usage", self.root)
     }
 
     /// Returns the key for the report of an agent about a service.
-    pub fn service_report(&self, node: &str, resource: &str) -> String {
+    pub fn service_report(&self, node: &NodeName, resource: &str) -> String {
         format!("{}report/{node}/resource/{resource}", self.root)
     }
 
     /// Returns the prefix of all reports of one agent.
-    pub fn reports_of(&self, node: &str) -> String {
+    pub fn reports_of(&self, node: &NodeName) -> String {
         format!("{}report/{node}/", self.root)
     }
 
@@ -239,22 +240,22 @@ impl Keys {
     }
 
     /// Returns the key for a request for the log of a service, written by the API; `id` must not contain `/`.
-    pub fn log_request(&self, node: &str, id: &str) -> String {
+    pub fn log_request(&self, node: &NodeName, id: &str) -> String {
         format!("{}log/{node}/{id}", self.root)
     }
 
     /// Returns the prefix of the log requests to one agent.
-    pub fn log_requests_of(&self, node: &str) -> String {
+    pub fn log_requests_of(&self, node: &NodeName) -> String {
         format!("{}log/{node}/", self.root)
     }
 
     /// Returns the key for the answer of an agent to the log request with this id.
-    pub fn log_answer(&self, node: &str, id: &str) -> String {
+    pub fn log_answer(&self, node: &NodeName, id: &str) -> String {
         format!("{}log-answer/{node}/{id}", self.root)
     }
 
     /// Returns the prefix of the log answers of one agent.
-    pub fn log_answers_of(&self, node: &str) -> String {
+    pub fn log_answers_of(&self, node: &NodeName) -> String {
         format!("{}log-answer/{node}/", self.root)
     }
 
@@ -267,21 +268,21 @@ impl Keys {
             ("status", Some(kind), Some(name), None) => Key::Status(exact_kind(kind)?, name),
             ("assignment", Some(resource), None, None) => Key::Assignment(resource),
             ("tombstone", Some(resource), None, None) => Key::Tombstone(resource),
-            ("fence", Some(node), None, None) => Key::Fence(node),
+            ("fence", Some(node), None, None) => Key::Fence(node.into()),
             ("notified", None, None, None) => Key::Notified,
             ("restored", None, None, None) => Key::Restored,
             ("incarnation", None, None, None) => Key::Incarnation,
             ("leader", None, None, None) => Key::Leader,
             ("candidate", Some(id), None, None) => Key::Candidate(id),
             ("refresh", Some(id), None, None) => Key::Refresh(id),
-            ("alive", Some(node), None, None) => Key::Alive(node),
-            ("report", Some(node), Some("node"), None) => Key::NodeReport(node),
-            ("report", Some(node), Some("doctor"), None) => Key::DoctorReport(node),
-            ("report", Some(node), Some("usage"), None) => Key::UsageReport(node),
-            ("report", Some(node), Some("resource"), Some(name)) => Key::ServiceReport(node, name),
+            ("alive", Some(node), None, None) => Key::Alive(node.into()),
+            ("report", Some(node), Some("node"), None) => Key::NodeReport(node.into()),
+            ("report", Some(node), Some("doctor"), None) => Key::DoctorReport(node.into()),
+            ("report", Some(node), Some("usage"), None) => Key::UsageReport(node.into()),
+            ("report", Some(node), Some("resource"), Some(name)) => Key::ServiceReport(node.into(), name),
             ("event", Some(writer), Some(id), None) => Key::Event(writer, id),
-            ("log", Some(node), Some(id), None) => Key::LogRequest(node, id),
-            ("log-answer", Some(node), Some(id), None) => Key::LogAnswer(node, id),
+            ("log", Some(node), Some(id), None) => Key::LogRequest(node.into(), id),
+            ("log-answer", Some(node), Some(id), None) => Key::LogAnswer(node.into(), id),
             _ => return None,
         };
         // No key of this version has a fifth part.
@@ -307,21 +308,21 @@ mod tests {
         }
         check(keys.assignment("web"), Key::Assignment("web"));
         check(keys.tombstone("web"), Key::Tombstone("web"));
-        check(keys.fence("node1"), Key::Fence("node1"));
+        check(keys.fence(&"node1".into()), Key::Fence("node1".into()));
         check(keys.notified(), Key::Notified);
         check(keys.restored(), Key::Restored);
         check(keys.incarnation(), Key::Incarnation);
         check(keys.leader(), Key::Leader);
         check(keys.candidate("c1"), Key::Candidate("c1"));
         check(keys.refresh("c1"), Key::Refresh("c1"));
-        check(keys.alive("node1"), Key::Alive("node1"));
-        check(keys.node_report("node1"), Key::NodeReport("node1"));
-        check(keys.doctor_report("node1"), Key::DoctorReport("node1"));
-        check(keys.usage_report("node1"), Key::UsageReport("node1"));
-        check(keys.service_report("node1", "web"), Key::ServiceReport("node1", "web"));
+        check(keys.alive(&"node1".into()), Key::Alive("node1".into()));
+        check(keys.node_report(&"node1".into()), Key::NodeReport("node1".into()));
+        check(keys.doctor_report(&"node1".into()), Key::DoctorReport("node1".into()));
+        check(keys.usage_report(&"node1".into()), Key::UsageReport("node1".into()));
+        check(keys.service_report(&"node1".into(), "web"), Key::ServiceReport("node1".into(), "web"));
         check(keys.event("agent-node1", "1"), Key::Event("agent-node1", "1"));
-        check(keys.log_request("node1", "1"), Key::LogRequest("node1", "1"));
-        check(keys.log_answer("node1", "1"), Key::LogAnswer("node1", "1"));
+        check(keys.log_request(&"node1".into(), "1"), Key::LogRequest("node1".into(), "1"));
+        check(keys.log_answer(&"node1".into(), "1"), Key::LogAnswer("node1".into(), "1"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Nodes and node groups.
 
 use crate::check::Check;
-use crate::id::Epoch;
+use crate::id::{BootId, Epoch, NodeName, OperationName};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
@@ -242,8 +242,8 @@ pub struct NodeStatus {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
     /// Boot id of the node.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub boot_id: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub boot_id: BootId,
     /// Machine id of the node, from `/etc/machine-id`. Unchanged while another machine registers under the node's
     /// name.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -330,13 +330,13 @@ pub struct WatchdogStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogTestStatus {
     /// Name of the Operation that requested the test.
-    pub operation: String,
+    pub operation: OperationName,
     /// Time of the start, by the clock of that machine.
     pub at: Timestamp,
     /// Boot id of the boot that the watchdog ended.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// Boot id of the next boot.
-    pub next_boot_id: String,
+    pub next_boot_id: BootId,
     /// Watchdog timeout of the armed device, in seconds. The test does not apply to another timeout.
     pub timeout_seconds: Seconds,
     /// Time for which the machine kept running after the last renewal, in seconds, recorded twice a second.
@@ -449,7 +449,7 @@ pub struct NodeGroupStatus {
     pub observed_generation: i64,
     /// Nodes of the group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<String>,
+    pub nodes: Vec<NodeName>,
     /// Condition Ready: whether the group is applied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

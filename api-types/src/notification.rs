@@ -2,6 +2,7 @@
 
 mod text;
 
+use crate::id::NodeName;
 use crate::kind::Kind;
 use crate::reason::Reason;
 use crate::time::Timestamp;
@@ -81,7 +82,7 @@ pub struct NotificationItem {
     pub object: NotificationObject,
     /// Node concerned, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// Start of the reported state, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,

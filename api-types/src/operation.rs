@@ -1,6 +1,6 @@
 //! Operations: recorded imperative requests with their outcome.
 
-use crate::id::Epoch;
+use crate::id::{BootId, Epoch, NodeName};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
@@ -28,7 +28,7 @@ pub struct OperationSpec {
     pub resource: Option<String>,
     /// Node that the action applies to, or target of a move.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// Stop: seconds before the service is killed. 0: immediately.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
@@ -37,10 +37,10 @@ pub struct OperationSpec {
     pub epoch: Option<Epoch>,
     /// ConfirmFenced, ShutdownContinue and TestWatchdog: boot id that the operator saw.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub boot_id: Option<String>,
+    pub boot_id: Option<BootId>,
     /// Start: node on which the operator confirms that the resource does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_on: Option<String>,
+    pub not_on: Option<NodeName>,
     /// UpdateInPlace: generation of the resource that the operator confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,

@@ -1,5 +1,6 @@
 //! Groups and affinity rules: the declared constraints on where resources run.
 
+use crate::id::NodeName;
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
@@ -30,7 +31,7 @@ impl Spec for AffinityRuleSpec {
 /// name without a number has priority 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct NodePriorities(pub BTreeMap<String, i64>);
+pub struct NodePriorities(pub BTreeMap<NodeName, i64>);
 
 impl<'de> Deserialize<'de> for NodePriorities {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NodePriorities, D::Error> {
@@ -57,7 +58,7 @@ impl<'de> Deserialize<'de> for NodePriorities {
                     if name.is_empty() {
                         return Err(E::custom(format!("a node's name is missing in {text:?}")));
                     }
-                    if nodes.insert(name.to_owned(), priority).is_some() {
+                    if nodes.insert(name.into(), priority).is_some() {
                         return Err(E::custom(format!("node {name} is listed twice")));
                     }
                 }
@@ -65,14 +66,14 @@ impl<'de> Deserialize<'de> for NodePriorities {
             }
             fn visit_seq<A: de::SeqAccess<'de>>(self, mut names: A) -> Result<NodePriorities, A::Error> {
                 let mut nodes = BTreeMap::new();
-                while let Some(name) = names.next_element::<String>()? {
+                while let Some(name) = names.next_element::<NodeName>()? {
                     nodes.insert(name, 0);
                 }
                 Ok(NodePriorities(nodes))
             }
             fn visit_map<A: de::MapAccess<'de>>(self, mut entries: A) -> Result<NodePriorities, A::Error> {
                 let mut nodes = BTreeMap::new();
-                while let Some((name, priority)) = entries.next_entry::<String, Option<i64>>()? {
+                while let Some((name, priority)) = entries.next_entry::<NodeName, Option<i64>>()? {
                     nodes.insert(name, priority.unwrap_or(0));
                 }
                 Ok(NodePriorities(nodes))

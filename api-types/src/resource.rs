@@ -2,7 +2,7 @@
 
 use crate::availability::Availability;
 use crate::driver::{DriverSpec, Identity};
-use crate::id::{ActionUid, Epoch};
+use crate::id::{ActionUid, BootId, Epoch, NodeName, OperationName};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::names;
@@ -130,7 +130,7 @@ pub struct StorageSpec {
     /// Node with the second copy of the data (mode Replicated). The secondary in use is listed in
     /// `status.replicas`: after a replacement it differs from this field, until this field is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub secondary: Option<String>,
+    pub secondary: Option<NodeName>,
 }
 
 /// Nodes that can access the storage of a service.
@@ -251,10 +251,10 @@ pub struct ResourceStatus {
     pub state: ServiceState,
     /// Node on which the service runs or is being started.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// Target node of a move in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
+    pub target: Option<NodeName>,
     /// Registration of the node under which the service is assigned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Epoch>,
@@ -265,16 +265,16 @@ pub struct ResourceStatus {
     pub running: bool,
     /// Nodes on which a start failed. They are tried last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub failed_nodes: Vec<String>,
+    pub failed_nodes: Vec<NodeName>,
     /// Nodes that reported that they can never run the service. They are not tried again until the spec
     /// changes, the service is Disabled, its error is cleared, or an operator moves the service there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub never_nodes: Vec<String>,
+    pub never_nodes: Vec<NodeName>,
     /// Number of relocations since the last successful start.
     pub relocations: u32,
     /// Node that the service left for maintenance, and returns to afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub maintenance_node: Option<String>,
+    pub maintenance_node: Option<NodeName>,
     /// In Error: whether the service is confirmed stopped. If not, it counts as running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_confirmed: Option<bool>,
@@ -294,7 +294,7 @@ pub struct ResourceStatus {
     /// Unreachable nodes that have not reported whether the service runs there, and count as empty. Each must
     /// report before anything is started there again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub counted_empty: Vec<String>,
+    pub counted_empty: Vec<NodeName>,
     /// Number of consecutive failures of moves that the controller started. The back-off grows with this number.
     #[serde(skip_serializing_if = "is_zero")]
     pub move_failures: u32,
@@ -303,11 +303,11 @@ pub struct ResourceStatus {
     pub displaced_by: Option<String>,
     /// Nodes with a copy of the data (mode Replicated), by name: the node of the service and its secondary.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub replicas: Vec<String>,
+    pub replicas: Vec<NodeName>,
     /// `spec.storage.secondary` at the time when `replicas` was determined. `replicas` stays valid until
     /// another secondary is declared.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub declared_secondary: Option<String>,
+    pub declared_secondary: Option<NodeName>,
     /// Replacement of the secondary in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<ReplacementStatus>,
@@ -316,7 +316,7 @@ pub struct ResourceStatus {
     pub copies: Vec<ServiceCopy>,
     /// Name of the Operation that requested the last move or restart.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub operation: Option<String>,
+    pub operation: Option<OperationName>,
     /// Record of the time in which the service was requested Started, and of the time in which it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub availability: Option<Availability>,
@@ -333,11 +333,11 @@ pub struct ResourceStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceCopy {
     /// Node of the copy.
-    pub node: String,
+    pub node: NodeName,
     /// Registration of the node under which the copy was authorized.
     pub epoch: Epoch,
     /// Boot id of the node at that time.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// Definition with which the copy was started, and with which it is stopped.
     pub definition: ServiceDefinition,
     /// Whether the node no longer guards the copy: the resource was Ignored or deleted, or may have been
@@ -361,7 +361,7 @@ pub struct ReplacementStatus {
     /// Unique id of the replacement.
     pub uid: String,
     /// Node that becomes the secondary.
-    pub node: String,
+    pub node: NodeName,
 }
 
 impl ResourceStatus {
@@ -369,9 +369,9 @@ impl ResourceStatus {
     ///
     /// After a failover it is the previous node of the service. After a replacement it is the new secondary. Both may
     /// differ from the spec.
-    pub fn secondary(&self) -> Option<&str> {
+    pub fn secondary(&self) -> Option<&NodeName> {
         let node = self.node.as_ref().filter(|node| self.replicas.contains(node))?;
-        self.replicas.iter().find(|replica| *replica != node).map(String::as_str)
+        self.replicas.iter().find(|replica| *replica != node)
     }
 }
 
@@ -498,13 +498,17 @@ mod tests {
     #[test]
     fn the_secondary_is_where_the_data_is_and_the_service_is_not() {
         let of = |node: Option<&str>, replicas: &[&str]| ResourceStatus {
-            node: node.map(str::to_owned),
-            replicas: replicas.iter().map(|node| (*node).to_owned()).collect(),
+            node: node.map(NodeName::from),
+            replicas: replicas.iter().copied().map(NodeName::from).collect(),
             ..ResourceStatus::default()
         };
         let status = of(Some("node1"), &["node1", "node2"]);
-        assert_eq!(status.secondary(), Some("node2"));
-        assert_eq!(of(Some("node2"), &["node1", "node2"]).secondary(), Some("node1"), "after a failover");
+        assert_eq!(status.secondary(), Some(&"node2".into()));
+        assert_eq!(
+            of(Some("node2"), &["node1", "node2"]).secondary(),
+            Some(&"node1".into()),
+            "after a failover"
+        );
         assert_eq!(of(Some("node1"), &["node1"]).secondary(), None, "the primary alone");
         assert_eq!(of(None, &["node1", "node2"]).secondary(), None, "it is nowhere yet");
     }

@@ -1,6 +1,7 @@
 //! Tables with the columns of each kind: the only definition, for the API, `hactl get` and `kubectl get`.
 
 use crate::driver::DriverSpec;
+use crate::id::NodeName;
 use crate::kind::Kind;
 use crate::node::WatchdogStatus;
 use crate::placement::NodePriorities;
@@ -106,7 +107,7 @@ const RESOURCE: &[Column] = &[
     wide("Target", "Target node of a move in progress.", |object, _| text(object, "/status/target")),
     wide("Secondary", "Node with the second copy of the data that is in use.", |object, _| {
         let status: ResourceStatus = read(object, "/status");
-        json!(status.secondary().unwrap_or_default())
+        json!(status.secondary().map_or("", NodeName::as_str))
     }),
     wide("Failed Nodes", "Nodes on which a start failed.", |object, _| list(object, "/status/failedNodes")),
     MESSAGE,
@@ -388,11 +389,11 @@ fn list(object: &Value, pointer: &str) -> Value {
 
 /// Returns priorities such as `node1:2,node2`, higher ones first.
 fn priorities(object: &Value, pointer: &str) -> Value {
-    let mut nodes: Vec<(String, i64)> = read::<NodePriorities>(object, pointer).0.into_iter().collect();
+    let mut nodes: Vec<(NodeName, i64)> = read::<NodePriorities>(object, pointer).0.into_iter().collect();
     nodes.sort_by_key(|(_, priority)| std::cmp::Reverse(*priority));
     let texts: Vec<String> = nodes
         .into_iter()
-        .map(|(node, priority)| if priority == 0 { node } else { format!("{node}:{priority}") })
+        .map(|(node, priority)| if priority == 0 { node.to_string() } else { format!("{node}:{priority}") })
         .collect();
     json!(texts.join(","))
 }

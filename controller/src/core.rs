@@ -52,7 +52,7 @@ use counted::Counted;
 use fencing::devices::DeviceWork;
 use fencing::probes::DeviceProbes;
 use ha_api_types::event::{Event, EventType};
-use ha_api_types::id::Term;
+use ha_api_types::id::{NodeName, Term};
 use ha_api_types::keys::Keys;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Proof;
@@ -74,9 +74,9 @@ const LOOK_EVERY_MS: Millis = 30_000;
 #[derive(Clone, Debug)]
 enum Run {
     /// Fence this node, or restore its power or its access.
-    Work(String, FencerAction),
+    Work(NodeName, FencerAction),
     /// Check whether this node's device answers: node, device.
-    Probe(String, String),
+    Probe(NodeName, String),
 }
 
 /// The controller: a follower that observes, or the leader that also decides.
@@ -109,12 +109,12 @@ pub struct Controller {
     ordered: Option<Orders>,
     readings: Readings,
     writes: Writes,
-    devices: BTreeMap<String, DeviceWork>,
+    devices: BTreeMap<NodeName, DeviceWork>,
     probes: DeviceProbes,
     runs: BTreeMap<RunId, Run>,
     effects: VecDeque<Effect>,
-    next_commit: CommitId,
-    next_run: RunId,
+    next_commit: u64,
+    next_run: u64,
     next_uid: u64,
     next_event: u64,
     dirty: bool,
@@ -122,12 +122,12 @@ pub struct Controller {
     wake: Option<(Mono, &'static str)>,
     /// Nodes whose heartbeats were in time at the last plan. `late_at` is the time at which the first of them becomes
     /// late, as last computed.
-    heard: Vec<String>,
+    heard: Vec<NodeName>,
     late_at: Option<Mono>,
     /// `true` if the last plan contained no action and was waiting for nothing.
     rests: bool,
     /// Times since when nodes have been overloaded or underloaded. A new leader starts with an empty map.
-    uneven: BTreeMap<(Measure, String), Side>,
+    uneven: BTreeMap<(Measure, NodeName), Side>,
     waiting: Vec<Waiting>,
     reservation: Reservation,
     deliveries: Deliveries,
@@ -452,12 +452,12 @@ impl Controller {
         let mut next = self.next_commit;
         let sent = self.writes.send(&mut plan, &leadership, self.now.raw, || {
             next += 1;
-            next - 1
+            CommitId(next - 1)
         });
         self.next_commit = next;
         self.effects.extend(sent.into_iter().map(|(id, transaction)| Effect::Commit { id, transaction }));
         for mut run in std::mem::take(&mut plan.runs) {
-            run.id = self.next_run;
+            run.id = RunId(self.next_run);
             self.next_run += 1;
             match run.action {
                 FencerAction::Off | FencerAction::On => {

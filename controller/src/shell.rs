@@ -68,7 +68,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let clock = SystemClock::new().context("cannot read the clocks of this machine")?;
     let keys = Keys::new(&options.cluster);
     let remedy = "restart ha-controller on this machine".to_owned();
-    let followed = Followed::new(keys.incarnation(), "", None, remedy);
+    let followed = Followed::new(keys.incarnation(), None, None, remedy);
     let store = EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
     // Leadership has channels of its own, so that no other request can queue before it.
     let leadership =

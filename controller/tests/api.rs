@@ -331,7 +331,7 @@ async fn node(api: &Api<MemoryStore>, name: &str, state: &str) {
     api.status(Kind::Node, name, &status).await;
     let report =
         json!({"drivers": ["simulated"], "watchdog": {"kind": "Kernel"}, "mode": {"kind": "Active"}});
-    api.write(&api.keys.node_report(name), &report).await;
+    api.write(&api.keys.node_report(&name.into()), &report).await;
 }
 
 fn running(node: &str) -> Value {

@@ -21,7 +21,7 @@ async fn cluster(nodes: &[&str]) -> Api<MemoryStore> {
         api.status(Kind::Node, name, &json!({"state": "Online"})).await;
         let report = json!({"drivers": ["simulated"], "watchdog": {"kind": "Kernel"}, "mode": {"kind": "Active"},
             "capacity": {"cpu": "8", "memory": "4Gi"}});
-        api.write(&api.keys.node_report(name), &report).await;
+        api.write(&api.keys.node_report(&(*name).into()), &report).await;
     }
     api
 }

@@ -207,7 +207,7 @@ impl Cluster {
         for machine in
             self.state.machines.iter().filter(|machine| machine.role == Role::Node && machine.is_on())
         {
-            let key = self.keys().fence(&machine.name);
+            let key = self.keys().fence(&machine.name.as_str().into());
             let ceiling = if self.state.plan.hardware.is_some() { WHOLE_MACHINE_CEILING } else { CEILING };
             wait_until(&format!("{} to be open for services", machine.name), ceiling, || {
                 self.etcdctl().get(&key).ok().flatten().is_some_and(|entry| entry.value["state"] == "Open")

@@ -147,7 +147,7 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Re
                 .push(Series::new(&format!("{}: last heartbeat → running elsewhere", loss.name()), allowed));
         }
         let watch = scenario.cluster.etcdctl().watch(scenario.cluster.keys().root())?;
-        let alive = scenario.cluster.keys().alive(&home);
+        let alive = scenario.cluster.keys().alive(&home.as_str().into());
         let mut seen: Vec<Change> = Vec::new();
         wait_until("a heartbeat to be watched", CEILING, || {
             has(&watch, &mut seen, |change| change.key == alive)
@@ -163,7 +163,7 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Re
                 .into_iter()
                 .find(|beat| beat.at_ns > before && beat.node == away)
         })?;
-        let report_key = scenario.cluster.keys().service_report(&away, WITNESS);
+        let report_key = scenario.cluster.keys().service_report(&away.as_str().into(), WITNESS);
         let is_permit = |change: &Change| {
             change.key == report_key
                 && change.seen_ns > before

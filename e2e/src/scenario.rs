@@ -160,7 +160,7 @@ impl Scenario {
     /// # Errors
     /// Fails if etcd does not return the record in time.
     pub fn fence(&self, node: &str) -> Result<(u64, String)> {
-        let key = self.cluster.keys().fence(node);
+        let key = self.cluster.keys().fence(&node.into());
         wait_for(&format!("the fence of {node}"), CEILING, || {
             let entry = self.cluster.etcdctl().get(&key).ok()??;
             Some((entry.value["epoch"].as_u64()?, entry.value["state"].as_str()?.to_owned()))

@@ -19,7 +19,7 @@ fn with_devices(name: &str) -> Result<(Scenario, PowerSupply)> {
 
 /// Returns the proof in a node's fence record.
 fn proof(scenario: &Scenario, node: &str) -> Result<Proof> {
-    let key = scenario.cluster.keys().fence(node);
+    let key = scenario.cluster.keys().fence(&node.into());
     let entry = scenario.cluster.etcdctl().get(&key)?.context("a fence")?;
     let fence: Fence = serde_json::from_value(entry.value)?;
     fence.proof.context("a proof")

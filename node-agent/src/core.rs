@@ -63,7 +63,7 @@ use crate::watchdog::Moment;
 use arming::Watchdog;
 use commits::Purpose;
 use examining::Examining;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::NotStopped;
@@ -87,7 +87,7 @@ const CLOCK_CHECK_MS: Millis = 500;
 const MAX_ROUNDS: usize = 64;
 
 /// Returns the etcd prefixes that the agent of `node` must see. Each prefix ends in `/`.
-pub fn prefixes(keys: &Keys, node: &str) -> Vec<String> {
+pub fn prefixes(keys: &Keys, node: &NodeName) -> Vec<String> {
     vec![
         keys.specs_of(Kind::Cluster),
         keys.specs_of(Kind::Node),

@@ -12,6 +12,7 @@ pub mod systemd;
 mod watches;
 
 use futures::future::BoxFuture;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
@@ -74,7 +75,7 @@ pub trait Driver: Send + Sync {
     fn arrive<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        source: &'a str,
+        source: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         let _ = (service, source);
         Box::pin(async { Ok(()) })
@@ -85,7 +86,7 @@ pub trait Driver: Send + Sync {
     fn migrate<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        target: &'a str,
+        target: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
     /// Ends a live migration that may be in progress, including one that an earlier agent started. Called on the
@@ -121,8 +122,8 @@ pub trait Driver: Send + Sync {
         })
     }
 
-    /// Replaces the secondary `present` of a service that runs here by `node`; an empty `present` means that the
-    /// service has no secondary.
+    /// Replaces the secondary `present` of a service that runs here by `node`; `present` is `None` if the service
+    /// has no secondary.
     ///
     /// After `Ok`, the new secondary is in use and the old one is released; after an error, the old one is still in
     /// use. Runs in parallel with every other command except one that ends the service: before such a command, the
@@ -130,8 +131,8 @@ pub trait Driver: Send + Sync {
     fn replace_secondary<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        present: &'a str,
-        node: &'a str,
+        present: Option<&'a NodeName>,
+        node: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         let _ = (service, present, node);
         Box::pin(async {

@@ -32,6 +32,7 @@ use commits::StoreLink;
 use drivers::Drivers;
 use effects::Effects;
 use futures::StreamExt;
+use ha_api_types::id::BootId;
 use ha_api_types::keys::Keys;
 use ha_runtime::certificate::Certificates;
 use ha_runtime::clock::{Clock, SystemClock};
@@ -75,13 +76,14 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let journal = journal_file.load()?;
     let keys = Keys::new(&options.cluster);
     let remedy = format!("run hactl node follow-store {}", options.node);
-    let followed = Followed::new(keys.incarnation(), &options.node, journal.incarnation.clone(), remedy);
+    let followed =
+        Followed::new(keys.incarnation(), Some(options.node.clone()), journal.incarnation.clone(), remedy);
     let store = EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
     // Heartbeats have channels of their own, so that no other request delays them.
     let heartbeats =
         EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
     let (inputs, received) = mpsc::unbounded_channel();
-    let boot_id = identity::read_id(&options.boot_id_file, "--boot-id-file").map_err(unusable)?;
+    let boot_id = BootId::from(identity::read_id(&options.boot_id_file, "--boot-id-file").map_err(unusable)?);
     let drivers = Drivers::new(&options, &boot_id, &inputs).map_err(unusable)?;
     let config = Config {
         keys: keys.clone(),

@@ -35,12 +35,12 @@ fn recover(view: &mut View, node: &str) -> usize {
     if let Some(facts) = view.nodes.get_mut(node) {
         facts.online = Err(ha_api_types::reason::Reason::Fencing);
     }
-    let lost: Vec<String> = view.users_of(node, "").map(|(name, _)| name.to_owned()).collect();
+    let lost: Vec<String> = view.users_of(&node.into(), "").map(|(name, _)| name.to_owned()).collect();
     let mut placed = 0;
     for name in lost {
         let mut facts: ServiceFacts = view.services[&name].clone();
         (facts.uses, facts.node) = (BTreeSet::new(), None);
-        let Some(to) = choose(view, &name, &facts).0.map(str::to_owned) else { continue };
+        let Some(to) = choose(view, &name, &facts).0.cloned() else { continue };
         (facts.uses, facts.node) = (BTreeSet::from([to.clone()]), Some(to));
         view.services.insert(name, facts);
         placed += 1;

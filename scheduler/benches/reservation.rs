@@ -46,7 +46,7 @@ fn measure(nodes: u64, services: u64, memory: &str) {
     let mut later = view.clone();
     later.services.insert("s000000".to_owned(), changed);
     let mut moved = later.services["s000001"].clone();
-    (moved.node, moved.uses) = (Some("node0007".to_owned()), BTreeSet::from(["node0007".to_owned()]));
+    (moved.node, moved.uses) = (Some("node0007".into()), BTreeSet::from(["node0007".into()]));
     later.services.insert("s000001".to_owned(), moved);
     timed("the same from a whole view, one service moved", || {
         watch.update(later.clone());
@@ -60,7 +60,7 @@ fn measure(nodes: u64, services: u64, memory: &str) {
         watch.work(u64::MAX)
     });
     let model = Model::new(&view);
-    let failure = BTreeSet::from(["node0002".to_owned()]);
+    let failure = BTreeSet::from(["node0002".into()]);
     timed("places for the services of one failed node", || model.check(&failure, EFFORT));
     let mut view = view;
     let mut wanted = view.services["s000002"].clone();

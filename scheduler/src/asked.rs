@@ -6,6 +6,7 @@ use crate::services::{NodeUse, Sums, add, sums};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
+use ha_api_types::id::NodeName;
 use ha_api_types::placement::{GroupSpec, NodePriorities};
 use ha_api_types::quantity::Amounts;
 use std::cmp::{Ordering, Reverse};
@@ -22,12 +23,12 @@ pub(crate) struct Asked<'a> {
     /// The members; the first is the service to be scheduled.
     pub(crate) members: Vec<Member<'a>>,
     /// The node on which the unit is.
-    pub(crate) place: Option<&'a str>,
+    pub(crate) place: Option<&'a NodeName>,
     /// The facts of that node in the view.
     pub(crate) current: Option<&'a NodeFacts>,
     /// Usage of each node by the members according to the view. The facts of the members in `unit` may differ from those in
     /// the view.
-    own: BTreeMap<&'a str, Own>,
+    own: BTreeMap<&'a NodeName, Own>,
     /// Indexes of the members that have node priorities, highest service priority first.
     choosy: Vec<usize>,
 }
@@ -54,7 +55,7 @@ pub(crate) struct Member<'a> {
 pub(crate) struct Apart<'a> {
     pub(crate) rule: &'a Partners,
     /// Partners that use each node, by node.
-    pub(crate) on: BTreeMap<&'a str, Vec<&'a str>>,
+    pub(crate) on: BTreeMap<&'a NodeName, Vec<&'a str>>,
 }
 
 /// An affinity rule and its running partners.
@@ -70,7 +71,7 @@ pub(crate) struct Beside<'a> {
 pub(crate) struct Clash<'a> {
     pub(crate) tag: &'a str,
     /// The first service with the tag on each node.
-    pub(crate) on: BTreeMap<&'a str, &'a str>,
+    pub(crate) on: BTreeMap<&'a NodeName, &'a str>,
 }
 
 impl<'a> Asked<'a> {
@@ -80,7 +81,7 @@ impl<'a> Asked<'a> {
         let mut choosy: Vec<usize> =
             (0..members.len()).filter(|at| members[*at].priorities().is_some()).collect();
         choosy.sort_by_key(|at| (Reverse(members[*at].facts.priority), members[*at].name));
-        let mut own: BTreeMap<&str, Own> = BTreeMap::new();
+        let mut own: BTreeMap<&NodeName, Own> = BTreeMap::new();
         for facts in unit.members.iter().filter_map(|(name, _)| view.services.get(*name)) {
             let (requested, load) = (sums(&facts.requests), sums(&facts.load(view.settings.mode)));
             for node in &facts.uses {
@@ -101,7 +102,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Returns the priority tiers of a node for the members that have priorities, highest service priority first.
-    pub(crate) fn classes(&self, node: &str) -> impl Iterator<Item = Reverse<Class>> {
+    pub(crate) fn classes(&self, node: &NodeName) -> impl Iterator<Item = Reverse<Class>> {
         self.choosy.iter().map(move |at| Reverse(class_in(self.members[*at].priorities(), node)))
     }
 
@@ -118,13 +119,13 @@ impl<'a> Asked<'a> {
     }
 
     /// Returns one node with the usage by services outside the unit.
-    pub(crate) fn candidate(&self, node: &str) -> Option<Candidate<'_>> {
+    pub(crate) fn candidate(&self, node: &NodeName) -> Option<Candidate<'_>> {
         let (name, node) = self.view.nodes.get_key_value(node)?;
         Some(Candidate { name, node, others: self.others(name) })
     }
 
     /// Returns the usage of a node by services outside the unit.
-    pub(crate) fn others(&self, node: &str) -> Others<'_> {
+    pub(crate) fn others(&self, node: &NodeName) -> Others<'_> {
         Others { all: self.view.services.on(node), own: self.own.get(node) }
     }
 }
@@ -132,8 +133,8 @@ impl<'a> Asked<'a> {
 /// Returns the next item if it has this name, and skips all items with smaller names.
 fn next_at<I: Iterator>(
     items: &mut Peekable<I>,
-    name: &str,
-    name_of: impl Fn(&I::Item) -> &str,
+    name: &NodeName,
+    name_of: impl Fn(&I::Item) -> &NodeName,
 ) -> Option<I::Item> {
     loop {
         match name_of(items.peek()?).cmp(name) {
@@ -147,7 +148,7 @@ fn next_at<I: Iterator>(
 /// A node that is considered for a unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
-    pub(crate) name: &'a str,
+    pub(crate) name: &'a NodeName,
     pub(crate) node: &'a NodeFacts,
     /// Usage of the node by services outside the unit.
     pub(crate) others: Others<'a>,
@@ -198,7 +199,7 @@ impl<'a> Member<'a> {
                 .map(|(other, facts)| (other.as_str(), facts))
         };
         let apart = view.rules.apart_from(name).map(|rule| {
-            let mut on: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            let mut on: BTreeMap<&NodeName, Vec<&str>> = BTreeMap::new();
             for (other, facts) in others(rule) {
                 for node in &facts.uses {
                     on.entry(node).or_default().push(other);
@@ -215,7 +216,7 @@ impl<'a> Member<'a> {
             let others = view.services.tagged(tag).filter(|other| *other != name && !unit.contains(other));
             for (other, facts) in others.filter_map(|other| Some((other, view.services.get(other)?))) {
                 for node in &facts.uses {
-                    on.entry(node.as_str()).or_insert(other);
+                    on.entry(node).or_insert(other);
                 }
             }
             Clash { tag, on }

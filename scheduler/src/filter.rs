@@ -5,6 +5,7 @@ use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
 use crate::words::with_verb;
 use ha_api_types::cluster::SchedulerSpec;
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
 
@@ -30,12 +31,12 @@ pub fn drives_from(node: &NodeFacts, reason: Reason) -> bool {
 
 /// Returns every reason that blocks a node for a unit: those of the service, of its partners, and of their summed requests.
 /// An empty list means that the node is eligible.
-pub fn refusals(view: &View, unit: &Unit<'_>, node_name: &str, node: &NodeFacts) -> Vec<Refusal> {
+pub fn refusals(view: &View, unit: &Unit<'_>, node_name: &NodeName, node: &NodeFacts) -> Vec<Refusal> {
     words(&Asked::of(view, unit), node_name, node)
 }
 
 /// Returns every reason that blocks a node, with message and suggested action.
-pub(crate) fn words(asked: &Asked<'_>, node_name: &str, node: &NodeFacts) -> Vec<Refusal> {
+pub(crate) fn words(asked: &Asked<'_>, node_name: &NodeName, node: &NodeFacts) -> Vec<Refusal> {
     let mut found: Vec<Refusal> = Vec::new();
     let mut all_there = true;
     for (at, member) in asked.members.iter().enumerate() {
@@ -96,7 +97,7 @@ fn counts(node: &NodeFacts, is_first: bool, there: bool, reason: Reason) -> Opti
 /// A callback for a reason, with a function that returns its message and its suggested action.
 type Tell<'t> = &'t mut dyn FnMut(Reason, &dyn Fn() -> (String, String));
 
-fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tell<'_>) {
+fn of_member(member: &Member<'_>, node_name: &NodeName, node: &NodeFacts, refuse: Tell<'_>) {
     let Member { name, facts: service, .. } = member;
     if let Err(reason) = node.online {
         refuse(Reason::NodeNotOnline, &|| {
@@ -156,7 +157,7 @@ fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tel
 }
 
 /// Reports the reasons that follow from the group and the node-affinity rule.
-fn by_nodes(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
+fn by_nodes(member: &Member<'_>, node_name: &NodeName, refuse: Tell<'_>) {
     if let Some((group_name, group)) = member.group
         && group.restricted
         && !group.nodes.0.contains_key(node_name)
@@ -182,7 +183,7 @@ fn by_nodes(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
 }
 
 /// Reports the reasons that follow from the nodes of other services.
-fn by_others(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
+fn by_others(member: &Member<'_>, node_name: &NodeName, refuse: Tell<'_>) {
     for Apart { rule, on } in member.apart.iter().filter(|apart| apart.rule.strict) {
         let Some(there) = on.get(node_name) else { continue };
         refuse(Reason::NegativePartner, &|| {
@@ -217,7 +218,13 @@ fn by_others(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
     }
 }
 
-fn storage_refusals(name: &str, service: &ServiceFacts, node_name: &str, node: &NodeFacts, refuse: Tell<'_>) {
+fn storage_refusals(
+    name: &str,
+    service: &ServiceFacts,
+    node_name: &NodeName,
+    node: &NodeFacts,
+    refuse: Tell<'_>,
+) {
     if let Some(pool) = &service.storage_pool
         && !node.storage_pools.contains(pool)
     {

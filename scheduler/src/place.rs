@@ -5,6 +5,7 @@ use crate::filter::{allows, words};
 use crate::score::{self, Class, NodeGroupRank, Score, loads, missed, node_group_rank};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,11 +23,11 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The node for the service; `None` if no node is eligible.
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// Reason for the choice: Scheduled, CurrentNode, Failback, Preferred, ReturningFromMaintenance, or Unschedulable.
     pub reason: Reason,
     /// The verdict on every node, by node name.
-    pub verdicts: BTreeMap<String, Verdict>,
+    pub verdicts: BTreeMap<NodeName, Verdict>,
 }
 
 /// Chooses the node for a service.
@@ -103,7 +104,7 @@ pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
     let mut verdicts = BTreeMap::new();
     let mut allowed = scores.iter().peekable();
     for (name, node) in &view.nodes {
-        let verdict = if let Some((_, score)) = allowed.next_if(|(allowed, _)| allowed == name) {
+        let verdict = if let Some((_, score)) = allowed.next_if(|(allowed, _)| *allowed == name) {
             Verdict::Allowed(*score)
         } else {
             let mut found = words(&asked, name, node);
@@ -112,11 +113,15 @@ pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
         };
         verdicts.insert(name.clone(), verdict);
     }
-    Placement { node: node.map(str::to_owned), reason, verdicts }
+    Placement { node: node.cloned(), reason, verdicts }
 }
 
 /// Chooses the node for a service as [`place`] does, but without the verdicts, which takes a fraction of the time.
-pub fn choose<'a>(view: &'a View, name: &'a str, service: &'a ServiceFacts) -> (Option<&'a str>, Reason) {
+pub fn choose<'a>(
+    view: &'a View,
+    name: &'a str,
+    service: &'a ServiceFacts,
+) -> (Option<&'a NodeName>, Reason) {
     let whole = Unit::of(view, name, service);
     let chosen = choose_unit(view, &whole);
     if chosen.0.is_some() {
@@ -125,15 +130,15 @@ pub fn choose<'a>(view: &'a View, name: &'a str, service: &'a ServiceFacts) -> (
     that_fits(view, &whole).map_or(chosen, |smaller| choose_unit(view, &smaller))
 }
 
-fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a str>, Reason) {
+fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a NodeName>, Reason) {
     let asked = Asked::of(view, unit);
     let (node, reason) = choose_of(&asked, &scores(&asked));
     // The lookup gives the name the lifetime of the view.
-    (node.and_then(|node| view.nodes.get_key_value(node)).map(|(node, _)| node.as_str()), reason)
+    (node.and_then(|node| view.nodes.get_key_value(node)).map(|(node, _)| node), reason)
 }
 
 /// Returns the eligible nodes with their scores, in the order of names.
-fn scores<'a>(asked: &'a Asked<'_>) -> Vec<(&'a str, Score)> {
+fn scores<'a>(asked: &'a Asked<'_>) -> Vec<(&'a NodeName, Score)> {
     let mut candidates: Vec<Candidate<'_>> = Vec::with_capacity(asked.view.nodes.len());
     candidates.extend(asked.candidates().filter(|candidate| is_open(asked, candidate)));
     let loads = loads(asked, &candidates);
@@ -173,7 +178,7 @@ pub(crate) fn score_on(asked: &Asked<'_>, candidate: &Candidate<'_>) -> Score {
 }
 
 /// Returns the reason for which node groups block a node; `None` for the node on which the unit is.
-fn node_group_refusal(asked: &Asked<'_>, name: &str, node: &NodeFacts) -> Option<Refusal> {
+fn node_group_refusal(asked: &Asked<'_>, name: &NodeName, node: &NodeFacts) -> Option<Refusal> {
     let Asked { view, place, current, .. } = *asked;
     let unallocable = node_group_rank(view, current, node) == NodeGroupRank::Unallocable;
     let leaves = current.is_some_and(|current| current.node_group != node.node_group);
@@ -197,13 +202,13 @@ fn node_group_refusal(asked: &Asked<'_>, name: &str, node: &NodeFacts) -> Option
 }
 
 /// Returns the chosen node and the reason for the choice.
-fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a str, Score)]) -> (Option<&'a str>, Reason) {
+fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a NodeName, Score)]) -> (Option<&'a NodeName>, Reason) {
     let Asked { view, unit, place, .. } = *asked;
     // The scores are ordered by node name, and `min_by_key` returns the first of equal ones.
     let Some((best, best_score)) = scores.iter().min_by_key(|(_, score)| *score) else {
         return (None, Reason::Unschedulable);
     };
-    let score_of = |node: &str| {
+    let score_of = |node: &NodeName| {
         let at = scores.binary_search_by(|(known, _)| (*known).cmp(node)).ok()?;
         Some(&scores[at])
     };

@@ -7,6 +7,7 @@ use crate::place::{Placement, Verdict};
 use crate::score::class_of;
 use crate::trial::Trial;
 use crate::view::{ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +35,7 @@ pub struct Wish<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preemption {
     /// The node on which the service is to start.
-    pub node: String,
+    pub node: NodeName,
     /// Services that have to leave the node, by name. Empty if the service fits once the services in [`Wish::leaving`] are
     /// gone.
     pub victims: BTreeSet<String>,
@@ -107,7 +108,7 @@ fn is_about_others(reason: Reason) -> bool {
 fn cheapest(
     view: &View,
     wish: &Wish<'_>,
-    node: &str,
+    node: &NodeName,
     bound: i32,
     limit: Option<Vec<i32>>,
 ) -> Option<(Vec<i32>, BTreeSet<String>)> {
@@ -123,7 +124,7 @@ fn cheapest(
 
 /// Returns the units that may leave a node, highest priority first, then smallest first. The search tries to keep them in
 /// this order.
-fn units(view: &View, wish: &Wish<'_>, node: &str, bound: i32) -> Vec<Unit> {
+fn units(view: &View, wish: &Wish<'_>, node: &NodeName, bound: i32) -> Vec<Unit> {
     let own = view.rules.companions(wish.name);
     let stays = |name: &str, facts: &ServiceFacts| {
         !wish.displaceable.contains(name)
@@ -159,7 +160,7 @@ fn units(view: &View, wish: &Wish<'_>, node: &str, bound: i32) -> Vec<Unit> {
 }
 
 /// Returns a service and the services on the node that must stay with it.
-fn leave_together(view: &View, wish: &Wish<'_>, name: &str, node: &str) -> BTreeSet<String> {
+fn leave_together(view: &View, wish: &Wish<'_>, name: &str, node: &NodeName) -> BTreeSet<String> {
     view.rules
         .companions(name)
         .into_iter()

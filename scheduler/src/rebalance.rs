@@ -12,6 +12,7 @@ use crate::topsis;
 use crate::unit::Unit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::{RebalanceMethod, SchedulerMode};
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::BTreeSet;
 
@@ -26,9 +27,9 @@ pub struct Move {
     /// Names of the services that follow it, because strict Positive rules keep them together.
     pub with: Vec<String>,
     /// Current node of the service.
-    pub from: String,
+    pub from: NodeName,
     /// Target node.
-    pub to: String,
+    pub to: NodeName,
     /// Imbalance before the move.
     pub before: f64,
     /// Imbalance after the move.
@@ -49,7 +50,7 @@ pub struct Loads<'a> {
 
 #[derive(Clone, Debug)]
 struct Loaded<'a> {
-    name: &'a str,
+    name: &'a NodeName,
     capacity: &'a Amounts,
     load: f64,
 }
@@ -86,7 +87,7 @@ impl<'a> Loads<'a> {
     }
 
     /// Returns each node that takes part, and whether its load is above the mean.
-    pub fn sides(&self) -> impl Iterator<Item = (&'a str, bool)> {
+    pub fn sides(&self) -> impl Iterator<Item = (&'a NodeName, bool)> {
         let mean = self.sum / self.nodes.len() as f64;
         self.nodes.iter().map(move |node| (node.name, node.load > mean))
     }
@@ -112,7 +113,7 @@ impl<'a> Loads<'a> {
         self.variation(sum, squares)
     }
 
-    fn position(&self, name: &str) -> Option<usize> {
+    fn position(&self, name: &NodeName) -> Option<usize> {
         self.nodes.binary_search_by(|loaded| loaded.name.cmp(name)).ok()
     }
 }
@@ -141,7 +142,11 @@ fn share(capacity: &Amounts, used: &Amounts) -> Option<f64> {
 ///
 /// Guarantees: deterministic; the verdict on the target is Allowed; `after` is at most `(1 − margin) × before`, and less
 /// than `before`.
-pub fn best_move(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str, &str) -> bool) -> Option<Move> {
+pub fn best_move(
+    view: &View,
+    services: &BTreeSet<&str>,
+    suits: impl Fn(&NodeName, &NodeName) -> bool,
+) -> Option<Move> {
     let loads = Loads::of(view);
     let before = loads.unevenness();
     let most = before * (1.0 - view.settings.auto_rebalance.margin);
@@ -149,7 +154,7 @@ pub fn best_move(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str, &s
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for name in services {
         let Some((name, facts)) = view.services.get_key_value(*name) else { continue };
-        let Some(from) = facts.node.as_deref().and_then(|node| loads.position(node)) else { continue };
+        let Some(from) = facts.node.as_ref().and_then(|node| loads.position(node)) else { continue };
         if seen.contains(name.as_str()) {
             continue;
         }

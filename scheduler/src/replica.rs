@@ -4,6 +4,7 @@
 use crate::filter::{limits, refusals};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::Quantity;
 use ha_api_types::reason::Reason;
 
@@ -15,7 +16,7 @@ pub fn secondary_refusals(
     view: &View,
     name: &str,
     service: &ServiceFacts,
-    node_name: &str,
+    node_name: &NodeName,
     node: &NodeFacts,
 ) -> Vec<Refusal> {
     let anywhere = ServiceFacts { storage_nodes: None, ..service.clone() };
@@ -41,7 +42,7 @@ fn disk_lack(
     view: &View,
     name: &str,
     service: &ServiceFacts,
-    node_name: &str,
+    node_name: &NodeName,
     node: &NodeFacts,
 ) -> Option<Refusal> {
     let [.., limit] = limits(&view.settings, node);
@@ -75,12 +76,12 @@ mod tests {
     }
 
     fn service(node: &str, secondary: &str, gibibytes: i128) -> ServiceFacts {
-        let node = node.to_owned();
+        let node = NodeName::from(node);
         ServiceFacts {
             uses: BTreeSet::from([node.clone()]),
             driver: Some("exec".to_owned()),
             storage_pool: Some("disks".to_owned()),
-            storage_nodes: Some(BTreeSet::from([node.clone(), secondary.to_owned()])),
+            storage_nodes: Some(BTreeSet::from([node.clone(), secondary.into()])),
             requests: disk(gibibytes),
             node: Some(node),
             ..ServiceFacts::default()
@@ -98,13 +99,13 @@ mod tests {
         change(&mut node);
         let web = service("node1", "node2", 4);
         let view = View {
-            nodes: [("node3".to_owned(), node.clone())].into(),
+            nodes: [("node3".into(), node.clone())].into(),
             services: [("web".to_owned(), web.clone()), ("db".to_owned(), service("node4", "node3", db))]
                 .into_iter()
                 .collect(),
             ..View::default()
         };
-        let found = secondary_refusals(&view, "web", &web, "node3", &node);
+        let found = secondary_refusals(&view, "web", &web, &"node3".into(), &node);
         let reasons: Vec<Reason> = found.iter().map(|refusal| refusal.reason).collect();
         assert_eq!(reasons, expected, "{found:?}");
     }

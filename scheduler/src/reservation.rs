@@ -26,6 +26,7 @@ pub use model::Model;
 pub use watch::Watch;
 
 use crate::view::View;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use std::collections::BTreeSet;
 
@@ -57,9 +58,9 @@ pub struct Move {
     /// Name of the service.
     pub service: String,
     /// Current node of the service.
-    pub from: String,
+    pub from: NodeName,
     /// Node of the service after the failure.
-    pub to: String,
+    pub to: NodeName,
 }
 
 /// The answer for a failure after which some services cannot be scheduled.
@@ -98,7 +99,7 @@ pub struct Unplaced {
     /// Name of the service.
     pub service: String,
     /// Current node of the service.
-    pub node: String,
+    pub node: NodeName,
     /// Blocking reasons of a few nodes, the node closest to being eligible first.
     pub lacks: Vec<Lack>,
     /// Number of nodes that `lacks` does not list.
@@ -109,7 +110,7 @@ pub struct Unplaced {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// Name of the node.
-    pub node: String,
+    pub node: NodeName,
     /// Blocking reason as a word.
     pub reason: Reason,
     /// Blocking reason as a sentence.
@@ -133,6 +134,6 @@ pub const EFFORT: u64 = 200_000;
 ///
 /// Guarantees: deterministic. *Survives* comes with a placement that meets all these conditions. *Fails* is returned only
 /// if it is certain.
-pub fn check(view: &View, failure: &BTreeSet<String>) -> Verdict {
+pub fn check(view: &View, failure: &BTreeSet<NodeName>) -> Verdict {
     Model::new(view).check(failure, EFFORT)
 }

@@ -9,6 +9,7 @@ mod tests;
 
 pub(crate) use spread::can_all_differ;
 
+use ha_api_types::id::NodeName;
 use ha_api_types::placement::{AffinityRuleSpec, GroupSpec, NodePriorities};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,7 @@ pub struct Declared {
     /// Group of each resource that names one, by resource name.
     pub group_of: BTreeMap<String, String>,
     /// Names of the existing nodes.
-    pub nodes: BTreeSet<String>,
+    pub nodes: BTreeSet<NodeName>,
     /// `true` while nodes may still be joining, such as during the setup of a cluster. A shortage of nodes then rejects
     /// only the rules in [`Declared::judged`].
     pub settling: bool,

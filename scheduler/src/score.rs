@@ -4,6 +4,7 @@ use crate::asked::{Asked, Candidate, Member, priorities_of};
 use crate::topsis;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
+use ha_api_types::id::NodeName;
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::NodePriorities;
 use std::cmp::Reverse;
@@ -49,12 +50,12 @@ pub enum NodeGroupRank {
 }
 
 /// Returns the priority tier of a node for a service: by its node-affinity rule, or else by its group.
-pub fn class_of(view: &View, name: &str, service: &ServiceFacts, node_name: &str) -> Class {
+pub fn class_of(view: &View, name: &str, service: &ServiceFacts, node_name: &NodeName) -> Class {
     class_in(priorities_of(view, name, service), node_name)
 }
 
 /// Returns the priority tier of a node in this list. Without a list, all nodes are in the same tier.
-pub(crate) fn class_in(nodes: Option<&NodePriorities>, node_name: &str) -> Class {
+pub(crate) fn class_in(nodes: Option<&NodePriorities>, node_name: &NodeName) -> Class {
     match nodes {
         None => Class::Member(0),
         Some(nodes) => nodes.0.get(node_name).map_or(Class::Others, |priority| Class::Member(*priority)),
@@ -77,11 +78,11 @@ pub fn node_group_rank(view: &View, current: Option<&NodeFacts>, node: &NodeFact
 
 /// Returns the number of preferred resource rules that a unit on this node would violate. Each anti-affinity partner on the
 /// node and each affinity partner on another node counts.
-pub(crate) fn missed(asked: &Asked<'_>, node_name: &str) -> u32 {
+pub(crate) fn missed(asked: &Asked<'_>, node_name: &NodeName) -> u32 {
     asked.members.iter().map(|member| missed_by_one(member, node_name)).sum()
 }
 
-fn missed_by_one(member: &Member<'_>, node_name: &str) -> u32 {
+fn missed_by_one(member: &Member<'_>, node_name: &NodeName) -> u32 {
     let apart = member.apart.iter().filter(|apart| !apart.rule.strict);
     let apart: usize = apart.map(|apart| apart.on.get(node_name).map_or(0, Vec::len)).sum();
     let together = member.together.iter().filter(|beside| !beside.rule.strict);

@@ -2,6 +2,7 @@
 
 use crate::view::ServiceFacts;
 use ha_api_types::cluster::SchedulerMode;
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::{Amounts, Quantity};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use std::ops::{Deref, DerefMut};
 #[serde(from = "BTreeMap<String, ServiceFacts>")]
 pub struct Services {
     facts: BTreeMap<String, ServiceFacts>,
-    nodes: BTreeMap<String, NodeUse>,
+    nodes: BTreeMap<NodeName, NodeUse>,
     tagged: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -68,13 +69,13 @@ pub(crate) fn add(sums: &mut Sums, more: &Sums) {
 
 impl Services {
     /// Returns the usage of a node by services; `None` if no service uses it.
-    pub fn on(&self, node: &str) -> Option<&NodeUse> {
+    pub fn on(&self, node: &NodeName) -> Option<&NodeUse> {
         self.nodes.get(node)
     }
 
     /// Returns every node that a service uses, in the order of names.
-    pub fn nodes(&self) -> impl Iterator<Item = (&str, &NodeUse)> {
-        self.nodes.iter().map(|(node, used)| (node.as_str(), used))
+    pub fn nodes(&self) -> impl Iterator<Item = (&NodeName, &NodeUse)> {
+        self.nodes.iter()
     }
 
     /// Returns the services with a tag, by name.
@@ -161,9 +162,9 @@ fn both(facts: &ServiceFacts) -> (Sums, Sums) {
     (sums(&facts.load(SchedulerMode::Static)), sums(&facts.load(SchedulerMode::Dynamic)))
 }
 
-fn entry<'m, T: Default>(map: &'m mut BTreeMap<String, T>, key: &str) -> &'m mut T {
+fn entry<'m, K: Ord + Clone, T: Default>(map: &'m mut BTreeMap<K, T>, key: &K) -> &'m mut T {
     if !map.contains_key(key) {
-        map.insert(key.to_owned(), T::default());
+        map.insert(key.clone(), T::default());
     }
     map.get_mut(key).expect("the entry was just inserted")
 }
@@ -268,7 +269,7 @@ mod tests {
 
     fn service((node, tag, cpu): (u8, u8, i128)) -> ServiceFacts {
         let mut facts = ServiceFacts {
-            uses: (0..node % 3).map(|at| format!("node{}", (node + at) % 4)).collect(),
+            uses: (0..node % 3).map(|at| format!("node{}", (node + at) % 4).into()).collect(),
             tags: BTreeSet::from([format!("t:{tag}")]),
             ..ServiceFacts::default()
         };
@@ -303,7 +304,7 @@ mod tests {
                     .filter(|(_, facts)| facts.uses.contains(node))
                     .map(|(name, _)| name.as_str())
                     .collect();
-                let on = services.on(node).cloned().unwrap_or_default();
+                let on = services.on(&node.into()).cloned().unwrap_or_default();
                 prop_assert_eq!(on.users().collect::<Vec<_>>(), users.clone());
                 for mode in [SchedulerMode::Static, SchedulerMode::Dynamic] {
                     let cpu: i128 = users.iter().map(|name| sums(&services[*name].load(mode))[0]).sum();

@@ -9,6 +9,7 @@ use crate::services::{Sums, sums};
 use crate::unit::{Unit, sum};
 use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::{Amounts, Quantity};
 
 /// Weights of root-mean-square cpu, highest cpu, root-mean-square memory and highest memory.
@@ -74,7 +75,7 @@ struct Carriers<'a> {
 
 /// An online node with its capacity and load.
 struct Carrier<'a> {
-    name: &'a str,
+    name: &'a NodeName,
     capacity: [f64; 2],
     used: [f64; 2],
 }
@@ -114,7 +115,7 @@ impl<'a> Carriers<'a> {
         carriers
     }
 
-    fn position(&self, node: &str) -> Option<usize> {
+    fn position(&self, node: &NodeName) -> Option<usize> {
         self.nodes.binary_search_by(|carrier| carrier.name.cmp(node)).ok()
     }
 
@@ -146,7 +147,7 @@ impl<'a> Carriers<'a> {
 
 /// Describes the load of a candidate with the unit on it, which is the basis of the score. `None` in mode Basic, which
 /// counts services.
-pub fn carried(view: &View, unit: &Unit<'_>, candidate: &str) -> Option<String> {
+pub fn carried(view: &View, unit: &Unit<'_>, candidate: &NodeName) -> Option<String> {
     let mode = view.settings.mode;
     match mode {
         SchedulerMode::Basic => return None,

@@ -5,6 +5,7 @@ use crate::place::{Placement, Verdict};
 use crate::services::Services;
 use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the best node for a service and for the services in `with`.
@@ -17,8 +18,8 @@ pub fn together(
     name: &str,
     service: &ServiceFacts,
     with: &BTreeSet<String>,
-) -> Option<String> {
-    let takes_all = |node: &str| {
+) -> Option<NodeName> {
+    let takes_all = |node: &NodeName| {
         let nobody = BTreeSet::new();
         Trial::new(view, name, service, with, &nobody, node).fits(nobody.iter())
     };
@@ -54,7 +55,7 @@ fn settings_of(view: &View) -> View {
 /// they are.
 pub(crate) struct Trial<'a> {
     view: View,
-    node: &'a str,
+    node: &'a NodeName,
     /// Services that are to start on the node, in this order.
     starting: Vec<(String, ServiceFacts)>,
 }
@@ -67,7 +68,7 @@ impl<'a> Trial<'a> {
         service: &ServiceFacts,
         with: &BTreeSet<String>,
         leaving: &BTreeSet<String>,
-        node: &'a str,
+        node: &'a NodeName,
     ) -> Trial<'a> {
         let mut starting = vec![(name.to_owned(), service.clone())];
         let with = with.iter().filter_map(|name| view.services.get_key_value(name));

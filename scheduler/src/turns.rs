@@ -10,6 +10,7 @@ use crate::place::{Verdict, place_unit};
 use crate::score::{Class, Score};
 use crate::unit::Unit;
 use crate::view::{Refusal, ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,7 @@ pub enum Turn {
     /// The service moves now.
     Go {
         /// Target node.
-        to: String,
+        to: NodeName,
         /// Services that can reach their node because of this move. Empty if the service moves to its own best node.
         makes_room_for: BTreeSet<String>,
     },
@@ -67,7 +68,7 @@ pub fn turns(view: &View) -> BTreeMap<String, Turn> {
         .iter()
         .filter(|(_, unit)| is_restless(view, unit))
         .filter_map(|(name, unit)| Some((name, wishes(&bare, unit)?)))
-        .filter(|(name, wishes)| units.get(*name).is_some_and(|unit| wishes.amiss(unit.place.as_deref())))
+        .filter(|(name, wishes)| units.get(*name).is_some_and(|unit| wishes.amiss(unit.place.as_ref())))
         .collect();
     let mut turns = BTreeMap::new();
     if amiss.is_empty() && !shared {
@@ -85,26 +86,26 @@ struct Together {
     /// Names of all members that take part.
     members: Vec<String>,
     /// Node of the running members; `None` if no member runs.
-    place: Option<String>,
+    place: Option<NodeName>,
 }
 
 /// Distance of each node from the best choice of a unit; nodes that the unit may not use are missing.
 #[derive(Clone, Debug, Default)]
 struct Wishes {
-    distances: BTreeMap<String, u32>,
+    distances: BTreeMap<NodeName, u32>,
     /// Rank of each node's priority tier, also for a unit that does not return to its tier automatically. It
     /// decides only between moves that a rule demands.
-    tiers: BTreeMap<String, u32>,
+    tiers: BTreeMap<NodeName, u32>,
 }
 
 impl Wishes {
-    fn amiss(&self, place: Option<&str>) -> bool {
+    fn amiss(&self, place: Option<&NodeName>) -> bool {
         let Some(here) = place.and_then(|place| self.distances.get(place)) else { return true };
         self.distances.values().any(|wish| wish < here)
     }
 
     /// Returns the nodes that the unit prefers to its own.
-    fn wanted(&self, place: Option<&str>) -> impl Iterator<Item = &String> {
+    fn wanted(&self, place: Option<&NodeName>) -> impl Iterator<Item = &NodeName> {
         let here = place.and_then(|place| self.distances.get(place)).copied();
         self.distances
             .iter()
@@ -133,7 +134,8 @@ fn units(view: &View) -> BTreeMap<String, Together> {
         if companions.iter().any(moving) {
             continue;
         }
-        let places: BTreeSet<&str> = unit.members.iter().filter_map(|(_, facts)| facts.heading()).collect();
+        let places: BTreeSet<&NodeName> =
+            unit.members.iter().filter_map(|(_, facts)| facts.heading()).collect();
         // Partners on different nodes have to come together before their unit can take part.
         if places.len() > 1 {
             continue;
@@ -201,7 +203,7 @@ fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
     let key = |score: &Score| -> Key {
         (score.failed_before, failback.then_some((score.class, score.partners_class)))
     };
-    let scores: BTreeMap<&String, &Score> = judged
+    let scores: BTreeMap<&NodeName, &Score> = judged
         .verdicts
         .iter()
         .filter_map(|(node, verdict)| match verdict {
@@ -215,14 +217,14 @@ fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
         ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX))
     });
     let tiers = tiers.collect();
-    let allowed: BTreeMap<&String, Key> = scores.iter().map(|(node, score)| (*node, key(score))).collect();
+    let allowed: BTreeMap<&NodeName, Key> = scores.iter().map(|(node, score)| (*node, key(score))).collect();
     let keys: BTreeSet<&Key> = allowed.values().collect();
-    let home = placed.maintenance_node().filter(|home| allowed.contains_key(&(*home).to_owned()));
-    let mut distances: BTreeMap<String, u32> = allowed
+    let home = placed.maintenance_node().filter(|home| allowed.contains_key(home));
+    let mut distances: BTreeMap<NodeName, u32> = allowed
         .iter()
         .map(|(node, own)| {
             let rank = keys.iter().position(|key| *key == own).unwrap_or(0);
-            let away = u32::from(home.is_some_and(|home| home != node.as_str()));
+            let away = u32::from(home.is_some_and(|home| home != *node));
             ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX / 4) * 2 + away)
         })
         .collect();

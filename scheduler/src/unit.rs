@@ -2,6 +2,7 @@
 
 use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,15 +74,15 @@ impl<'a> Unit<'a> {
 
     /// Returns the node of the unit: that of most running members. If no member runs, returns the last node of the service
     /// itself.
-    pub fn node(&self) -> Option<&'a str> {
+    pub fn node(&self) -> Option<&'a NodeName> {
         let running = self.members.iter().filter(|(_, facts)| !facts.uses.is_empty());
-        most_named(running.filter_map(|(_, facts)| facts.node.as_deref()))
-            .or(self.members.first().and_then(|(_, facts)| facts.node.as_deref()))
+        most_named(running.filter_map(|(_, facts)| facts.node.as_ref()))
+            .or(self.members.first().and_then(|(_, facts)| facts.node.as_ref()))
     }
 
     /// Returns the node that the unit left for maintenance, by the majority of its members.
-    pub fn maintenance_node(&self) -> Option<&'a str> {
-        most_named(self.members.iter().filter_map(|(_, facts)| facts.maintenance_node.as_deref()))
+    pub fn maintenance_node(&self) -> Option<&'a NodeName> {
+        most_named(self.members.iter().filter_map(|(_, facts)| facts.maintenance_node.as_ref()))
     }
 
     /// Returns `true` if the unit returns to a preferred node, that is, if failback applies to all members.
@@ -93,7 +94,7 @@ impl<'a> Unit<'a> {
     }
 
     /// Returns `true` if a member failed to start on a node.
-    pub fn failed_on(&self, node: &str) -> bool {
+    pub fn failed_on(&self, node: &NodeName) -> bool {
         self.members.iter().any(|(_, facts)| facts.failed_nodes.contains(node))
     }
 }
@@ -111,8 +112,8 @@ pub(crate) fn sum(parts: impl Iterator<Item = Amounts>) -> Amounts {
     })
 }
 
-fn most_named<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+fn most_named<'a>(names: impl Iterator<Item = &'a NodeName>) -> Option<&'a NodeName> {
+    let mut counts: BTreeMap<&NodeName, usize> = BTreeMap::new();
     for name in names {
         *counts.entry(name).or_default() += 1;
     }
@@ -120,7 +121,7 @@ fn most_named<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
 }
 
 /// Returns the running services that must be on the same node as `name`, but are neither on `node` nor moving to it.
-pub fn partners_elsewhere(view: &View, name: &str, node: &str) -> Vec<String> {
+pub fn partners_elsewhere(view: &View, name: &str, node: &NodeName) -> Vec<String> {
     view.rules
         .companions(name)
         .into_iter()

@@ -3,6 +3,7 @@
 use crate::rules::Rules;
 use crate::services::{NodeUse, Services};
 use ha_api_types::cluster::{ReservationSpec, SchedulerMode, SchedulerSpec};
+use ha_api_types::id::NodeName;
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::GroupSpec;
 use ha_api_types::quantity::{Amounts, Quantity};
@@ -70,10 +71,10 @@ impl Default for NodeFacts {
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub struct ServiceFacts {
     /// Current or last node of the service; `None` if it has not been scheduled.
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// Every node that the service uses: its current node, and the target of a move. Services that are confirmed stopped,
     /// disabled, ignored or in Error use no node.
-    pub uses: BTreeSet<String>,
+    pub uses: BTreeSet<NodeName>,
     /// Driver that a node must support ([`ha_api_types::driver::DriverSpec::capability`]); `None` if the spec is not valid.
     pub driver: Option<String>,
     /// Group that the resource names; `None` for no group.
@@ -92,15 +93,15 @@ pub struct ServiceFacts {
     pub storage_pool: Option<String>,
     /// The only nodes with the data of the service (storage modes Replicated and Local); `None` if every node that reaches
     /// the pool has them.
-    pub storage_nodes: Option<BTreeSet<String>>,
+    pub storage_nodes: Option<BTreeSet<NodeName>>,
     /// `true` if the service must never run twice (guarantee 1).
     pub exclusive: bool,
     /// Nodes on which the service failed to start.
-    pub failed_nodes: BTreeSet<String>,
+    pub failed_nodes: BTreeSet<NodeName>,
     /// Nodes on which the service can never run, such as those where its program is not installed.
-    pub never_nodes: BTreeSet<String>,
+    pub never_nodes: BTreeSet<NodeName>,
     /// Node that the service left for maintenance.
-    pub maintenance_node: Option<String>,
+    pub maintenance_node: Option<NodeName>,
     /// Tags of the resource.
     pub tags: BTreeSet<String>,
     /// Priority of the service; services with a higher priority are recovered first.
@@ -154,9 +155,9 @@ impl ServiceFacts {
     }
 
     /// Returns the node on which the service is, or will be when its move has ended; `None` if it uses no node.
-    pub fn heading(&self) -> Option<&str> {
+    pub fn heading(&self) -> Option<&NodeName> {
         let away = self.uses.iter().find(|node| Some(*node) != self.node.as_ref());
-        away.or(self.uses.first()).map(String::as_str)
+        away.or(self.uses.first())
     }
 }
 
@@ -165,7 +166,7 @@ impl ServiceFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct View {
     /// Nodes by name.
-    pub nodes: BTreeMap<String, NodeFacts>,
+    pub nodes: BTreeMap<NodeName, NodeFacts>,
     /// Services by resource name.
     pub services: Services,
     /// Groups by name.
@@ -239,7 +240,7 @@ impl View {
     /// Returns the services that use a node, except `without`.
     pub fn users_of<'a>(
         &'a self,
-        node: &'a str,
+        node: &'a NodeName,
         without: &'a str,
     ) -> impl Iterator<Item = (&'a str, &'a ServiceFacts)> {
         let users = self.services.on(node).into_iter().flat_map(NodeUse::users);

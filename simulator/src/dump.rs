@@ -4,7 +4,7 @@ use crate::scenario::Scenario;
 use crate::vocabulary::why;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::driver::DriverKind;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::node::NodeState;
@@ -35,7 +35,7 @@ pub struct Dump {
     /// Node on which each controller is simulated, by the id of the controller.
     controllers: BTreeMap<String, String>,
     /// Time since the last heartbeat of each node, where it is known.
-    silent_ms: BTreeMap<String, Millis>,
+    silent_ms: BTreeMap<NodeName, Millis>,
 }
 
 impl Dump {
@@ -54,7 +54,7 @@ impl Dump {
             match keys.parse(&key) {
                 Some(Key::Candidate(id)) => controllers.push(id.to_owned()),
                 Some(Key::Alive(node)) => {
-                    silent_ms.extend(stored.silent_ms.map(|silent_ms| (node.to_owned(), silent_ms)));
+                    silent_ms.extend(stored.silent_ms.map(|silent_ms| (node.clone(), silent_ms)));
                 }
                 Some(_) => {}
                 None => return Err(format!("{}: this version does not know the key", stored.key)),
@@ -83,12 +83,14 @@ impl Dump {
     /// Returns the node on which each controller is simulated. A controller whose id is the name of a node runs there,
     /// if that is on; the others run on nodes that are left, in order.
     fn placed(&self, ids: Vec<String>) -> BTreeMap<String, String> {
-        let is_node = |id: &String| self.stored.nodes.contains_key(id);
+        let is_node = |id: &String| self.stored.nodes.contains_key(id.as_str());
         let (named, others): (Vec<String>, Vec<String>) = ids.into_iter().partition(is_node);
-        let on: Vec<&String> = self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
-        let left = on.iter().filter(|node| !named.contains(node)).map(|node| (*node).clone());
+        let on: Vec<&NodeName> = self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
+        let left = on.iter().filter(|node| !named.iter().any(|id| ***node == *id)).map(ToString::to_string);
         let mut placed: BTreeMap<String, String> = others.into_iter().zip(left).collect();
-        placed.extend(named.into_iter().filter(|id| on.contains(&id)).map(|id| (id.clone(), id)));
+        placed.extend(
+            named.into_iter().filter(|id| on.iter().any(|node| **node == *id)).map(|id| (id.clone(), id)),
+        );
         placed
     }
 
@@ -108,8 +110,8 @@ impl Dump {
                 let node = self.simulated(id)?;
                 let mut candidate: Value = serde_json::from_slice(&entry.value).ok()?;
                 candidate["id"] = json!(node);
-                candidate["url"] = json!(crate::world::controller_url(node));
-                candidate["machine"] = json!(crate::world::machine_id(node, 0));
+                candidate["url"] = json!(crate::world::controller_url(&node.into()));
+                candidate["machine"] = json!(crate::world::machine_id(&node.into(), 0));
                 entry.value = candidate.to_string().into_bytes().into();
                 Some(keys.candidate(node))
             }
@@ -154,8 +156,8 @@ impl Dump {
     }
 
     fn machines(&self) -> Vec<Value> {
-        let on: Vec<&String> = self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
-        let machine = |node: &String| {
+        let on: Vec<&NodeName> = self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
+        let machine = |node: &NodeName| {
             let report = self.stored.node_reports.get(node).map(|report| &report.value);
             let mut machine = report.map(described).unwrap_or_default();
             machine.insert("name".to_owned(), json!(node));
@@ -170,7 +172,7 @@ impl Dump {
     }
 
     /// Returns `true` if the node has sent a heartbeat under its present registration, and has missed few since.
-    pub(crate) fn is_on(&self, node: &str) -> bool {
+    pub(crate) fn is_on(&self, node: &NodeName) -> bool {
         let stored = &self.stored;
         let interval_ms =
             stored.node_reports.get(node).map(|report| report.value.timings.heartbeat_interval_ms);
@@ -205,9 +207,9 @@ fn ids(keys: &Keys, stored: &[StoredKey]) -> BTreeMap<String, String> {
         let key = format!("{}{}", keys.root(), stored.key);
         let Some(Key::NodeReport(node)) = keys.parse(&key) else { continue };
         for (field, simulated) in [
-            ("bootId", crate::world::boot_id(node, 1)),
-            ("machineId", crate::world::machine_id(node, 0)),
-            ("productId", crate::world::product_id(node, 0, 0)),
+            ("bootId", crate::world::boot_id(&node, 1).to_string()),
+            ("machineId", crate::world::machine_id(&node, 0)),
+            ("productId", crate::world::product_id(&node, 0, 0)),
         ] {
             if let Some(id) = stored.value.get(field).and_then(Value::as_str).filter(|id| !id.is_empty()) {
                 ids.insert(id.to_owned(), simulated);

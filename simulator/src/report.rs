@@ -1,6 +1,7 @@
 //! The results of a run: met and missed expectations, and the summary in JSON.
 
 use crate::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::resource::{RequestedState, ServiceState};
 use serde::Serialize;
@@ -47,12 +48,12 @@ impl World {
                 check(format!("service {name} running: {wanted}"), got == wanted, got.to_string());
             }
         }
-        let set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
-        let fenced: BTreeSet<String> = self.fenced.iter().map(|(node, _)| node.clone()).collect();
+        let set = |names: &[NodeName]| names.iter().cloned().collect::<BTreeSet<_>>();
+        let fenced: BTreeSet<NodeName> = self.fenced.iter().map(|(node, _)| node.clone()).collect();
         if let Some(wanted) = &expect.fenced {
             check(format!("fenced {wanted:?}"), set(wanted) == fenced, format!("{fenced:?}"));
         }
-        let resets: BTreeSet<String> = self
+        let resets: BTreeSet<NodeName> = self
             .machines
             .iter()
             .filter(|(_, machine)| !machine.resets.is_empty())
@@ -62,13 +63,13 @@ impl World {
             check(format!("watchdog resets {wanted:?}"), set(wanted) == resets, format!("{resets:?}"));
         }
         if let Some(wanted) = &expect.maintenance {
-            let is_in = |node: &&String| {
+            let is_in = |node: &&NodeName| {
                 self.node_states.get(*node) == Some(&ha_api_types::node::NodeState::Maintenance)
                     || self
                         .spec_of(Kind::Node, node)
                         .is_some_and(|object| object.pointer("/spec/maintenance") == Some(&json!(true)))
             };
-            let got: BTreeSet<String> = self.machines.keys().filter(is_in).cloned().collect();
+            let got: BTreeSet<NodeName> = self.machines.keys().filter(is_in).cloned().collect();
             check(format!("in maintenance {wanted:?}"), set(wanted) == got, format!("{got:?}"));
         }
         if let Some(most) = expect.max_moves {
@@ -76,13 +77,13 @@ impl World {
             check(format!("at most {most} moves"), got <= most, got.to_string());
         }
         for names in &expect.together {
-            let places: BTreeSet<Option<String>> = names.iter().map(|name| place_of(name)).collect();
+            let places: BTreeSet<Option<NodeName>> = names.iter().map(|name| place_of(name)).collect();
             let ok = places.len() == 1 && !places.contains(&None);
             check(format!("together {names:?}"), ok, format!("{places:?}"));
         }
         for names in &expect.apart {
-            let places: Vec<Option<String>> = names.iter().map(|name| place_of(name)).collect();
-            let different: BTreeSet<&String> = places.iter().flatten().collect();
+            let places: Vec<Option<NodeName>> = names.iter().map(|name| place_of(name)).collect();
+            let different: BTreeSet<&NodeName> = places.iter().flatten().collect();
             check(format!("apart {names:?}"), different.len() == names.len(), format!("{places:?}"));
         }
         for (name, nodes) in &expect.on_one_of {
@@ -91,7 +92,7 @@ impl World {
             check(format!("{name} on one of {nodes:?}"), ok, format!("{got:?}"));
         }
         if let Some(most) = expect.max_per_node {
-            let mut counts: BTreeMap<&String, u64> = BTreeMap::new();
+            let mut counts: BTreeMap<&NodeName, u64> = BTreeMap::new();
             for node in running.values().flatten() {
                 *counts.entry(node).or_default() += 1;
             }
@@ -141,7 +142,7 @@ impl World {
                 (name, value)
             })
             .collect();
-        let nodes: BTreeMap<&String, Value> = self
+        let nodes: BTreeMap<&NodeName, Value> = self
             .machines
             .iter()
             .map(|(name, machine)| {
@@ -206,6 +207,6 @@ impl World {
     }
 }
 
-fn in_words(node: Option<&String>) -> String {
-    node.map_or_else(|| "no node".to_owned(), Clone::clone)
+fn in_words(node: Option<&NodeName>) -> String {
+    node.map_or("no node", NodeName::as_str).to_owned()
 }

@@ -13,6 +13,7 @@ mod tests;
 pub use step::{Doing, Moment, Step};
 
 use crate::duration::Duration;
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::SleepProtection;
 use ha_api_types::resource::ServiceState;
@@ -43,7 +44,7 @@ pub struct Scenario {
     /// Objects that a step creates by name.
     pub later: Vec<Value>,
     /// Nodes that also run an etcd member, which fails with their power and network. Empty: etcd runs outside the nodes.
-    pub store: Vec<String>,
+    pub store: Vec<NodeName>,
     /// Steps of the scenario.
     pub steps: Vec<Step>,
     /// Expected outcome.
@@ -54,7 +55,7 @@ pub struct Scenario {
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Name of the node.
-    pub name: String,
+    pub name: NodeName,
     /// Power state at time 0.
     pub power: Power,
     /// Whether the machine also runs a controller.
@@ -70,7 +71,7 @@ pub struct Machine {
     /// Sleep protection that the agent reports; `None`: the agent reports none, and the machine can be suspended.
     pub sleep: Option<SleepProtection>,
     /// Node whose boot and machine ids this machine has, as if one image had been started twice.
-    pub clone_of: Option<String>,
+    pub clone_of: Option<NodeName>,
 }
 
 /// Power state of a machine.
@@ -105,13 +106,13 @@ pub enum Device {
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     /// Node on which the service is placed.
-    pub node: String,
+    pub node: NodeName,
     /// Whether the service already runs there.
     pub running: bool,
     /// Stored state of the service; `None`: no state is stored.
     pub state: Option<ServiceState>,
     /// Stored target of a move; `None`: no target is stored.
-    pub target: Option<String>,
+    pub target: Option<NodeName>,
 }
 
 /// The expected outcome. Keys that the file omits are not checked.
@@ -120,11 +121,11 @@ pub struct Expectations {
     /// Expected outcome of services, by name.
     pub services: BTreeMap<String, ExpectedService>,
     /// Nodes whose fencing was confirmed, as a set.
-    pub fenced: Option<Vec<String>>,
+    pub fenced: Option<Vec<NodeName>>,
     /// Nodes that their watchdog reset, as a set.
-    pub watchdog_resets: Option<Vec<String>>,
+    pub watchdog_resets: Option<Vec<NodeName>>,
     /// Nodes in maintenance at the end, as a set.
-    pub maintenance: Option<Vec<String>>,
+    pub maintenance: Option<Vec<NodeName>>,
     /// Largest number of migrations plus relocations.
     pub max_moves: Option<u64>,
     /// Sets of services that must run on one node.
@@ -132,7 +133,7 @@ pub struct Expectations {
     /// Sets of services that must run on different nodes.
     pub apart: Vec<Vec<String>>,
     /// Allowed nodes of services, by service.
-    pub on_one_of: BTreeMap<String, Vec<String>>,
+    pub on_one_of: BTreeMap<String, Vec<NodeName>>,
     /// Largest number of running services on a node.
     pub max_per_node: Option<u64>,
     /// Notifications that the targets received, in order: `NodeFenced node1`, `ResourceError web,db`.
@@ -144,7 +145,7 @@ pub struct Expectations {
     /// begin.
     pub progress: bool,
     /// Nodes that may be off or isolated at the end; the progress check skips them as long as they are.
-    pub broken: Vec<String>,
+    pub broken: Vec<NodeName>,
 }
 
 /// The expected outcome of a service.
@@ -153,7 +154,7 @@ pub struct ExpectedService {
     /// State of the service.
     pub state: Option<ServiceState>,
     /// Assigned node; `Some(None)`: no node is assigned.
-    pub node: Option<Option<String>>,
+    pub node: Option<Option<NodeName>>,
     /// Whether the service runs.
     pub running: Option<bool>,
 }

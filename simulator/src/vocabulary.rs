@@ -100,7 +100,7 @@ impl Vocabulary {
             match keys.parse(&entry.key) {
                 Some(Key::Status(kind, name)) => self.read_status(kind, name, &entry.value),
                 Some(Key::Fence(node)) => {
-                    let proof = self.stored.fences.get(node).and_then(|fence| fence.value.proof.clone());
+                    let proof = self.stored.fences.get(&node).and_then(|fence| fence.value.proof.clone());
                     self.words
                         .extend(proof.map(|proof| Word { kind: "proof", name: proof.name().to_owned() }));
                 }

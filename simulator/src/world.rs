@@ -41,7 +41,7 @@ use crate::scenario::action::Pets;
 use crate::scenario::{Power, Scenario};
 use crate::vocabulary::Vocabulary;
 use event::Event;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::keys::Keys;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -74,9 +74,9 @@ pub struct Move {
     /// Kind of the move: Migrate or Relocate.
     pub kind: ServiceState,
     /// Source node.
-    pub from: String,
+    pub from: NodeName,
     /// Target node.
-    pub to: String,
+    pub to: NodeName,
     /// Virtual time in milliseconds at which the service ran on the target.
     pub at: Millis,
 }
@@ -87,9 +87,9 @@ pub struct Failover {
     /// Name of the service.
     pub service: String,
     /// The lost node.
-    pub from: String,
+    pub from: NodeName,
     /// Node on which the service ran again.
-    pub to: String,
+    pub to: NodeName,
     /// Whether the leader ran on the lost node.
     pub from_leader: bool,
     /// Virtual time in milliseconds at which the service stopped running on the lost node.
@@ -106,7 +106,7 @@ pub struct Failover {
 #[derive(Clone, Debug)]
 struct Lost {
     /// Node on which the service ran.
-    from: String,
+    from: NodeName,
     /// Whether that node's controller was the leader at that time.
     from_leader: bool,
     at: Millis,
@@ -136,12 +136,12 @@ pub struct World {
     pub(crate) began: Option<Millis>,
     pub(crate) violations: Vec<Violation>,
     pub(crate) checks: Vec<Check>,
-    pub(crate) fenced: Vec<(String, Millis)>,
+    pub(crate) fenced: Vec<(NodeName, Millis)>,
     pub(crate) moves: Vec<Move>,
     pub(crate) failovers: Vec<Failover>,
-    pub(crate) states: BTreeMap<String, (ServiceState, Option<String>)>,
-    pub(crate) node_states: BTreeMap<String, NodeState>,
-    pub(crate) machines: BTreeMap<String, Machine>,
+    pub(crate) states: BTreeMap<String, (ServiceState, Option<NodeName>)>,
+    pub(crate) node_states: BTreeMap<NodeName, NodeState>,
+    pub(crate) machines: BTreeMap<NodeName, Machine>,
     pub(crate) timeline: Vec<String>,
     /// Reason and subject of every event so far.
     pub(crate) told: BTreeSet<(Reason, String)>,
@@ -160,16 +160,16 @@ pub struct World {
     store_down_until: Millis,
     /// Whether processes of the next version have written to etcd.
     has_next: bool,
-    store_leader: Option<String>,
+    store_leader: Option<NodeName>,
     deposed: Option<store_place::Deposed>,
     store_latency_ms: Millis,
     /// Virtual time until which requests and answers are lost or delayed.
     store_flaky_until: Millis,
     /// Virtual time until which the watches of a node's processes are delayed.
-    lags_until: BTreeMap<String, Millis>,
-    agents: BTreeMap<String, Process<AgentCore>>,
-    controllers: BTreeMap<String, Process<Replica>>,
-    deferred: Vec<(String, Event)>,
+    lags_until: BTreeMap<NodeName, Millis>,
+    agents: BTreeMap<NodeName, Process<AgentCore>>,
+    controllers: BTreeMap<NodeName, Process<Replica>>,
+    deferred: Vec<(NodeName, Event)>,
     /// Cut network links.
     network: network::Network,
     /// Questions of agents for grants of hold.
@@ -189,30 +189,30 @@ pub struct World {
     /// Reasons for which commands were refused immediately.
     refused_for: BTreeMap<String, Reason>,
     seen_twice: BTreeSet<String>,
-    seen_beyond: BTreeSet<(&'static str, String, String)>,
+    seen_beyond: BTreeSet<(&'static str, NodeName, String)>,
     /// Specs whose write was confirmed to the user, by key, and whether a deletion was requested.
     acknowledged: BTreeMap<String, (Option<Value>, bool)>,
     /// Last assigned node of each service.
-    placed: BTreeMap<String, String>,
+    placed: BTreeMap<String, NodeName>,
     rules_changed_at: Millis,
     /// Time at which each node's last heartbeat was applied.
-    last_heartbeat: BTreeMap<String, Millis>,
+    last_heartbeat: BTreeMap<NodeName, Millis>,
     /// Time of the last change of each controller's keys.
     refreshed: BTreeMap<String, Millis>,
-    /// Time of the last report about each service.
-    last_report: BTreeMap<String, Millis>,
+    /// Time of each node's last report about a service.
+    last_report: BTreeMap<NodeName, Millis>,
     /// Time at which a start of a service on a node was last permitted.
-    permits: BTreeMap<(String, String), Millis>,
+    permits: BTreeMap<(String, NodeName), Millis>,
     managed: BTreeSet<String>,
     /// Time at which a running service was last found on a node by a probe.
-    found_at: BTreeMap<String, Millis>,
+    found_at: BTreeMap<NodeName, Millis>,
     /// Services whose status shows no action in progress.
     settled: BTreeSet<String>,
-    epochs: BTreeMap<String, Epoch>,
-    moves_begun: BTreeMap<String, (ServiceState, String, Millis)>,
+    epochs: BTreeMap<NodeName, Epoch>,
+    moves_begun: BTreeMap<String, (ServiceState, NodeName, Millis)>,
     lost: BTreeMap<String, Lost>,
     recovering: BTreeSet<String>,
-    fencing: BTreeSet<String>,
+    fencing: BTreeSet<NodeName>,
     step: usize,
     step_began: Millis,
 }
@@ -410,26 +410,26 @@ impl World {
     }
 
     /// Records that a service no longer runs on a node.
-    fn lost_service(&mut self, node: &str, name: &str) {
+    fn lost_service(&mut self, node: &NodeName, name: &str) {
         let from_leader = self.leader().as_deref() == Some(node);
         let lost = Lost { from: node.to_owned(), from_leader, at: self.now };
         self.lost.insert(name.to_owned(), lost);
     }
 
     /// Records that a service's node has failed, so that its next start on another node counts as a failover.
-    fn recovers(&mut self, name: &str, node: Option<&str>) {
+    fn recovers(&mut self, name: &str, node: Option<&NodeName>) {
         let Some(node) = node else { return };
         self.recovering.insert(name.to_owned());
-        if self.lost.get(name).is_none_or(|lost| lost.from != node) {
+        if self.lost.get(name).is_none_or(|lost| lost.from != *node) {
             self.lost_service(node, name);
         }
     }
 
     /// Records that a service has started to run on a node.
-    fn came_up(&mut self, node: &str, name: &str) {
+    fn came_up(&mut self, node: &NodeName, name: &str) {
         let lost = self.lost.remove(name);
         if let (true, Some(lost)) = (self.recovering.remove(name), lost)
-            && lost.from != node
+            && lost.from != *node
         {
             let from = lost.from;
             let permitted = self.permits.get(&(name.to_owned(), node.to_owned()));
@@ -449,7 +449,7 @@ impl World {
     }
 
     /// Appends a line to the timeline: time, node, component, text.
-    fn log(&mut self, node: &str, component: &str, text: &str) {
+    fn log(&mut self, node: &NodeName, component: &str, text: &str) {
         // Events before time 0 form the cluster and are not part of the scenario.
         let Some(began) = self.began else { return };
         let passed_ms = self.now.saturating_sub(began);

@@ -1,6 +1,7 @@
 //! The data that a process follows: answers of one etcd cluster, and data that continues the remembered incarnation
 //! (FENCING, R1.29 to R1.32).
 
+use ha_api_types::id::NodeName;
 use ha_api_types::record::Incarnation;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,8 +15,8 @@ pub struct Followed {
 struct State {
     /// Key of the incarnation; empty if any data is followed.
     key: String,
-    /// Name of this process that the incarnation may list among its followers.
-    who: String,
+    /// Node of this agent, which the incarnation may list among its followers; `None` for a controller.
+    node: Option<NodeName>,
     remedy: String,
     /// Id of the etcd cluster whose answers are accepted; 0 if none has answered yet.
     cluster: u64,
@@ -39,10 +40,10 @@ pub enum Verdict {
 impl Followed {
     /// Creates the state of a process that follows data with an incarnation under `key`.
     ///
-    /// `who` is its name in the incarnation's list of followers. `remedy` is the operator's action
-    /// that resolves a refusal.
-    pub fn new(key: String, who: &str, remembered: Option<String>, remedy: String) -> Followed {
-        let state = State { key, who: who.to_owned(), remedy, remembered, ..State::default() };
+    /// `node` is the node of an agent, which the incarnation may list among its followers; `None` for a controller. `remedy`
+    /// is the operator's action that resolves a refusal.
+    pub fn new(key: String, node: Option<NodeName>, remembered: Option<String>, remedy: String) -> Followed {
+        let state = State { key, node, remedy, remembered, ..State::default() };
         Followed { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -120,7 +121,9 @@ impl State {
         match (incarnation, remembered) {
             (None, None) => Verdict::Follows(None),
             (Some(found), _) if found.continues(remembered) => Verdict::Follows(Some(found.value.clone())),
-            (Some(found), _) if found.is_followed_by(&self.who) => Verdict::Begins(found.value.clone()),
+            (Some(found), _) if self.node.as_ref().is_some_and(|node| found.is_followed_by(node)) => {
+                Verdict::Begins(found.value.clone())
+            }
             (found, Some(remembered)) => {
                 let found =
                     found.map_or("no incarnation".to_owned(), |found| format!("incarnation {}", found.value));
@@ -156,7 +159,7 @@ mod tests {
     fn following(remembered: Option<&str>) -> Followed {
         Followed::new(
             "incarnation".to_owned(),
-            "n1",
+            Some("n1".into()),
             remembered.map(str::to_owned),
             "do something".to_owned(),
         )
@@ -191,7 +194,7 @@ mod tests {
         );
         assert!(matches!(followed.judge(None), Verdict::Refused(_)));
         assert!(followed.refused().is_some());
-        let ordered = Incarnation { followers: vec!["n1".to_owned()], ..of("x") };
+        let ordered = Incarnation { followers: vec!["n1".into()], ..of("x") };
         assert_eq!(followed.judge(Some(&ordered)), Verdict::Begins("x".to_owned()));
         assert_eq!(followed.judge(Some(&of("x"))), Verdict::Follows(Some("x".to_owned())));
         assert_eq!(followed.refused(), None);

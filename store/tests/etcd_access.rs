@@ -111,10 +111,10 @@ fn grant_agent(endpoint: &str, keys: &Keys, node: &str) {
         run(&["role", "grant-permission", node, "read", &format!("{}{part}", keys.root()), "--prefix"]);
     }
     run(&["role", "grant-permission", node, "read", &keys.incarnation()]);
-    run(&["role", "grant-permission", node, "readwrite", &keys.alive(node)]);
-    run(&["role", "grant-permission", node, "readwrite", &keys.reports_of(node), "--prefix"]);
-    run(&["role", "grant-permission", node, "read", &keys.log_requests_of(node), "--prefix"]);
-    run(&["role", "grant-permission", node, "readwrite", &keys.log_answers_of(node), "--prefix"]);
+    run(&["role", "grant-permission", node, "readwrite", &keys.alive(&node.into())]);
+    run(&["role", "grant-permission", node, "readwrite", &keys.reports_of(&node.into()), "--prefix"]);
+    run(&["role", "grant-permission", node, "read", &keys.log_requests_of(&node.into()), "--prefix"]);
+    run(&["role", "grant-permission", node, "readwrite", &keys.log_answers_of(&node.into()), "--prefix"]);
     run(&[
         "role",
         "grant-permission",
@@ -165,27 +165,29 @@ async fn an_agent_writes_only_what_is_its_own() {
     let agent = connect("node1", "secret-node1").await;
     // A controller needs only the keys of its cluster.
     let controller = connect("controller", "secret-controller").await;
-    let fence = controller.commit(put(&keys.fence("node1"))).await.applied().expect("applied");
+    let fence = controller.commit(put(&keys.fence(&"node1".into()))).await.applied().expect("applied");
 
     // An agent writes its own keys, with guards on keys that it may only read.
     let lease = agent.grant_lease(60).await.expect("a lease");
     let heartbeat = Transaction::new()
-        .put_leased(keys.alive("node1"), Guard::Absent, vec![1], lease)
-        .guard(keys.fence("node1"), Guard::Unchanged(fence))
+        .put_leased(keys.alive(&"node1".into()), Guard::Absent, vec![1], lease)
+        .guard(keys.fence(&"node1".into()), Guard::Unchanged(fence))
         .guard(keys.assignment("web"), Guard::Absent);
     let applied = agent.commit(heartbeat).await;
     assert!(matches!(applied, Outcome::Applied(_)), "{applied:?}");
-    for own in
-        [keys.node_report("node1"), keys.service_report("node1", "web"), keys.event("agent-node1", "1")]
-    {
+    for own in [
+        keys.node_report(&"node1".into()),
+        keys.service_report(&"node1".into(), "web"),
+        keys.event("agent-node1", "1"),
+    ] {
         let outcome = agent.commit(put(&own)).await;
         assert!(matches!(outcome, Outcome::Applied(_)), "{own}: {outcome:?}");
     }
     assert!(agent.keep_alive(lease).await.is_ok());
-    let request = keys.log_request("node1", "1");
+    let request = keys.log_request(&"node1".into(), "1");
     let asked = controller.commit(put(&request)).await.applied().expect("applied");
     let answer = Transaction::new().guard(request, Guard::Created(asked)).put_leased(
-        keys.log_answer("node1", "1"),
+        keys.log_answer(&"node1".into(), "1"),
         Guard::Absent,
         vec![1],
         lease,
@@ -195,25 +197,25 @@ async fn an_agent_writes_only_what_is_its_own() {
 
     // An agent must not write keys of other nodes, not even of a node whose name has its own name as a prefix.
     for foreign in [
-        keys.alive("node10"),
-        keys.alive("node2"),
-        keys.node_report("node10"),
-        keys.service_report("node2", "web"),
-        keys.fence("node1"),
+        keys.alive(&"node10".into()),
+        keys.alive(&"node2".into()),
+        keys.node_report(&"node10".into()),
+        keys.service_report(&"node2".into(), "web"),
+        keys.fence(&"node1".into()),
         keys.assignment("web"),
         keys.leader(),
         keys.candidate("c1"),
         keys.event("agent-node10", "1"),
-        keys.log_request("node1", "2"),
-        keys.log_answer("node10", "1"),
+        keys.log_request(&"node1".into(), "2"),
+        keys.log_answer(&"node10".into(), "1"),
     ] {
         let outcome = agent.commit(put(&foreign)).await;
         assert!(matches!(&outcome, Outcome::Refused(_)), "{foreign}: {outcome:?}");
         let found = root.get(&foreign).await.expect("root reads");
-        assert!(found.entries.is_empty() || foreign == keys.fence("node1"), "{foreign} was written");
+        assert!(found.entries.is_empty() || foreign == keys.fence(&"node1".into()), "{foreign} was written");
     }
-    assert!(matches!(agent.get(&keys.alive("node2")).await, Err(StoreError::Refused(_))));
-    assert!(matches!(agent.get(&keys.log_answer("node2", "1")).await, Err(StoreError::Refused(_))));
+    assert!(matches!(agent.get(&keys.alive(&"node2".into())).await, Err(StoreError::Refused(_))));
+    assert!(matches!(agent.get(&keys.log_answer(&"node2".into(), "1")).await, Err(StoreError::Refused(_))));
 
     // All keys that an agent follows fit into one watch; a watch of a forbidden key is refused, and does not stay
     // silent.
@@ -222,8 +224,8 @@ async fn an_agent_writes_only_what_is_its_own() {
         keys.specs_of(Kind::Resource),
         keys.assignments(),
         keys.fences(),
-        keys.reports_of("node1"),
-        keys.alive("node1"),
+        keys.reports_of(&"node1".into()),
+        keys.alive(&"node1".into()),
         keys.candidates(),
     ]
     .into();
@@ -239,7 +241,7 @@ async fn an_agent_writes_only_what_is_its_own() {
         }
     };
     assert_eq!(tokio::time::timeout(Duration::from_secs(10), told).await, Ok(vec![assigned]));
-    let forbidden = agent.watch(&keys.alive("node2"), Revision(1)).next().await;
+    let forbidden = agent.watch(&keys.alive(&"node2".into()), Revision(1)).next().await;
     assert!(matches!(forbidden, Some(Err(StoreError::Refused(_)))), "{forbidden:?}");
 
     // An expired token is replaced automatically, for requests and for watches.
@@ -254,9 +256,9 @@ async fn an_agent_writes_only_what_is_its_own() {
 
     // A wrong password and a missing one are refused, with the reason.
     let wrong = connect("nobody", "guess").await;
-    let refused = wrong.get(&keys.fence("node1")).await;
+    let refused = wrong.get(&keys.fence(&"node1".into())).await;
     assert!(matches!(&refused, Err(StoreError::Refused(text)) if text.contains("password")), "{refused:?}");
     let anonymous = EtcdStore::connect(Config::new(cluster.endpoints())).await.expect("good settings");
-    let refused = anonymous.get(&keys.fence("node1")).await;
+    let refused = anonymous.get(&keys.fence(&"node1".into())).await;
     assert!(matches!(&refused, Err(StoreError::Refused(_))), "{refused:?}");
 }

@@ -4,6 +4,7 @@ mod definition;
 
 pub use definition::{DefinitionError, DomainDefinition, console_log, is_domain_name};
 
+use crate::id::NodeName;
 use crate::quantity::Amounts;
 use crate::time::{Millis, Seconds};
 use schemars::JsonSchema;
@@ -112,12 +113,12 @@ impl LibvirtDriver {
 
 impl LibvirtMigration {
     /// Returns the URI of a node's libvirt, as seen from other nodes.
-    pub fn uri_of(&self, node: &str) -> String {
+    pub fn uri_of(&self, node: &NodeName) -> String {
         self.uri.as_deref().unwrap_or(DEFAULT_MIGRATION_URI).replace(NODE_PLACEHOLDER, node)
     }
 
     /// Returns the URI for the memory transfer; `None` if libvirt chooses.
-    pub fn data_uri_of(&self, node: &str) -> Option<String> {
+    pub fn data_uri_of(&self, node: &NodeName) -> Option<String> {
         Some(self.data_uri.as_ref()?.replace(NODE_PLACEHOLDER, node))
     }
 }

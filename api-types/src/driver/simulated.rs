@@ -1,5 +1,6 @@
 //! Driver `simulated`: a service that exists only in the simulator and in tests.
 
+use crate::id::NodeName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,10 +43,10 @@ pub struct SimulatedDriver {
     pub bad_configuration: bool,
     /// Nodes on which failures happen. Empty: all nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fail_on: Vec<String>,
+    pub fail_on: Vec<NodeName>,
     /// Nodes on which the service is not installed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub missing: Vec<String>,
+    pub missing: Vec<NodeName>,
 }
 
 impl Default for SimulatedDriver {

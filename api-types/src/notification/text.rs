@@ -104,7 +104,7 @@ mod tests {
     fn item(name: &str) -> NotificationItem {
         NotificationItem {
             object: NotificationObject { kind: Kind::Resource, name: name.to_owned() },
-            node: Some("node2".to_owned()),
+            node: Some("node2".into()),
             since: Some(Timestamp("2026-01-01T00:00:00Z".to_owned())),
             reason: Reason::StartFailed,
             message: "node2 could not start it: exit status 3".to_owned(),

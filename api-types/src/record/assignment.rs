@@ -1,7 +1,7 @@
 //! The assignment of a service to a node by the leader.
 
 use super::Replacement;
-use crate::id::{ActionUid, Epoch, Revision};
+use crate::id::{ActionUid, BootId, Epoch, NodeName, OperationName, Revision};
 use crate::resource::ServiceDefinition;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct Assignment {
     /// The assigned node; for a migration, the source node.
-    pub node: String,
+    pub node: NodeName,
     /// Epoch of the node for which the assignment is valid.
     pub epoch: Epoch,
     /// Boot of the node for which the assignment is valid.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// Unique id of this request; the agent's answer contains it.
     pub action_uid: ActionUid,
     /// Requested action.
@@ -25,7 +25,7 @@ pub struct Assignment {
     /// The operation by which an operator confirmed this definition for the running copy: the agent adopts the definition
     /// without a stop (FENCING, R6.10). `None` if a running copy is stopped with the definition with which it was started.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_place: Option<String>,
+    pub in_place: Option<OperationName>,
     /// Requested replacement of the secondary while the service runs; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<Replacement>,
@@ -52,11 +52,11 @@ pub enum Action {
     /// Live-migrate the service to the target.
     Migrate {
         /// Target node.
-        target: String,
+        target: NodeName,
         /// Epoch of the target.
         target_epoch: Epoch,
         /// Boot of the target.
-        target_boot_id: String,
+        target_boot_id: BootId,
     },
     /// Do not start, stop or restart the service (state Error).
     #[default]

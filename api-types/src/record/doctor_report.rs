@@ -1,6 +1,7 @@
 //! The results of an agent's checks of its machine, beyond the facts that the protocol needs.
 
 use crate::check::Check;
+use crate::id::BootId;
 use crate::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct DoctorReport {
     /// Boot that was checked.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// Observations of the watchdog daemon about its device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<WatchdogSeen>,
@@ -56,7 +57,7 @@ pub struct WatchdogSeen {
 #[serde(rename_all = "camelCase", default)]
 pub struct LastEnd {
     /// Boot id of the boot that ended.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// Cause, as a sentence.
     pub message: String,
     /// Time of the shutdown record, by the clock of that machine.

@@ -1,7 +1,7 @@
 //! The epoch and the fencing state of a node.
 
 use super::{HoldTerms, MachineIds};
-use crate::id::{Epoch, Revision, Term};
+use crate::id::{BootId, Epoch, OperationName, Revision, Term};
 use crate::reason::Reason;
 use crate::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct Fence {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub product_id: Option<String>,
     /// The boot that holds the epoch; while the epoch is closed, the boot that held the last one.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// The registration (revision of the node's report) for which this epoch was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<Revision>,
@@ -124,7 +124,7 @@ pub enum Proof {
     /// (c) The same machine runs another boot.
     NewBoot {
         /// The new boot id.
-        boot_id: String,
+        boot_id: BootId,
     },
     /// (d) The node left cleanly.
     CleanLeave {
@@ -134,7 +134,7 @@ pub enum Proof {
     /// (e) An operator confirmed the node off.
     Operator {
         /// Name of the operation.
-        operation: String,
+        operation: OperationName,
         /// The operator.
         by: String,
     },

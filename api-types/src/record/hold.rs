@@ -1,7 +1,7 @@
 //! The etcd-outage hold: the request of an agent that cannot commit to every controller, and the answer (FENCING, section
 //! 9).
 
-use crate::id::{Epoch, Revision};
+use crate::id::{BootId, Epoch, Revision};
 use serde::{Deserialize, Serialize};
 
 /// `POST /apis/hactl.io/v1/nodes/NAME/hold`: the request not to declare this node dead.
@@ -14,7 +14,7 @@ pub struct HoldRequest {
     /// Sequence of the newest heartbeat that was sent, regardless of its outcome.
     pub sent_sequence: u64,
     /// Boot that holds the epoch.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// Epoch under which the agent acts.
     pub epoch: Epoch,
 }

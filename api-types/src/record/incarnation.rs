@@ -1,5 +1,6 @@
 //! The identity of the data in etcd: its incarnation, and the incarnations that it continues (FENCING, R1.26 to R1.32).
 
+use crate::id::NodeName;
 use serde::{Deserialize, Serialize};
 
 /// `incarnation`, created by the first leader, and rewritten by each `hactl restore`. Every process that has followed the
@@ -18,7 +19,7 @@ pub struct Incarnation {
     pub continues_any: bool,
     /// Nodes that an operator allowed to follow this data, regardless of the incarnation that they remember (`hactl node follow-store`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub followers: Vec<String>,
+    pub followers: Vec<NodeName>,
 }
 
 impl Incarnation {
@@ -44,7 +45,7 @@ impl Incarnation {
     }
 
     /// Returns `true` if an operator allowed this node to follow the data.
-    pub fn is_followed_by(&self, node: &str) -> bool {
+    pub fn is_followed_by(&self, node: &NodeName) -> bool {
         self.followers.iter().any(|follower| follower == node)
     }
 }

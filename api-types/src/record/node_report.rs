@@ -2,7 +2,7 @@
 
 use super::{HoldTerms, Leave, MachineIds, WatchdogTest};
 use crate::cluster::OnEtcdLoss;
-use crate::id::{Epoch, Revision};
+use crate::id::{BootId, Epoch, Revision};
 use crate::protocol::Protocol;
 use crate::quantity::{Amounts, Quantity};
 use crate::reason::Reason;
@@ -22,7 +22,7 @@ pub struct NodeReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub product_id: Option<String>,
     /// Boot id of the node.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// Epoch under which the agent acts; 0 during the first registration.
     pub epoch: Epoch,
     /// Mode of the agent.

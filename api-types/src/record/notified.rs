@@ -1,6 +1,6 @@
 //! The state of notifications: those that the targets of `Cluster.spec.notifications` have received, and queued ones.
 
-use crate::id::Epoch;
+use crate::id::{Epoch, NodeName};
 use crate::notification::Notification;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,10 +23,10 @@ pub struct Notified {
 pub struct Told {
     /// Newest epoch of each node whose fencing was reported.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub fences: BTreeMap<String, Epoch>,
+    pub fences: BTreeMap<NodeName, Epoch>,
     /// Nodes for which unconfirmed fencing was reported, with the epoch that the fencing ends.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub unconfirmed: BTreeMap<String, Epoch>,
+    pub unconfirmed: BTreeMap<NodeName, Epoch>,
     /// Resources that were reported to be in Error.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub errors: BTreeSet<String>,

@@ -1,5 +1,6 @@
 //! The replacement of a replicated service's secondary: the request of the leader, and the answer of the agent.
 
+use crate::id::NodeName;
 use crate::reason::Reason;
 use crate::resource::ServiceDefinition;
 use serde::{Deserialize, Serialize};
@@ -12,9 +13,9 @@ pub struct Replacement {
     pub uid: String,
     /// Current secondary.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub present: Option<String>,
+    pub present: Option<NodeName>,
     /// Node that becomes the secondary.
-    pub node: String,
+    pub node: NodeName,
     /// Definition from the current spec; a stop of the service uses the definition with which it was started.
     pub definition: ServiceDefinition,
     /// `true` if the request is canceled: the agent ends the work in progress and still answers.

@@ -71,10 +71,10 @@ mod tests {
         let is = |key: &str| forgotten.iter().any(|part| key.starts_with(part.as_str()));
         for key in [
             keys.assignment("web"),
-            keys.alive("n1"),
+            keys.alive(&"n1".into()),
             keys.refresh("c1"),
-            keys.node_report("n1"),
-            keys.service_report("n1", "web"),
+            keys.node_report(&"n1".into()),
+            keys.service_report(&"n1".into(), "web"),
             keys.leader(),
         ] {
             assert!(is(&key), "{key}");
@@ -82,7 +82,9 @@ mod tests {
         for key in [keys.candidate("c1"), keys.incarnation()] {
             assert!(!is(&key), "{key}");
         }
-        for key in [keys.fence("n1"), keys.tombstone("web"), keys.restored(), keys.specs(), keys.statuses()] {
+        for key in
+            [keys.fence(&"n1".into()), keys.tombstone("web"), keys.restored(), keys.specs(), keys.statuses()]
+        {
             assert!(!is(&key), "{key}");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::ReplacementReport;
 use crate::driver::Identity;
-use crate::id::{ActionUid, Epoch, Revision};
+use crate::id::{ActionUid, BootId, Epoch, Revision};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::resource::ServiceDefinition;
@@ -23,7 +23,7 @@ pub struct ServiceReport {
     /// Epoch of the agent at the time of the report.
     pub epoch: Epoch,
     /// Boot id of the node.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// Generation of the resource that the agent had read when it probed; 0 without a probe.
     pub probed_generation: i64,
     /// Generation of the Cluster that the agent had read when it probed while the cluster was armed; 0 without such a

@@ -1,5 +1,6 @@
 //! The remains of a resource that was deleted while its service ran.
 
+use crate::id::NodeName;
 use crate::resource::ServiceCopy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ pub struct Tombstone {
     pub uid: String,
     /// Nodes on which the service may still run. A new resource of the same name waits until each of them has answered or
     /// is proven empty.
-    pub nodes: BTreeSet<String>,
+    pub nodes: BTreeSet<NodeName>,
     /// The copies of the deleted resource, with their definitions. A tombstone of an older version has none, so the
     /// service that may run on its nodes is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]

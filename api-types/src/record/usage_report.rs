@@ -1,6 +1,6 @@
 //! The measurements of an agent.
 
-use crate::id::Epoch;
+use crate::id::{BootId, Epoch};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct UsageReport {
     /// Epoch of the measurement.
     pub epoch: Epoch,
     /// Boot of the measurement.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// Usage of the whole machine.
     pub node: Usage,
     /// Usage of the measurable services, by resource name.

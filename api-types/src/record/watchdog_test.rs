@@ -1,5 +1,6 @@
 //! A passed watchdog test: renewals were stopped, and the device has reset the machine.
 
+use crate::id::{BootId, OperationName};
 use crate::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +10,13 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogTest {
     /// Name of the Operation that requested the test.
-    pub operation: String,
+    pub operation: OperationName,
     /// Time of the start, by the clock of that machine.
     pub at: Timestamp,
     /// Boot id of the boot that the watchdog ended.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// Boot id of the next boot.
-    pub next_boot_id: String,
+    pub next_boot_id: BootId,
     /// Watchdog timeout (Tw) of the armed device, in milliseconds. The test does not apply to another
     /// timeout.
     pub timeout_ms: Millis,

@@ -1,5 +1,6 @@
 //! The explanation of a service's node and state, node by node: `GET /apis/hactl.io/v1/resources/NAME/explain`.
 
+use crate::id::NodeName;
 use crate::meta::Condition;
 use crate::reason::Reason;
 use crate::resource::{RequestedState, ServiceState};
@@ -22,10 +23,10 @@ pub struct Explanation {
     pub state: ServiceState,
     /// Node on which the service runs or is being started.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// Target node of a move in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
+    pub target: Option<NodeName>,
     /// Whether the service runs, as reported by the agent.
     pub running: bool,
     /// Last measured usage on its node. Absent if the service does not run or cannot be measured.
@@ -54,7 +55,7 @@ pub struct Explanation {
 #[serde(rename_all = "camelCase", default)]
 pub struct Verdict {
     /// Name of the node.
-    pub node: String,
+    pub node: NodeName,
     /// Whether the service is assigned to the node.
     pub current: bool,
     /// Whether the node would be chosen now.

@@ -2,7 +2,7 @@
 
 use crate::check::Check;
 use crate::cluster::RecentFence;
-use crate::id::{Epoch, Revision, Term};
+use crate::id::{Epoch, NodeName, Revision, Term};
 use crate::node::{NodeState, WatchdogStatus};
 use crate::reason::Reason;
 use crate::resource::ServiceState;
@@ -126,7 +126,7 @@ pub struct ControllerOverview {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeOverview {
     /// Name of the node.
-    pub name: String,
+    pub name: NodeName,
     /// State of the node.
     pub state: NodeState,
     /// State of the agent. One of `WaitForLock`, `Active`, `LostLock`.

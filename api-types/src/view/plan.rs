@@ -1,5 +1,6 @@
 //! The effects of a change: `POST /apis/hactl.io/v1/plan`.
 
+use crate::id::NodeName;
 use crate::kind::Kind;
 use crate::reason::Reason;
 use schemars::JsonSchema;
@@ -47,10 +48,10 @@ pub struct PlannedEffect {
     pub effect: EffectKind,
     /// Node now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
+    pub from: Option<NodeName>,
     /// Node after the change.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<String>,
+    pub to: Option<NodeName>,
     /// CamelCase reason.
     pub reason: Reason,
     /// Effect, as a sentence, such as `web would live-migrate node1 → node2`. May be empty.

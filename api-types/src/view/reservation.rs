@@ -1,6 +1,7 @@
 //! The failover capacity (N+1) check: `GET /apis/hactl.io/v1/reservation`.
 
 use crate::cluster::ReservationBasis;
+use crate::id::NodeName;
 use crate::reason::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,7 +52,7 @@ pub struct FailureReport {
     /// Failed part, such as `node node1`, `group a` or `rack r1`.
     pub what: String,
     /// Nodes that fail.
-    pub nodes: Vec<String>,
+    pub nodes: Vec<NodeName>,
     /// Verdict about the failure.
     pub verdict: ReservationVerdict,
     /// Reason for the verdict, as a sentence.
@@ -74,9 +75,9 @@ pub struct ReservationMove {
     /// Name of the resource.
     pub resource: String,
     /// Node now.
-    pub from: String,
+    pub from: NodeName,
     /// Node after the failure.
-    pub to: String,
+    pub to: NodeName,
 }
 
 /// A service that could not be scheduled.
@@ -86,7 +87,7 @@ pub struct WithoutPlace {
     /// Name of the resource.
     pub resource: String,
     /// Node now.
-    pub node: String,
+    pub node: NodeName,
     /// Unmet requirements on other nodes, the node nearest to eligible first.
     pub lacks: Vec<ReservationLack>,
     /// Number of further nodes that are not listed.
@@ -98,7 +99,7 @@ pub struct WithoutPlace {
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservationLack {
     /// Name of the node.
-    pub node: String,
+    pub node: NodeName,
     /// CamelCase reason.
     pub reason: Reason,
     /// Explanation, as a sentence.

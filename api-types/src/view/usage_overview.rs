@@ -1,5 +1,6 @@
 //! The current usage of nodes and services: `GET /apis/hactl.io/v1/usage`.
 
+use crate::id::NodeName;
 use crate::quantity::Amounts;
 use crate::usage::Usage;
 use schemars::JsonSchema;
@@ -20,7 +21,7 @@ pub struct UsageOverview {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeUsage {
     /// Name of the node.
-    pub name: String,
+    pub name: NodeName,
     /// Measured usage of the whole machine, including programs outside hactl. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -40,7 +41,7 @@ pub struct ResourceUsage {
     #[serde(rename = "type")]
     pub type_name: String,
     /// Node of the service.
-    pub node: String,
+    pub node: NodeName,
     /// Measured usage on the node. Absent if the service cannot be measured, or was not measured yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,

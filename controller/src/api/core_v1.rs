@@ -147,13 +147,13 @@ fn shown<S>(state: &ApiState<S>, entry: &Entry) -> Option<(String, Value)> {
     let event: Event = serde_json::from_slice(&entry.value).ok()?;
     let (component, host) = match event.source.split_once('/') {
         Some((component, host)) => (format!("ha-{component}"), host.to_owned()),
-        None => (event.source.clone(), event.node.clone().unwrap_or_default()),
+        None => (event.source.clone(), event.node.as_deref().unwrap_or_default().to_owned()),
     };
     let epoch = event.epoch.map(|epoch| epoch.to_string());
     let annotations: Map<String, Value> = [
         (ACTION_UID_ANNOTATION, event.action_uid.map(|uid| uid.to_string())),
         (EPOCH_ANNOTATION, epoch),
-        (NODE_ANNOTATION, event.node.clone()),
+        (NODE_ANNOTATION, event.node.as_ref().map(ToString::to_string)),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?))))

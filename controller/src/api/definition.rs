@@ -46,7 +46,7 @@ pub(crate) async fn check<S: Store>(
     let mut traces = Traces {
         assigned: assignment.map(|entry| {
             serde_json::from_slice::<Assignment>(&entry.value)
-                .map_or_else(|_| "a node".to_owned(), |it| it.node)
+                .map_or_else(|_| "a node".to_owned(), |it| it.node.to_string())
         }),
         buried: find(&tombstone_key).is_some(),
         reported: Vec::new(),
@@ -58,7 +58,7 @@ pub(crate) async fn check<S: Store>(
                 && serde_json::from_slice::<ServiceReport>(&entry.value)
                     .map_or(true, |report| report.uid == before.metadata.uid && report.phase.may_run())
             {
-                traces.reported.push(node.to_owned());
+                traces.reported.push(node);
             }
         }
     }

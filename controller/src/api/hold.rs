@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures::future::BoxFuture;
 use ha_api_types::error_reason::ErrorReason;
+use ha_api_types::id::NodeName;
 use ha_api_types::names;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_runtime::tls::ClientIdentity;
@@ -19,7 +20,7 @@ use ha_store::Store;
 use std::sync::Arc;
 
 /// Function that asks the controller's core; it returns `None` while the core shuts down.
-pub type AskHold = Arc<dyn Fn(String, HoldRequest) -> BoxFuture<'static, Option<HoldAnswer>> + Send + Sync>;
+pub type AskHold = Arc<dyn Fn(NodeName, HoldRequest) -> BoxFuture<'static, Option<HoldAnswer>> + Send + Sync>;
 
 /// Handles POST of a [`HoldRequest`] and answers with a [`HoldAnswer`].
 pub(crate) async fn handler<S: Store>(
@@ -28,7 +29,7 @@ pub(crate) async fn handler<S: Store>(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let node = names::bare(&name).to_owned();
+    let node = NodeName::from(names::bare(&name));
     if !is_agent_of(&parts, &node) {
         let message = format!(
             "only the agent of {node} may send this request, with the client certificate of that name"
@@ -46,7 +47,7 @@ pub(crate) async fn handler<S: Store>(
 }
 
 /// Returns `true` if the client is the agent of this node: by the name in its certificate, or because it is local.
-fn is_agent_of(parts: &Parts, node: &str) -> bool {
+fn is_agent_of(parts: &Parts, node: &NodeName) -> bool {
     match parts.extensions.get::<ClientIdentity>() {
         Some(ClientIdentity::Certificate { name, groups: _ }) => name == node,
         Some(ClientIdentity::Loopback) | None => true,
@@ -64,7 +65,7 @@ mod tests {
             if let Some(identity) = identity {
                 parts.extensions.insert(identity);
             }
-            is_agent_of(&parts, "node1")
+            is_agent_of(&parts, &"node1".into())
         };
         let certificate =
             |name: &str| Some(ClientIdentity::Certificate { name: name.to_owned(), groups: Vec::new() });

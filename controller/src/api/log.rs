@@ -11,7 +11,7 @@ use axum::http::{HeaderName, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use ha_api_types::error_reason::ErrorReason;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::record::{
@@ -31,7 +31,7 @@ const WATCH_AGAIN: Duration = Duration::from_millis(200);
 struct Parameters {
     tail_lines: u32,
     since_seconds: Option<u64>,
-    node: Option<String>,
+    node: Option<NodeName>,
 }
 
 impl Parameters {
@@ -52,7 +52,9 @@ impl Parameters {
                     parameters.since_seconds =
                         Some(seconds.ok_or_else(|| wrong(&format!("a number from 1 to {limit}")))?);
                 }
-                "node" => parameters.node = Some(value.clone()).filter(|node| !node.is_empty()),
+                "node" => {
+                    parameters.node = Some(value.as_str().into()).filter(|node: &NodeName| !node.is_empty());
+                }
                 _ => {}
             }
         }
@@ -80,7 +82,7 @@ async fn ask_of<S: Store>(
     state: &ApiState<S>,
     name: &str,
     parameters: Parameters,
-) -> Result<(String, LogRequest), ApiError> {
+) -> Result<(NodeName, LogRequest), ApiError> {
     let (store, keys) = (state.store(), state.keys());
     let stored = read::find(store, keys, Kind::Resource, name).await?;
     let name = names::bare(name);
@@ -108,8 +110,8 @@ async fn ask_of<S: Store>(
 }
 
 /// Returns the definition with which a service runs on a node: that of its assignment, or else the one in its spec.
-fn definition_on(node: &str, assignment: Option<Assignment>, spec: &Value) -> Option<ServiceDefinition> {
-    match assignment.filter(|assignment| assignment.node == node) {
+fn definition_on(node: &NodeName, assignment: Option<Assignment>, spec: &Value) -> Option<ServiceDefinition> {
+    match assignment.filter(|assignment| assignment.node == *node) {
         Some(assignment) => Some(assignment.definition),
         None => serde_json::from_value::<Resource>(spec.clone())
             .ok()
@@ -118,7 +120,11 @@ fn definition_on(node: &str, assignment: Option<Assignment>, spec: &Value) -> Op
 }
 
 /// Writes a request, waits for the answer, and removes both.
-async fn ask<S: Store>(state: &ApiState<S>, node: &str, request: &LogRequest) -> Result<LogAnswer, ApiError> {
+async fn ask<S: Store>(
+    state: &ApiState<S>,
+    node: &NodeName,
+    request: &LogRequest,
+) -> Result<LogAnswer, ApiError> {
     let (store, keys) = (state.store(), state.keys());
     let id = uuid::Uuid::new_v4().to_string();
     let (asked, answered) = (keys.log_request(node, &id), keys.log_answer(node, &id));
@@ -184,7 +190,7 @@ fn unreadable(error: serde_json::Error) -> LogAnswer {
 }
 
 /// Returns the response for an answer.
-fn text_of(resource: &str, node: &str, answer: LogAnswer) -> Result<Response, ApiError> {
+fn text_of(resource: &str, node: &NodeName, answer: LogAnswer) -> Result<Response, ApiError> {
     match answer.failure {
         Some(LogFailure::NotKept(why)) => {
             Err(ApiError::bad_request(format!("no log of resource {resource} on node {node}: {why}")))
@@ -228,7 +234,7 @@ mod tests {
         };
         let none = Parameters { tail_lines: LOG_LINES_DEFAULT, since_seconds: None, node: None };
         assert_eq!(of(&[("timestamps", "x"), ("node", "")]), Ok(none.clone()));
-        let all = Parameters { tail_lines: 10_000, since_seconds: Some(60), node: Some("n".to_owned()) };
+        let all = Parameters { tail_lines: 10_000, since_seconds: Some(60), node: Some("n".into()) };
         assert_eq!(of(&[("tailLines", "10000"), ("sinceSeconds", "60"), ("node", "n")]), Ok(all));
         for (name, value) in [
             ("tailLines", "0"),
@@ -252,11 +258,12 @@ mod tests {
             "metadata": {"name": "web"},
             "spec": {"driver": {"systemd": {"unit": "new"}}},
         });
-        let mut assignment = Assignment { node: "node1".to_owned(), ..Assignment::default() };
+        let mut assignment = Assignment { node: "node1".into(), ..Assignment::default() };
         assignment.definition.name = "assigned".to_owned();
-        let name =
-            |node: &str| definition_on(node, Some(assignment.clone()), &spec).expect("a definition").name;
+        let name = |node: &str| {
+            definition_on(&node.into(), Some(assignment.clone()), &spec).expect("a definition").name
+        };
         assert_eq!((name("node1").as_str(), name("node2").as_str()), ("assigned", "web"));
-        assert_eq!(definition_on("node1", None, &spec).expect("a definition").name, "web");
+        assert_eq!(definition_on(&"node1".into(), None, &spec).expect("a definition").name, "web");
     }
 }

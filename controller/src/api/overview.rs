@@ -10,7 +10,7 @@ use crate::core::world::World;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use ha_api_types::id::{Revision, Term};
+use ha_api_types::id::{NodeName, Revision, Term};
 use ha_api_types::meta::Condition;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -106,7 +106,7 @@ fn controllers<S>(
 }
 
 fn nodes<S>(state: &ApiState<S>, world: &World) -> Vec<NodeOverview> {
-    let names: BTreeSet<&String> = world.nodes.keys().chain(world.node_statuses.keys()).collect();
+    let names: BTreeSet<&NodeName> = world.nodes.keys().chain(world.node_statuses.keys()).collect();
     names
         .into_iter()
         .map(|name| {

@@ -11,6 +11,7 @@ use crate::core::world::World;
 use axum::Json;
 use axum::extract::{Query, Request, State};
 use axum::response::{IntoResponse, Response};
+use ha_api_types::id::NodeName;
 use ha_scheduler::balance::live::name_of_rest;
 use ha_store::Store;
 use report::{Failure, Question};
@@ -53,14 +54,13 @@ pub(crate) async fn handler<S: Store>(
 /// Returns the sets of nodes that fail together: each node, or the nodes of each group, or those with the same value
 /// of a label. Nodes without a group form a group of their own.
 fn failures(world: &World, by: &str) -> Vec<Failure> {
-    let rest = name_of_rest(world.nodes.values().filter_map(|node| node.value.spec.node_group.as_deref()))
-        .to_owned();
-    let mut domains: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let rest = name_of_rest(world.nodes.values().filter_map(|node| node.value.spec.node_group.as_deref()));
+    let mut domains: BTreeMap<String, BTreeSet<NodeName>> = BTreeMap::new();
     for (name, node) in &world.nodes {
         let domain = match by {
-            "node" => Some(name),
-            "group" => Some(node.value.spec.node_group.as_ref().unwrap_or(&rest)),
-            label => node.value.metadata.labels.get(label),
+            "node" => Some(name.as_str()),
+            "group" => Some(node.value.spec.node_group.as_deref().unwrap_or(rest)),
+            label => node.value.metadata.labels.get(label).map(String::as_str),
         };
         if let Some(domain) = domain {
             domains.entry(format!("{by} {domain}")).or_default().insert(name.clone());

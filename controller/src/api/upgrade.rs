@@ -76,8 +76,8 @@ mod tests {
             let entries = vec![
                 entry(keys.status(Kind::Cluster, CLUSTER_NAME), &status),
                 entry(keys.candidate("c2"), &candidate),
-                entry(keys.fence("n3"), &fence),
-                entry(keys.node_report("n3"), &report),
+                entry(keys.fence(&"n3".into()), &fence),
+                entry(keys.node_report(&"n3".into()), &report),
             ];
             let mut world = World::new(keys.clone());
             world.replace(entries, Revision(1), Mono(0));

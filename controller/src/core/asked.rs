@@ -61,7 +61,7 @@ mod tests {
         for (node, uid, modified, asked) in reports {
             let value = ServiceReport { uid: (*uid).to_owned(), asked: *asked, ..ServiceReport::default() };
             table.insert(
-                (*node).to_owned(),
+                (*node).into(),
                 Versioned { value, created: Revision(1), modified: *modified, seen: Mono(0) },
             );
         }

@@ -75,7 +75,7 @@ pub struct Candidacy {
     readings: Readings,
     view: ElectionView,
     commits: BTreeMap<CommitId, Subject>,
-    next_commit: CommitId,
+    next_commit: u64,
     effects: VecDeque<Effect>,
     told: Standing,
     yields: u32,
@@ -188,7 +188,7 @@ impl Candidacy {
         while let Some(step) = self.election.poll(&self.now) {
             let effect = match step {
                 Step::Commit(subject, transaction) => {
-                    let id = self.next_commit;
+                    let id = CommitId(self.next_commit);
                     self.next_commit += 1;
                     self.commits.insert(id, subject);
                     Effect::Commit { id, transaction }

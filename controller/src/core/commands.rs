@@ -1,5 +1,6 @@
 //! Refusals of commands that the current state does not allow (SEMANTICS, section 5).
 
+use ha_api_types::id::NodeName;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState};
@@ -8,7 +9,7 @@ use ha_api_types::time::Millis;
 /// Returns why maintenance of a node cannot begin now. The end of maintenance is never refused.
 ///
 /// `state` is the state of the node. `disarmed` is `true` if the cluster is disarmed or is being disarmed.
-pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Option<(Reason, String)> {
+pub fn maintenance_refused(node: &NodeName, state: NodeState, disarmed: bool) -> Option<(Reason, String)> {
     if disarmed {
         let message = format!(
             "cannot drain {node} because the cluster is disarmed: run \"hactl arm\" before maintenance"
@@ -30,7 +31,11 @@ pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Opti
 /// Returns why a node cannot be deleted now: a service may run there under its epoch, or is assigned to it.
 ///
 /// `assigned` are the services whose assignment names the node ([`names_node`]).
-pub fn node_deletion_refused(node: &str, fence: Option<FenceState>, assigned: &[&str]) -> Option<String> {
+pub fn node_deletion_refused(
+    node: &NodeName,
+    fence: Option<FenceState>,
+    assigned: &[&str],
+) -> Option<String> {
     match fence {
         Some(FenceState::Open) => Some(format!(
             "registration is active: the node may run services. Run \"hactl node maintenance enable \
@@ -71,25 +76,25 @@ pub fn controller_deletion_refused(id: &str, silent_ms: Option<Millis>, valid_ms
 
 /// Returns `true` if an assignment names a node, as its node or as its target. An unreadable assignment counts as
 /// naming every node.
-pub fn names_node(assignment: Option<&Assignment>, node: &str) -> bool {
+pub fn names_node(assignment: Option<&Assignment>, node: &NodeName) -> bool {
     assignment.is_none_or(|assignment| {
         let target = match &assignment.action {
             Action::Migrate { target, .. } => target == node,
             Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => false,
         };
-        assignment.node == node || target
+        assignment.node == *node || target
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ha_api_types::id::Epoch;
+    use ha_api_types::id::{BootId, Epoch};
 
     #[test]
     fn a_node_goes_only_when_nothing_can_run_there() {
         let check = |fence: Option<FenceState>, assigned: &[&str], expected: Option<&str>| {
-            let refused = node_deletion_refused("node1", fence, assigned);
+            let refused = node_deletion_refused(&"node1".into(), fence, assigned);
             assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
             assert!(refused.unwrap_or_default().contains(expected.unwrap_or_default()), "{fence:?}");
         };
@@ -117,13 +122,13 @@ mod tests {
     #[test]
     fn an_assignment_names_its_node_and_its_target() {
         let check = |assignment: Option<Assignment>, expected: bool| {
-            assert_eq!(names_node(assignment.as_ref(), "node1"), expected, "{assignment:?}");
+            assert_eq!(names_node(assignment.as_ref(), &"node1".into()), expected, "{assignment:?}");
         };
-        let on = |node: &str| Assignment { node: node.to_owned(), ..Assignment::default() };
+        let on = |node: &str| Assignment { node: node.into(), ..Assignment::default() };
         let to = |target: &str| Action::Migrate {
-            target: target.to_owned(),
+            target: target.into(),
             target_epoch: Epoch(1),
-            target_boot_id: String::new(),
+            target_boot_id: BootId::default(),
         };
         check(Some(on("node1")), true);
         check(Some(on("node2")), false);
@@ -135,7 +140,7 @@ mod tests {
     #[test]
     fn maintenance_begins_only_on_a_node_that_can_be_left() {
         let check = |state: NodeState, disarmed: bool, expected: Option<Reason>| {
-            let refused = maintenance_refused("node1", state, disarmed);
+            let refused = maintenance_refused(&"node1".into(), state, disarmed);
             assert_eq!(refused.map(|(reason, _)| reason), expected, "{state:?} {disarmed}");
         };
         check(NodeState::Online, false, None);

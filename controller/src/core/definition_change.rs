@@ -1,5 +1,6 @@
 //! Refusal of changes to a resource's identity or `exclusive` (FENCING, R6.7).
 
+use ha_api_types::id::NodeName;
 use ha_api_types::names;
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceDefinition, ServiceState};
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ pub struct Traces {
     /// Node of the resource's assignment.
     pub assigned: Option<String>,
     /// Nodes that report the resource.
-    pub reported: Vec<String>,
+    pub reported: Vec<NodeName>,
     /// `true` if a tombstone of this name exists.
     pub buried: bool,
 }
@@ -120,8 +121,7 @@ mod tests {
     }
 
     fn status(state: ServiceState, copies: &[&str]) -> ResourceStatus {
-        let copies =
-            copies.iter().map(|node| ServiceCopy { node: (*node).to_owned(), ..ServiceCopy::default() });
+        let copies = copies.iter().map(|node| ServiceCopy { node: (*node).into(), ..ServiceCopy::default() });
         ResourceStatus { uid: "u1".into(), state, copies: copies.collect(), ..ResourceStatus::default() }
     }
 

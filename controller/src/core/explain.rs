@@ -69,7 +69,7 @@ fn balance(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
 
 /// Describes the effect of the service limit per node on a service.
 fn by_services(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
-    let node = service.node.as_deref().filter(|_| view.reservation.enabled && service.movable)?;
+    let node = service.node.as_ref().filter(|_| view.reservation.enabled && service.movable)?;
     let told = Counts::of(view).told(node)?;
     let leaves = relieve(view, &BTreeSet::from([name]), |from| from == node);
     Some(match leaves {

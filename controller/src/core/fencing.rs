@@ -14,6 +14,7 @@ use super::situation::Situation;
 use super::world::{Versioned, guard_of};
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::event::EventType;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::OperationSpec;
 use ha_api_types::reason::Reason;
@@ -22,7 +23,7 @@ use ha_store::{Guard, Transaction};
 
 /// One node, as the fencing planner sees it.
 pub(super) struct Subjected<'a> {
-    pub(super) name: &'a str,
+    pub(super) name: &'a NodeName,
     pub(super) node: &'a NodeHealth,
     pub(super) report: Option<&'a Versioned<NodeReport>>,
     /// `true` if every field of the report can be read.
@@ -30,7 +31,7 @@ pub(super) struct Subjected<'a> {
 }
 
 impl<'a> Subjected<'a> {
-    pub(super) fn of(situation: &Situation<'a>, name: &'a str, node: &'a NodeHealth) -> Subjected<'a> {
+    pub(super) fn of(situation: &Situation<'a>, name: &'a NodeName, node: &'a NodeHealth) -> Subjected<'a> {
         let report = situation.world.node_reports.get(name);
         Subjected { name, node, report, is_readable: !situation.world.is_node_report_unreadable(name) }
     }
@@ -44,7 +45,7 @@ impl<'a> Subjected<'a> {
 /// Returns `true` if a node's fence still has the epoch and the boot id that the operator saw when requesting an
 /// action.
 pub(super) fn is_as_seen(spec: &OperationSpec, fence: &Fence) -> bool {
-    spec.epoch == Some(fence.epoch) && spec.boot_id.as_deref() == Some(fence.boot_id.as_str())
+    spec.epoch == Some(fence.epoch) && spec.boot_id.as_ref() == Some(&fence.boot_id)
 }
 
 /// Plans the epochs of all nodes.

@@ -2,6 +2,7 @@
 
 use super::situation::Situation;
 use super::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
@@ -84,13 +85,13 @@ impl NodeHealth {
 }
 
 /// All nodes by name.
-pub type NodeTable = BTreeMap<String, NodeHealth>;
+pub type NodeTable = BTreeMap<NodeName, NodeHealth>;
 
 /// Returns the state of all nodes that any key in etcd names.
 pub fn node_table(situation: &Situation<'_>) -> NodeTable {
     let world = situation.world;
     let active = active_services(world);
-    let names: BTreeSet<&String> =
+    let names: BTreeSet<&NodeName> =
         world.fences.keys().chain(world.nodes.keys()).chain(world.node_reports.keys()).collect();
     names
         .into_iter()
@@ -108,7 +109,7 @@ struct Hearing {
     late_at: Mono,
 }
 
-fn hearing(world: &World, commits: &CommitClock, name: &str, now: Mono) -> Hearing {
+fn hearing(world: &World, commits: &CommitClock, name: &NodeName, now: Mono) -> Hearing {
     let valid_ms = world.heartbeat_valid_ms(name);
     let observed = world.observations.get(name).map_or(now, |known| known.since);
     let silent_since = commits.restart_of(observed, valid_ms / 2).unwrap_or(observed);
@@ -116,11 +117,11 @@ fn hearing(world: &World, commits: &CommitClock, name: &str, now: Mono) -> Heari
 }
 
 /// Returns the time at which the first of these nodes becomes late without another heartbeat.
-pub fn first_late_at(world: &World, commits: &CommitClock, names: &[String], now: Mono) -> Option<Mono> {
+pub fn first_late_at(world: &World, commits: &CommitClock, names: &[NodeName], now: Mono) -> Option<Mono> {
     names.iter().map(|name| hearing(world, commits, name, now).late_at).min()
 }
 
-fn node_health(situation: &Situation<'_>, name: &str, active: BTreeSet<String>) -> NodeHealth {
+fn node_health(situation: &Situation<'_>, name: &NodeName, active: BTreeSet<String>) -> NodeHealth {
     let world = situation.world;
     let fence = world.fences.get(name).map(|fence| &fence.value);
     let report = world.node_reports.get(name).map(|report| &report.value);
@@ -150,7 +151,7 @@ fn node_health(situation: &Situation<'_>, name: &str, active: BTreeSet<String>) 
 
 fn health(
     situation: &Situation<'_>,
-    name: &str,
+    name: &NodeName,
     fence: Option<&Fence>,
     report: Option<&NodeReport>,
     late_at: Mono,
@@ -239,7 +240,7 @@ pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> 
 /// machine can be paused with its clock. No waiting time covers that, so the operator must allow it.
 fn silence_proves(
     situation: &Situation<'_>,
-    name: &str,
+    name: &NodeName,
     trust_watchdog_on_virtual_machine: bool,
 ) -> Result<Millis, Reason> {
     let world = situation.world;
@@ -270,8 +271,8 @@ fn silence_proves(
     Ok(report.value.wait_ms())
 }
 
-fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
-    let mut active: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+fn active_services(world: &World) -> BTreeMap<NodeName, BTreeSet<String>> {
+    let mut active: BTreeMap<NodeName, BTreeSet<String>> = BTreeMap::new();
     // A deleted resource is no longer managed. A resource with an unreadable spec still is.
     let managed = |name: &str| match world.resources.get(name) {
         Some(resource) => resource.value.spec.state != RequestedState::Ignored,

@@ -1,12 +1,13 @@
 //! Hold: an agent that cannot commit asks every controller not to declare its node dead (FENCING, section 9).
 
 use super::Controller;
+use ha_api_types::id::NodeName;
 use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Leader};
 use ha_api_types::time::Mono;
 
 impl Controller {
     /// Answers an agent. A grant counts as an observation of the node, from now on.
-    pub(super) fn hold_asked(&mut self, node: &str, request: &HoldRequest) -> HoldAnswer {
+    pub(super) fn hold_asked(&mut self, node: &NodeName, request: &HoldRequest) -> HoldAnswer {
         let now = self.now.raw;
         if let Some(reason) = self.refuses_to_hold(node, request, now) {
             return HoldAnswer { granted: false, reason };
@@ -19,7 +20,7 @@ impl Controller {
     /// Returns why this controller may not, or need not, grant hold to a node. The controller grants hold only if the
     /// request names it, and if it has read etcd since its start but cannot commit either. No declaration against the
     /// node may be committed or possibly committed.
-    fn refuses_to_hold(&self, node: &str, request: &HoldRequest, now: Mono) -> Option<String> {
+    fn refuses_to_hold(&self, node: &NodeName, request: &HoldRequest, now: Mono) -> Option<String> {
         if request.candidate != self.config.id {
             return Some(format!(
                 "request is for controller {}, but this is {}: each controller needs its own URL",

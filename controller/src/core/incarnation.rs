@@ -3,6 +3,7 @@
 
 use super::plan::{Note, Plan, Subject, stored};
 use super::situation::Situation;
+use ha_api_types::id::NodeName;
 use ha_api_types::record::Incarnation;
 use ha_store::{Guard, Transaction};
 
@@ -22,7 +23,7 @@ pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
 
 /// Returns the transaction that allows a node to follow this data, regardless of the data that it followed before. `None` if the node is already
 /// allowed to, or if there is no incarnation yet.
-pub(super) fn let_follow(situation: &Situation<'_>, node: &str) -> Option<Transaction> {
+pub(super) fn let_follow(situation: &Situation<'_>, node: &NodeName) -> Option<Transaction> {
     let known = situation.world.incarnation.as_ref()?;
     if known.value.is_followed_by(node) {
         return None;

@@ -4,21 +4,53 @@ use super::candidacy::{Orders, Standing};
 use super::counted::Counted;
 use super::notifications::deliveries::{Delivery, DeliveryId, DeliveryOutcome};
 use ha_api_types::event::Event;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::Millis;
 use ha_store::{Change, Entry, LeaseId, Outcome, StoreError, Transaction};
 
 /// Identifies a commit; assigned by the core in ascending order.
-pub type CommitId = u64;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitId(pub u64);
+
 /// Identifies a request for a read; assigned by the cores in ascending order.
 pub type RefreshId = u64;
-/// Identifies a run of a fence device.
-pub type RunId = u64;
+
+/// Identifies a run of a fence device; 0 until the core assigns the number.
+///
+/// A run is not an action of an agent:
+///
+/// ```compile_fail,E0308
+/// use ha_controller::core::{FencerOutcome, Input};
+/// use ha_api_types::id::ActionUid;
+///
+/// let uid = ActionUid::from("a");
+/// let input = Input::FencerDone { id: uid, outcome: FencerOutcome::Failed(String::new()) };
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(pub u64);
 
 /// Identifies an agent's hold request; assigned by the shell.
-pub type HoldId = u64;
+///
+/// A hold request is not a run:
+///
+/// ```compile_fail,E0308
+/// use ha_controller::core::{FencerOutcome, HoldId, Input};
+///
+/// let input = Input::FencerDone { id: HoldId(1), outcome: FencerOutcome::Failed(String::new()) };
+/// ```
+///
+/// Nor a commit:
+///
+/// ```compile_fail,E0308
+/// use ha_controller::core::{CommitId, Effect};
+/// use ha_api_types::record::HoldAnswer;
+///
+/// let effect = Effect::AnswerHold { id: CommitId(1), answer: HoldAnswer::default() };
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldId(pub u64);
 
 /// Settings of this controller process. The shell draws all random values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,7 +132,7 @@ pub enum Input {
         /// Id of the hold request.
         id: HoldId,
         /// Name of the agent's node.
-        node: String,
+        node: NodeName,
         /// Body of the request, with the agent's boot, epoch and sequence.
         request: HoldRequest,
     },
@@ -179,7 +211,7 @@ pub struct FencerRun {
     /// Id of the run.
     pub id: RunId,
     /// Name of the node that the device fences.
-    pub node: String,
+    pub node: NodeName,
     /// The device.
     pub device: FenceDevice,
     /// Action of the run.

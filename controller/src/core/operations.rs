@@ -11,6 +11,7 @@ use super::service::operation::{self, status_in};
 use super::situation::Situation;
 use super::world::{Versioned, World, guard_of};
 use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::{NodeName, OperationName};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationStatus};
@@ -27,13 +28,13 @@ const HEARTBEAT_LOOK_MS: Millis = 1_000;
 
 impl World {
     /// Returns `true` if an operation has ended.
-    pub(super) fn has_ended(&self, operation: &str) -> bool {
+    pub(super) fn has_ended(&self, operation: &OperationName) -> bool {
         self.operation_statuses.get(operation).is_some_and(|status| status.value.phase.is_final())
     }
 
     /// Returns the operations that have not ended. An operation from before a restore of etcd is no longer carried
     /// out.
-    pub(super) fn open_operations(&self) -> impl Iterator<Item = (&String, &Versioned<Operation>)> {
+    pub(super) fn open_operations(&self) -> impl Iterator<Item = (&OperationName, &Versioned<Operation>)> {
         self.operations
             .iter()
             .filter(|(name, operation)| !self.has_ended(name) && !self.is_old(operation.modified))
@@ -42,7 +43,7 @@ impl World {
 
 /// One operation without a service.
 struct Request<'a> {
-    name: &'a str,
+    name: &'a OperationName,
     operation: &'a Versioned<Operation>,
     status: Option<&'a Versioned<OperationStatus>>,
 }
@@ -191,7 +192,7 @@ fn with_status(
 fn write_fence(
     situation: &Situation<'_>,
     request: &Request<'_>,
-    node: &str,
+    node: &NodeName,
     verdict: &Verdict,
     transaction: Transaction,
     told: Event,
@@ -210,7 +211,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
     let world = situation.world;
     let spec = &request.operation.value.spec;
     let refused = OperationPhase::Refused;
-    let Some(name) = spec.node.as_deref() else {
+    let Some(name) = spec.node.as_ref() else {
         write(
             situation,
             request,
@@ -286,7 +287,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
 /// Lets a machine shut down before its services have moved away. Its agent reads this from the operation.
 fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
     let spec = &request.operation.value.spec;
-    let name = spec.node.as_deref().unwrap_or_default();
+    let name = &spec.node.clone().unwrap_or_default();
     let (refused, done) = (OperationPhase::Refused, OperationPhase::Succeeded);
     let boot = situation.world.fences.get(name).map(|fence| fence.value.boot_id.clone());
     let outcome = match nodes.get(name).map(|node| &node.health) {
@@ -317,7 +318,7 @@ fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Req
 /// Lets a node follow this data. Its agent reads the permission from the incarnation, because it refuses all other
 /// data.
 fn follow_store(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
-    let Some(name) = request.operation.value.spec.node.as_deref() else {
+    let Some(name) = request.operation.value.spec.node.as_ref() else {
         let refused = verdict(OperationPhase::Refused, Reason::Invalid, "No node specified: set spec.node");
         return write(situation, request, &refused, plan);
     };
@@ -339,7 +340,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
     let world = situation.world;
     let spec = &request.operation.value.spec;
     let refused = OperationPhase::Refused;
-    let Some(name) = spec.node.as_deref() else {
+    let Some(name) = spec.node.as_ref() else {
         write(
             situation,
             request,
@@ -412,7 +413,7 @@ fn outdated(name: &str, fence: &Fence) -> Verdict {
 /// of its fence devices does the work.
 fn unfence(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     let spec = &request.operation.value.spec;
-    let name = spec.node.as_deref().unwrap_or_default();
+    let name = &spec.node.clone().unwrap_or_default();
     let (refused, done) = (OperationPhase::Refused, OperationPhase::Succeeded);
     let begun = request.is_begun();
     let outcome = match situation.world.fences.get(name).map(|fence| &fence.value) {

@@ -8,6 +8,7 @@ use super::usage;
 use super::world::World;
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::driver::DriverSpec;
+use ha_api_types::id::NodeName;
 use ha_api_types::node::{FenceDevice, Node};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
@@ -48,7 +49,7 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
         })
         .collect();
     let unverified = world.unverified();
-    let facts = |name: &String| {
+    let facts = |name: &NodeName| {
         let mut facts = node_facts(world, nodes, name)?;
         if unverified.contains_key(name) && facts.fenceable.is_ok() {
             facts.fenceable = Err(Reason::NodeUnverified);
@@ -62,7 +63,7 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
 /// Assembles the view from nodes, services and rules, with the declarations of users.
 pub(super) fn assembled(
     world: &World,
-    mut nodes: BTreeMap<String, NodeFacts>,
+    mut nodes: BTreeMap<NodeName, NodeFacts>,
     services: Services,
     rules: Rules,
 ) -> View {
@@ -140,7 +141,7 @@ pub fn not_online(health: &Health) -> Result<(), Reason> {
     }
 }
 
-fn node_facts(world: &World, nodes: &NodeTable, name: &str) -> Option<NodeFacts> {
+fn node_facts(world: &World, nodes: &NodeTable, name: &NodeName) -> Option<NodeFacts> {
     let spec = &world.nodes.get(name)?.value.spec;
     let node = nodes.get(name)?;
     let report = world.node_reports.get(name).map(|report| &report.value);
@@ -162,7 +163,7 @@ fn node_facts(world: &World, nodes: &NodeTable, name: &str) -> Option<NodeFacts>
 
 /// Returns `true` if services leave a node: it is in maintenance, or it shuts down under the policy Migrate
 /// (SEMANTICS, section 7).
-fn is_left(world: &World, nodes: &NodeTable, name: &str) -> bool {
+fn is_left(world: &World, nodes: &NodeTable, name: &NodeName) -> bool {
     let shuts_down = nodes.get(name).is_some_and(|node| match node.health {
         Health::ShuttingDown(_) => true,
         Health::Unregistered
@@ -191,7 +192,7 @@ pub fn proves(node: &Node) -> bool {
 }
 
 /// Returns a note about a live migration of this service to this node (R8.18); `None` if there is nothing to note.
-pub fn ungated_note(spec: &ResourceSpec, target: &str, has_device: bool) -> Option<String> {
+pub fn ungated_note(spec: &ResourceSpec, target: &NodeName, has_device: bool) -> Option<String> {
     let driver = &spec.driver;
     if !driver.can_migrate() || driver.is_gated() || !spec.exclusive || has_device {
         return None;
@@ -207,7 +208,7 @@ pub fn ungated_note(spec: &ResourceSpec, target: &str, has_device: bool) -> Opti
 }
 
 /// Returns the message why a service that can live-migrate relocates to this node.
-pub fn not_live(target: &str) -> String {
+pub fn not_live(target: &NodeName) -> String {
     format!(
         "not live: the driver starts the migrated service immediately, and node {target} has no fence device (set \
          allowUngated to permit live migration)"
@@ -218,7 +219,7 @@ pub fn not_live(target: &str) -> String {
 pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus) -> ServiceFacts {
     let spec = &resource.spec;
     let storage = spec.storage.as_ref();
-    let known_nodes = || status.node.iter().cloned().collect::<BTreeSet<String>>();
+    let known_nodes = || status.node.iter().cloned().collect::<BTreeSet<NodeName>>();
     ServiceFacts {
         node: status.node.clone(),
         uses: uses(status),
@@ -262,12 +263,12 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
 /// After a failover, the old secondary is the node of the service, and the old node has the other copy. After a
 /// replacement, another node has it. That holds until the declared secondary changes. All code that needs the
 /// secondary calls this function, or reads its result from [`ResourceStatus::secondary`].
-pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet<String> {
+pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet<NodeName> {
     let storage = resource.spec.storage.as_ref().filter(|storage| storage.mode == StorageMode::Replicated);
     let Some(StorageSpec { secondary: Some(declared), .. }) = storage else {
         return storage.iter().flat_map(|_| &status.node).cloned().collect();
     };
-    let known: BTreeSet<String> = status.replicas.iter().cloned().collect();
+    let known: BTreeSet<NodeName> = status.replicas.iter().cloned().collect();
     let is_as_declared = match &status.declared_secondary {
         Some(then) => then == declared,
         // An earlier version wrote this status. That version could not replace secondaries.
@@ -283,7 +284,7 @@ pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet
 /// and error services use none, nor does a stopped service that is frozen because the cluster is disarmed. A service that
 /// could not be stopped counts as running (SEMANTICS, section 2). A service that is being probed counts on its last known
 /// node.
-pub fn uses(status: &ResourceStatus) -> BTreeSet<String> {
+pub fn uses(status: &ResourceStatus) -> BTreeSet<NodeName> {
     match status.state {
         ServiceState::Error if status.stop_confirmed == Some(false) => status.node.iter().cloned().collect(),
         ServiceState::Freeze if !status.running && status.copies.is_empty() => BTreeSet::new(),
@@ -315,9 +316,9 @@ mod tests {
     fn a_frozen_service_uses_its_node_if_it_may_run() {
         let check = |running: bool, copies: usize, expected: &[&str]| {
             let copies = vec![ServiceCopy::default(); copies];
-            let (state, node) = (ServiceState::Freeze, Some("node1".to_owned()));
+            let (state, node) = (ServiceState::Freeze, Some("node1".into()));
             let status = ResourceStatus { state, node, running, copies, ..ResourceStatus::default() };
-            assert_eq!(uses(&status).iter().map(String::as_str).collect::<Vec<_>>(), expected);
+            assert_eq!(uses(&status).iter().map(NodeName::as_str).collect::<Vec<_>>(), expected);
         };
         check(true, 1, &["node1"]);
         // Reported by a controller of an earlier version, without copies.
@@ -339,16 +340,16 @@ mod tests {
         let mut resource = Resource::default();
         resource.spec.storage = Some(StorageSpec {
             mode: StorageMode::Replicated,
-            secondary: Some(declared.to_owned()),
+            secondary: Some(declared.into()),
             ..StorageSpec::default()
         });
         let status = ResourceStatus {
-            node: node.map(str::to_owned),
-            replicas: known.iter().map(|node| (*node).to_owned()).collect(),
-            declared_secondary: declared_then.map(str::to_owned),
+            node: node.map(Into::into),
+            replicas: known.iter().map(|node| (*node).into()).collect(),
+            declared_secondary: declared_then.map(Into::into),
             ..ResourceStatus::default()
         };
-        let found: Vec<String> = replicas(&resource, &status).into_iter().collect();
+        let found: Vec<NodeName> = replicas(&resource, &status).into_iter().collect();
         assert_eq!(found, expected, "{declared} {node:?} {known:?} {declared_then:?}");
     }
 

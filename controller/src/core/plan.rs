@@ -5,6 +5,7 @@ use super::notifications::deliveries::Delivery;
 use super::situation::{Measure, Situation};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::{NodeName, OperationName};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Mono;
@@ -29,10 +30,10 @@ pub struct Plan {
     /// nothing.
     pub wake: Option<(Mono, &'static str)>,
     /// Nodes whose heartbeats are in time. A new plan would also differ once one of them becomes late.
-    pub heard: Vec<String>,
+    pub heard: Vec<NodeName>,
     /// Imbalance by node: `true` if its load is above the mean, or if it has too many services. Set only if nothing
     /// else is in progress. Empty if the load is balanced and no node has too many services.
-    pub uneven: BTreeMap<(Measure, String), bool>,
+    pub uneven: BTreeMap<(Measure, NodeName), bool>,
     /// `true` if a node is unreachable, and only controllers that joined before this one may act on that (R9.26).
     pub is_held_by_others: bool,
     /// Number of action uids that the plan used.
@@ -61,28 +62,28 @@ pub enum Note {
     #[default]
     None,
     /// The write closes a node's epoch on silence: an unknown outcome counts against `maxFencing`.
-    ClosesOnSilence(String),
+    ClosesOnSilence(NodeName),
     /// The write records that a fence device is about to work on this node.
-    DeviceIntent(String),
+    DeviceIntent(NodeName),
     /// The write changes the fence of a node while the fence device that this process started keeps working.
-    DeviceCarried(String),
+    DeviceCarried(NodeName),
     /// The write ends the record of the device's work on this node.
-    DeviceSettled(String),
+    DeviceSettled(NodeName),
     /// The write drops notifications that targets of these kinds did not receive.
     NotificationsDropped(Vec<&'static str>),
     /// The nodes that a service uses after the write.
-    Uses(BTreeSet<String>),
+    Uses(BTreeSet<NodeName>),
 }
 
 /// Subject of an action.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// The epoch and fencing of a node.
-    Fence(String),
+    Fence(NodeName),
     /// A service: its status, its assignment and the operation on it.
     Service(String),
     /// An operation without a service.
-    Operation(String),
+    Operation(OperationName),
     /// The keys of another controller.
     Candidate(String),
     /// The status of an object.
@@ -163,7 +164,7 @@ pub fn event(
         reason,
         message: message.into(),
         source: format!("controller/{}", situation.config.id),
-        node: (kind == Kind::Node).then(|| name.to_owned()),
+        node: (kind == Kind::Node).then(|| name.into()),
         action_uid: None,
         operation: None,
         epoch: None,
@@ -174,7 +175,7 @@ pub fn event(
 /// Returns an event about a node.
 pub fn node_event(
     situation: &Situation<'_>,
-    node: &str,
+    node: &NodeName,
     event_type: EventType,
     reason: Reason,
     message: impl Into<String>,

@@ -75,7 +75,7 @@ impl Replica {
                 self.candidacy.handle(now, input.clone());
                 self.tell_planner(input);
             }
-            Input::Committed { id, .. } if id >= FIRST_ID => self.candidacy.handle(now, input),
+            Input::Committed { id, .. } if id.0 >= FIRST_ID => self.candidacy.handle(now, input),
             Input::LeaseGranted { .. } | Input::LeaseKept { .. } | Input::Shutdown | Input::Orders(_) => {
                 self.candidacy.handle(now, input);
             }

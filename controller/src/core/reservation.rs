@@ -3,6 +3,7 @@
 //! The check runs between plans in bounded steps, and never delays a plan. Its result is published once every node
 //! has been checked.
 
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, Mono};
 use ha_scheduler::View;
@@ -82,7 +83,7 @@ impl Reservation {
     }
 }
 
-fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a str, &'a Verdict)>) -> Finding {
+fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, &'a Verdict)>) -> Finding {
     let mut failing = Vec::new();
     let mut undecided = Vec::new();
     for (node, verdict) in not_survived {
@@ -96,10 +97,10 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a str, &'a V
     let names = |nodes: Vec<&str>| nodes.join(", ");
     if !failing.is_empty() {
         if !undecided.is_empty() {
-            let nodes = names(undecided.iter().map(|(node, _)| *node).collect());
+            let nodes = names(undecided.iter().map(|(node, _)| node.as_str()).collect());
             details.push(format!("node(s) {nodes}: {}", Reason::FailoverCapacityUnknown.sentence()));
         }
-        let nodes = names(failing.iter().map(|(node, _)| *node).collect());
+        let nodes = names(failing.iter().map(|(node, _)| node.as_str()).collect());
         return Finding {
             holds: Some(false),
             reason: Reason::InsufficientFailoverCapacity,
@@ -108,7 +109,7 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a str, &'a V
         };
     }
     if !undecided.is_empty() {
-        let nodes = names(undecided.iter().map(|(node, _)| *node).collect());
+        let nodes = names(undecided.iter().map(|(node, _)| node.as_str()).collect());
         let headline = format!(
             "Failover capacity (N+1) check of cluster {cluster} is inconclusive for failures of node(s) {nodes}"
         );
@@ -149,7 +150,7 @@ pub fn headline(message: &str) -> &str {
 }
 
 /// Returns why a failure is not survived: each service and its unmet requirements.
-pub fn lines(node: &str, failing: &Failing) -> Vec<String> {
+pub fn lines(node: &NodeName, failing: &Failing) -> Vec<String> {
     let mut lines: Vec<String> = failing.services.iter().map(unplaced).collect();
     match &failing.certificate {
         Certificate::Capacity { message, .. } | Certificate::Apart { message } => {

@@ -11,7 +11,7 @@ use super::situation::Situation;
 use super::world::World;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::event::EventType;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Mode, rest_ms};
@@ -26,14 +26,14 @@ impl World {
 
     /// Returns `true` if nothing is known about a node since the restore. Its agent has not reported under its epoch,
     /// and its fence has not changed. The statements of the backup about the node prove nothing.
-    pub fn is_unheard(&self, node: &str) -> bool {
+    pub fn is_unheard(&self, node: &NodeName) -> bool {
         let fence = self.fences.get(node);
         fence.is_some_and(|fence| self.is_old(fence.modified)) && !self.speaks(node)
     }
 
     /// Returns `true` if a node's agent has reported under the epoch of its fence. A different machine that registers
     /// under the node's name is no evidence.
-    fn speaks(&self, node: &str) -> bool {
+    fn speaks(&self, node: &NodeName) -> bool {
         let report = self.node_reports.get(node).map(|report| &report.value);
         report.zip(self.fences.get(node)).is_some_and(|(report, fence)| {
             report.mode != Mode::Registering
@@ -104,7 +104,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
 
 /// Returns `true` if everything about a node was recorded since the restore: by its agent, or by a closed epoch with
 /// its proof.
-fn is_accounted(world: &World, name: &str) -> bool {
+fn is_accounted(world: &World, name: &NodeName) -> bool {
     let Some(fence) = world.fences.get(name) else { return true };
     match fence.value.state {
         FenceState::Open => world.speaks(name),

@@ -5,6 +5,7 @@ mod resources;
 use super::reservation::Finding;
 use super::stored_view;
 use super::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::metric::{Metric, Sample, leader};
 use ha_api_types::node::{NodeState, NodeStatus};
@@ -127,7 +128,7 @@ fn thousandths(milli: i128) -> f64 {
 }
 
 /// Returns the sample of an amount, if the amount is known.
-fn amount(metric: &'static Metric, node: &str, amount: Option<Quantity>) -> Option<Sample> {
+fn amount(metric: &'static Metric, node: &NodeName, amount: Option<Quantity>) -> Option<Sample> {
     Some(metric.sample([node], thousandths(amount?.milli())))
 }
 
@@ -142,14 +143,15 @@ fn slack(view: &View) -> [Option<i128>; 3] {
     let limits: Vec<_> = nodes.map(|(name, node)| (name, limits(&view.settings, node))).collect();
     [0, 1, 2].map(|kind| {
         let most = limits.iter().map(|(_, limits)| limits[kind]).collect::<Option<Vec<i128>>>()?;
-        let used = |(name, _): &(&String, _)| view.services.on(name).map_or(0, |used| used.requested()[kind]);
+        let used =
+            |(name, _): &(&NodeName, _)| view.services.on(name).map_or(0, |used| used.requested()[kind]);
         let free = most.iter().sum::<i128>() - limits.iter().map(used).sum::<i128>();
         Some(free - most.iter().max()?)
     })
 }
 
 /// Returns the number of services that use a node.
-fn users(view: &View, node: &str) -> usize {
+fn users(view: &View, node: &NodeName) -> usize {
     view.services.on(node).map_or(0, NodeUse::count)
 }
 
@@ -168,10 +170,10 @@ mod tests {
         for (name, count) in nodes {
             let facts =
                 NodeFacts { capacity: count.map_or(Amounts::default(), cpus), ..NodeFacts::default() };
-            view.nodes.insert((*name).to_owned(), facts);
+            view.nodes.insert((*name).into(), facts);
         }
         for (number, (node, count)) in services.iter().enumerate() {
-            let uses = [(*node).to_owned()].into();
+            let uses = [(*node).into()].into();
             let facts = ServiceFacts { uses, requests: cpus(*count), ..ServiceFacts::default() };
             view.services.insert(format!("s{number}"), facts);
         }

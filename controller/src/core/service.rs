@@ -39,7 +39,7 @@ use super::situation::Situation;
 use super::unverified::Unverified;
 use super::world::{Versioned, guard_of};
 use draft::{Assign, Draft};
-use ha_api_types::id::{ActionUid, Epoch, Revision};
+use ha_api_types::id::{ActionUid, Epoch, NodeName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, ServiceReport, Tombstone};
@@ -66,9 +66,9 @@ pub struct Planner<'a> {
     pub plan: Plan,
     /// First condition that the leader waits for before a node can be fenced or used, by node. Fixed before services are
     /// planned, so that no service searches all waits of the plan.
-    node_waits: BTreeMap<String, Waiting>,
+    node_waits: BTreeMap<NodeName, Waiting>,
     /// Source and target nodes of the replacements of secondaries that this plan begins.
-    replacements: Vec<[String; 2]>,
+    replacements: Vec<[NodeName; 2]>,
     /// Services that a service of higher priority preempts, by name.
     displaced: BTreeMap<String, preemption::Displacement>,
     /// Start and stop order.
@@ -119,7 +119,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns `true` if a write of this leader is about to open a node's epoch, or may just have opened it.
-    fn is_being_opened(&self, node: &str) -> bool {
+    fn is_being_opened(&self, node: &NodeName) -> bool {
         let subject = Subject::Fence(node.to_owned());
         let is_closed = |fence: &Versioned<Fence>| fence.value.state != FenceState::Open;
         self.situation.world.fences.get(node).is_some_and(is_closed)
@@ -129,7 +129,7 @@ impl<'a> Planner<'a> {
 
     /// Waits for an unreachable node. If the node cannot be fenced, the message names the cause and the command for the
     /// operator.
-    fn await_node(&self, draft: &mut Draft, node: &str) {
+    fn await_node(&self, draft: &mut Draft, node: &NodeName) {
         let (reason, message) = match self.node_waits.get(node) {
             Some(waiting) => (waiting.reason, format!("{node}: {}", waiting.message)),
             None => (Reason::HeartbeatMissed, format!("Heartbeat of node {node} is late")),
@@ -201,7 +201,7 @@ impl<'a> Service<'a> {
 
     /// Returns the state of an epoch of a node. After a close, no assignment can exist under the epoch of the fence or
     /// a newer one. Such an assignment does not count as released.
-    fn standing(situation: &Situation<'_>, node: &str, epoch: Epoch) -> Standing {
+    fn standing(situation: &Situation<'_>, node: &NodeName, epoch: Epoch) -> Standing {
         let Some(fence) = situation.world.fences.get(node) else { return Standing::Closing };
         let Fence { epoch: current, state, .. } = &fence.value;
         match state {
@@ -225,7 +225,7 @@ impl<'a> Service<'a> {
     fn answer_of(
         &self,
         situation: &Situation<'a>,
-        node: &str,
+        node: &NodeName,
         epoch: Epoch,
         action_uid: &ActionUid,
     ) -> Option<&'a Versioned<ServiceReport>> {
@@ -250,12 +250,12 @@ impl<'a> Service<'a> {
     }
 
     /// Returns the other nodes that report, under a current epoch, that the service may run there.
-    fn may_run_elsewhere(&self, situation: &Situation<'a>, than: Option<&str>) -> Vec<&'a str> {
+    fn may_run_elsewhere(&self, situation: &Situation<'a>, than: Option<&NodeName>) -> Vec<&'a NodeName> {
         let world = situation.world;
         let Some(reports) = world.service_reports.get(self.name) else { return Vec::new() };
         reports
             .iter()
-            .filter(|(node, _)| Some(node.as_str()) != than)
+            .filter(|(node, _)| Some(*node) != than)
             .filter(|(node, report)| {
                 if world.is_report_unreadable(self.name, node) {
                     return world.report_lives(self.name, node, report);
@@ -265,22 +265,22 @@ impl<'a> Service<'a> {
                     && report.value.phase.may_run()
                     && report.value.phase != Phase::ProbedUnknown
             })
-            .map(|(node, _)| node.as_str())
+            .map(|(node, _)| node)
             .collect()
     }
 
     /// Returns another node that reports, under a current epoch, that an exclusive service runs there.
-    fn runs_elsewhere(&self, situation: &Situation<'a>, than: Option<&str>) -> Option<&'a str> {
+    fn runs_elsewhere(&self, situation: &Situation<'a>, than: Option<&NodeName>) -> Option<&'a NodeName> {
         self.running_elsewhere(situation, than).filter(|_| self.exclusive())
     }
 
     /// Returns a node that reports, under a current epoch, that a service with `exclusive: false` runs there.
-    fn runs_twice_on(&self, situation: &Situation<'a>) -> Option<&'a str> {
+    fn runs_twice_on(&self, situation: &Situation<'a>) -> Option<&'a NodeName> {
         self.running_elsewhere(situation, None).filter(|_| !self.exclusive())
     }
 
     /// Returns another node that reports, under a current epoch, that the service runs there.
-    fn running_elsewhere(&self, situation: &Situation<'a>, than: Option<&str>) -> Option<&'a str> {
+    fn running_elsewhere(&self, situation: &Situation<'a>, than: Option<&NodeName>) -> Option<&'a NodeName> {
         self.may_run_elsewhere(situation, than).into_iter().find(|node| {
             situation
                 .world
@@ -291,7 +291,7 @@ impl<'a> Service<'a> {
 
     /// Returns a registration, not yet admitted, that names this service as not stopped: the node, and the epoch to
     /// be opened.
-    fn not_stopped(&self, situation: &Situation<'a>) -> Option<(&'a str, Epoch, &'a str)> {
+    fn not_stopped(&self, situation: &Situation<'a>) -> Option<(&'a NodeName, Epoch, &'a str)> {
         let world = situation.world;
         world.node_reports.iter().find_map(|(node, report)| {
             let named = report
@@ -313,7 +313,7 @@ impl<'a> Service<'a> {
                     fence.value.epoch
                 }
             };
-            Some((node.as_str(), epoch, named.message.as_str()))
+            Some((node, epoch, named.message.as_str()))
         })
     }
 }
@@ -322,7 +322,7 @@ impl<'a> Service<'a> {
 pub fn plan(planner: &mut Planner<'_>) {
     let world = planner.situation.world;
     let waits = planner.plan.waiting.iter().rev().filter(|waiting| waiting.kind == Kind::Node);
-    planner.node_waits = waits.map(|waiting| (waiting.name.clone(), waiting.clone())).collect();
+    planner.node_waits = waits.map(|waiting| (waiting.name.as_str().into(), waiting.clone())).collect();
     let (mode, cluster) = (planner.view.settings.mode, planner.view.capacity());
     let size = |name: &str| planner.view.services.get(name).map_or(0, |facts| facts.size(mode, &cluster));
     let services =
@@ -487,13 +487,13 @@ fn revision_of<T>(known: Option<&Versioned<T>>) -> ha_store::Guard {
 }
 
 /// Returns the key of a report and its guard.
-fn report_guard(situation: &Situation<'_>, node: &str, name: &str) -> (String, ha_store::Guard) {
+fn report_guard(situation: &Situation<'_>, node: &NodeName, name: &str) -> (String, ha_store::Guard) {
     let report = situation.world.service_report(name, node);
     (situation.world.keys.service_report(node, name), guard_of(report))
 }
 
 /// Returns the key of a fence and its revision; `None` if the node has no fence.
-fn fence_guard(situation: &Situation<'_>, node: &str) -> Option<(String, Revision)> {
+fn fence_guard(situation: &Situation<'_>, node: &NodeName) -> Option<(String, Revision)> {
     let fence = situation.world.fences.get(node)?;
     Some((situation.world.keys.fence(node), fence.modified))
 }

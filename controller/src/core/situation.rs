@@ -3,7 +3,7 @@
 use super::interface::Config;
 use super::plan::Subject;
 use super::world::World;
-use ha_api_types::id::Term;
+use ha_api_types::id::{NodeName, Term};
 use ha_api_types::time::{Mono, Now};
 use ha_store::election::{CommitClock, Membership};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,17 +24,17 @@ pub struct Situation<'a> {
     /// Times of the leader's commits.
     pub commits: &'a CommitClock,
     /// Work of fence devices in this process, by node.
-    pub devices: &'a BTreeMap<String, super::fencing::devices::DeviceWork>,
+    pub devices: &'a BTreeMap<NodeName, super::fencing::devices::DeviceWork>,
     /// Results of the probes of fence devices.
     pub probes: &'a super::fencing::probes::DeviceProbes,
     /// Nodes that an unknown commit of this process may have closed: each counts both as closed and as not closed.
-    pub perhaps_closed: &'a BTreeSet<String>,
+    pub perhaps_closed: &'a BTreeSet<NodeName>,
     /// Imbalance of nodes. For the load: time since which each node has been above or below the mean. It counts only
     /// while the imbalance exceeds its threshold and no other action is in progress. For the number of services: time
     /// since which the node has had too many.
-    pub uneven: &'a BTreeMap<(Measure, String), Side>,
+    pub uneven: &'a BTreeMap<(Measure, NodeName), Side>,
     /// Nodes that services will use once the writes in progress are seen, by service.
-    pub placing: &'a BTreeMap<String, BTreeSet<String>>,
+    pub placing: &'a BTreeMap<String, BTreeSet<NodeName>>,
     /// Subjects of writes in progress: they are not planned again before the write is seen.
     pub busy: &'a BTreeSet<Subject>,
     /// Result of the N+1 check; `None` if there is none yet.

@@ -2,7 +2,7 @@
 //! beyond etcd, does and waits for.
 
 use super::Controller;
-use ha_api_types::id::{Revision, Term};
+use ha_api_types::id::{NodeName, Revision, Term};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, Now};
 use ha_api_types::view::Next;
@@ -36,11 +36,11 @@ pub struct State {
     /// Subjects with a write in progress, or with a pause after a refused write.
     pub busy: Vec<String>,
     /// Nodes on which a fence device works.
-    pub devices: Vec<String>,
+    pub devices: Vec<NodeName>,
     /// Error of etcd for the last refused write; absent after a write was applied.
     pub refused: Option<String>,
     /// Time since this process saw the last heartbeat of each node.
-    pub silent_ms: BTreeMap<String, Millis>,
+    pub silent_ms: BTreeMap<NodeName, Millis>,
 }
 
 /// A condition that the leader waits for.

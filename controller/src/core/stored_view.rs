@@ -3,6 +3,7 @@
 use super::health::watchdog_counts;
 use super::placement::{assembled, declared, service_facts};
 use super::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeState, NodeStatus};
 use ha_api_types::reason::Reason;
@@ -33,7 +34,7 @@ pub fn view(world: &World) -> (View, Vec<RuleConflict>) {
             (name.clone(), service_facts(world, &resource.value, &status_of(world, &resource.value)))
         })
         .collect();
-    let facts = |name: &String| Some((name.clone(), node_facts(world, name)?));
+    let facts = |name: &NodeName| Some((name.clone(), node_facts(world, name)?));
     let view = assembled(world, world.nodes.keys().filter_map(facts).collect(), services, rules);
     (view, conflicts)
 }

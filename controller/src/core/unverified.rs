@@ -2,6 +2,7 @@
 //! Each must answer before any service starts on it again (FENCING, section 7).
 
 use super::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::names;
 use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{FenceState, Phase};
@@ -9,7 +10,7 @@ use ha_api_types::resource::RequestedState;
 use std::collections::BTreeMap;
 
 /// Nodes, and the resources for which each has yet to answer.
-pub(super) type Unverified = BTreeMap<String, Vec<String>>;
+pub(super) type Unverified = BTreeMap<NodeName, Vec<String>>;
 
 impl World {
     /// Returns the nodes that have yet to answer, with the resources that counted them as empty.
@@ -40,7 +41,7 @@ impl World {
     ///
     /// A report that is newer than the fence was written by an agent that has read the order in that fence, or has
     /// registered for it.
-    pub(super) fn has_verified(&self, name: &str, uid: &str, node: &str) -> bool {
+    pub(super) fn has_verified(&self, name: &str, uid: &str, node: &NodeName) -> bool {
         let Some(fence) = self.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
             return false;
         };

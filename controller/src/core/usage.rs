@@ -2,6 +2,7 @@
 
 use super::placement::uses;
 use super::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::{FenceState, UsageReport};
 use ha_api_types::resource::{Resource, ResourceStatus};
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Returns the usage that was measured on a node under its open epoch. Figures of a closed epoch do not count,
 /// because its services are gone or in an unknown state.
-pub fn of_node<'a>(world: &'a World, node: &str) -> Option<&'a UsageReport> {
+pub fn of_node<'a>(world: &'a World, node: &NodeName) -> Option<&'a UsageReport> {
     let fence = &world.fences.get(node)?.value;
     let report = &world.usage_reports.get(node)?.value;
     let is_of_now =
@@ -31,11 +32,11 @@ pub fn of_service<'a>(world: &'a World, resource: &Resource, status: &ResourceSt
 ///
 /// The usage of a service that has left since the report is subtracted too. The machine's figure still contains it,
 /// and would otherwise prevent the return of the service.
-pub(super) fn count_outside(world: &World, nodes: &mut BTreeMap<String, NodeFacts>, services: &Services) {
+pub(super) fn count_outside(world: &World, nodes: &mut BTreeMap<NodeName, NodeFacts>, services: &Services) {
     if world.usage_reports.is_empty() {
         return;
     }
-    let mut by_services: BTreeMap<&str, Amounts> = BTreeMap::new();
+    let mut by_services: BTreeMap<&NodeName, Amounts> = BTreeMap::new();
     for (name, facts) in services {
         for node in &facts.uses {
             let Some(report) = of_node(world, node) else { continue };
@@ -47,7 +48,7 @@ pub(super) fn count_outside(world: &World, nodes: &mut BTreeMap<String, NodeFact
     }
     for (name, facts) in nodes {
         let Some(report) = of_node(world, name) else { continue };
-        let mut sum = by_services.get(name.as_str()).copied().unwrap_or_default();
+        let mut sum = by_services.get(name).copied().unwrap_or_default();
         for service in report.services.values() {
             sum.cpu = add(sum.cpu, service.usage.cpu);
             sum.memory = add(sum.memory, service.usage.memory);
@@ -96,14 +97,14 @@ mod tests {
         let status = ResourceStatus {
             uid: "u1".to_owned(),
             state: ServiceState::Started,
-            node: Some("n1".to_owned()),
+            node: Some("n1".into()),
             ..ResourceStatus::default()
         };
-        let fence = Fence { epoch: Epoch(2), boot_id: "b2".to_owned(), state, ..Fence::default() };
+        let fence = Fence { epoch: Epoch(2), boot_id: "b2".into(), state, ..Fence::default() };
         let usage = Usage { memory: gib(3), ..Usage::default() };
         let report = UsageReport {
             epoch,
-            boot_id: boot_id.to_owned(),
+            boot_id: boot_id.into(),
             node: Usage { memory: gib(8), ..Usage::default() },
             services: [("web".to_owned(), ServiceUsage { uid: "u1".to_owned(), usage })]
                 .into_iter()
@@ -122,8 +123,8 @@ mod tests {
             vec![
                 entry(keys.spec(Kind::Resource, "web"), json(&resource)),
                 entry(keys.status(Kind::Resource, "web"), json(&status)),
-                entry(keys.fence("n1"), json(&fence)),
-                entry(keys.usage_report("n1"), json(&report)),
+                entry(keys.fence(&"n1".into()), json(&fence)),
+                entry(keys.usage_report(&"n1".into()), json(&report)),
             ],
             Revision(5),
             Mono(0),
@@ -156,8 +157,8 @@ mod tests {
             let web = overview.resources.first().expect("it uses a node").clone();
             (web.node, web.usage.and_then(|usage| usage.memory), web.requests.memory)
         };
-        assert_eq!(of_web(FenceState::Open), ("n1".to_owned(), gib(3), gib(4)));
-        assert_eq!(of_web(FenceState::Fencing), ("n1".to_owned(), None, gib(4)));
+        assert_eq!(of_web(FenceState::Open), ("n1".into(), gib(3), gib(4)));
+        assert_eq!(of_web(FenceState::Fencing), ("n1".into(), None, gib(4)));
     }
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
         };
         check(|_, _| {}, gib(3));
         check(|_, status| status.state = ServiceState::Stopped, None);
-        check(|_, status| status.node = Some("n2".to_owned()), None);
+        check(|_, status| status.node = Some("n2".into()), None);
         check(|resource, _| resource.metadata.uid = "u2".to_owned(), None);
     }
 
@@ -187,15 +188,15 @@ mod tests {
         let report = &mut world.usage_reports.get_mut("n1").expect("there").value;
         report.services.get_mut("web").expect("there").usage.memory = known;
         let reserved = Amounts { memory: declared, ..Amounts::default() };
-        let mut nodes: BTreeMap<String, NodeFacts> =
-            [("n1".to_owned(), NodeFacts { reserved, ..NodeFacts::default() })].into_iter().collect();
+        let mut nodes: BTreeMap<NodeName, NodeFacts> =
+            [("n1".into(), NodeFacts { reserved, ..NodeFacts::default() })].into_iter().collect();
         let facts = ServiceFacts {
-            node: on.first().map(|node| (*node).to_owned()),
-            uses: on.iter().map(|node| (*node).to_owned()).collect(),
+            node: on.first().map(|node| (*node).into()),
+            uses: on.iter().map(|node| (*node).into()).collect(),
             requests: Amounts { memory: gib(4), ..Amounts::default() },
             ..ServiceFacts::default()
         };
-        count_outside(&world, &mut nodes, &[("web".to_owned(), facts)].into_iter().collect());
+        count_outside(&world, &mut nodes, &[("web".into(), facts)].into_iter().collect());
         assert_eq!(nodes["n1"].reserved.memory, expected, "{declared:?} {known:?} {on:?}");
     }
 

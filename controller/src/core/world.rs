@@ -12,7 +12,7 @@ mod tables;
 mod unreadable;
 mod versioned;
 
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{Epoch, NodeName, OperationName, Revision};
 use identities::Identities;
 
 pub use failed_moves::FailedMoves;
@@ -38,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tables::{drop_value, put, put_one, put_record};
 
 /// Objects or records by name.
-pub type Table<T> = BTreeMap<String, Versioned<T>>;
+pub type Table<K, T> = BTreeMap<K, Versioned<T>>;
 
 /// The typed view of the cluster.
 ///
@@ -54,47 +54,47 @@ pub struct World {
     /// The single Cluster object.
     pub cluster: Option<Versioned<Cluster>>,
     /// Resource objects by name.
-    pub resources: Table<Resource>,
+    pub resources: Table<String, Resource>,
     /// Group objects by name.
-    pub groups: Table<Group>,
+    pub groups: Table<String, Group>,
     /// AffinityRule objects by name.
-    pub rules: Table<AffinityRule>,
+    pub rules: Table<String, AffinityRule>,
     /// Node objects by name.
-    pub nodes: Table<Node>,
+    pub nodes: Table<NodeName, Node>,
     /// NodeGroup objects by name.
-    pub node_groups: Table<NodeGroup>,
+    pub node_groups: Table<String, NodeGroup>,
     /// Operation objects by name.
-    pub operations: Table<Operation>,
+    pub operations: Table<OperationName, Operation>,
     /// Status of the Cluster object.
     pub cluster_status: Option<Versioned<ClusterStatus>>,
     /// Statuses of resources by name.
-    pub resource_statuses: Table<ResourceStatus>,
+    pub resource_statuses: Table<String, ResourceStatus>,
     /// Statuses of groups by name.
-    pub group_statuses: Table<RuleStatus>,
+    pub group_statuses: Table<String, RuleStatus>,
     /// Statuses of affinity rules by name.
-    pub rule_statuses: Table<RuleStatus>,
+    pub rule_statuses: Table<String, RuleStatus>,
     /// Statuses of nodes by name.
-    pub node_statuses: Table<NodeStatus>,
+    pub node_statuses: Table<NodeName, NodeStatus>,
     /// Statuses of node groups by name.
-    pub node_group_statuses: Table<NodeGroupStatus>,
+    pub node_group_statuses: Table<String, NodeGroupStatus>,
     /// Statuses of operations by name.
-    pub operation_statuses: Table<OperationStatus>,
+    pub operation_statuses: Table<OperationName, OperationStatus>,
     /// Assignments by resource.
-    pub assignments: Table<Assignment>,
+    pub assignments: Table<String, Assignment>,
     /// Tombstones by resource.
-    pub tombstones: Table<Tombstone>,
+    pub tombstones: Table<String, Tombstone>,
     /// Fence records (epoch and fencing state) by node.
-    pub fences: Table<Fence>,
+    pub fences: Table<NodeName, Fence>,
     /// Heartbeats by node.
-    pub alive: Table<Alive>,
+    pub alive: Table<NodeName, Alive>,
     /// Reports of agents about their nodes, by node.
-    pub node_reports: Table<NodeReport>,
+    pub node_reports: Table<NodeName, NodeReport>,
     /// Results of the agents' machine checks, by node.
-    pub doctor_reports: Table<DoctorReport>,
+    pub doctor_reports: Table<NodeName, DoctorReport>,
     /// Resource usage measured by agents, by node.
-    pub usage_reports: Table<UsageReport>,
+    pub usage_reports: Table<NodeName, UsageReport>,
     /// Reports of agents about services: by resource, then by node.
-    pub service_reports: BTreeMap<String, Table<ServiceReport>>,
+    pub service_reports: BTreeMap<String, Table<NodeName, ServiceReport>>,
     /// Record of notifications; `None` if none was ever stored.
     pub notified: Option<Versioned<Notified>>,
     /// Marker of a restore from a backup; `None` if no restore is in progress.
@@ -114,7 +114,7 @@ pub struct World {
     /// Unreadable values that count as their most dangerous reading.
     pub(in crate::core) doubts: unreadable::Doubts,
     /// Time of the last observed heartbeat, by node.
-    pub observations: BTreeMap<String, Observation>,
+    pub observations: BTreeMap<NodeName, Observation>,
     /// Services whose last move failed.
     pub failed_moves: BTreeMap<String, FailedMoves>,
     /// Identity of each resource's definition, computed when the resource changes.
@@ -238,13 +238,13 @@ impl World {
     }
 
     /// Returns the report of a node about a service.
-    pub fn service_report(&self, resource: &str, node: &str) -> Option<&Versioned<ServiceReport>> {
+    pub fn service_report(&self, resource: &str, node: &NodeName) -> Option<&Versioned<ServiceReport>> {
         self.service_reports.get(resource)?.get(node)
     }
 
     /// Returns the epoch under which services that may still run on a node were permitted. That is the open epoch, or
     /// the last one if it was closed without a proof. `None` if no managed service may run there.
-    pub fn living_epoch(&self, node: &str) -> Option<Epoch> {
+    pub fn living_epoch(&self, node: &NodeName) -> Option<Epoch> {
         let fence = &self.fences.get(node)?.value;
         match fence.state {
             FenceState::Open => Some(fence.epoch),
@@ -273,14 +273,14 @@ impl World {
     }
 
     fn take_in(&mut self, key: &Key<'_>, entry: &Entry, now: Mono) -> Touched {
-        let read = match *key {
-            Key::Spec(kind, name) => self.put_spec(kind, name, entry, now),
-            Key::Status(kind, name) => self.put_status(kind, name, entry, now),
+        let read = match key {
+            Key::Spec(kind, name) => self.put_spec(*kind, name, entry, now),
+            Key::Status(kind, name) => self.put_status(*kind, name, entry, now),
             Key::Assignment(name) => {
-                let read = put_record(&mut self.assignments, name, entry, now);
+                let read = put_record(&mut self.assignments, &(*name).to_owned(), entry, now);
                 self.doubt_assignment(name, read)
             }
-            Key::Tombstone(name) => put(&mut self.tombstones, name, entry, now),
+            Key::Tombstone(name) => put(&mut self.tombstones, &(*name).to_owned(), entry, now),
             Key::Fence(name) => {
                 let before = self.fences.get(name).map(|known| known.value.state);
                 let read = put_record(&mut self.fences, name, entry, now);
@@ -305,7 +305,7 @@ impl World {
                 Ok(())
             }
             Key::Candidate(name) => {
-                let known = self.candidate_entries.insert(name.to_owned(), entry.clone());
+                let known = self.candidate_entries.insert((*name).to_owned(), entry.clone());
                 self.observe_refresh(name, known.is_some(), now);
                 if known.is_some() {
                     return Touched::Nothing;
@@ -313,7 +313,7 @@ impl World {
                 Ok(())
             }
             Key::Refresh(name) => {
-                let known = self.refresh_entries.insert(name.to_owned(), entry.clone());
+                let known = self.refresh_entries.insert((*name).to_owned(), entry.clone());
                 self.observe_refresh(name, known.is_some(), now);
                 return Touched::Nothing;
             }
@@ -340,7 +340,7 @@ impl World {
                 put_record(&mut self.usage_reports, name, entry, now).map_err(drop_value)
             }
             Key::ServiceReport(node, name) => {
-                let table = self.service_reports.entry(name.to_owned()).or_default();
+                let table = self.service_reports.entry((*name).to_owned()).or_default();
                 let read = put_record(table, node, entry, now);
                 self.doubt_service_report(node, name, read)
             }
@@ -367,14 +367,14 @@ impl World {
     fn put_spec(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
         match kind {
             Kind::Resource => {
-                let read = put(&mut self.resources, name, entry, now);
+                let read = put(&mut self.resources, &name.to_owned(), entry, now);
                 self.work_out_identity(name);
                 read
             }
-            Kind::Group => put(&mut self.groups, name, entry, now),
-            Kind::AffinityRule => put(&mut self.rules, name, entry, now),
-            Kind::Node => put(&mut self.nodes, name, entry, now),
-            Kind::NodeGroup => put(&mut self.node_groups, name, entry, now),
+            Kind::Group => put(&mut self.groups, &name.to_owned(), entry, now),
+            Kind::AffinityRule => put(&mut self.rules, &name.to_owned(), entry, now),
+            Kind::Node => put(&mut self.nodes, &name.into(), entry, now),
+            Kind::NodeGroup => put(&mut self.node_groups, &name.to_owned(), entry, now),
             Kind::Cluster => {
                 // An unreadable Cluster object changes nothing: the previous settings stay active.
                 let mut read = self.cluster.clone();
@@ -384,7 +384,7 @@ impl World {
                 }
                 result
             }
-            Kind::Operation => put(&mut self.operations, name, entry, now),
+            Kind::Operation => put(&mut self.operations, &name.into(), entry, now),
         }
     }
 
@@ -392,23 +392,28 @@ impl World {
         match kind {
             Kind::Resource => {
                 let before = self.before(name);
-                let read = put_record(&mut self.resource_statuses, name, entry, now);
+                let read = put_record(&mut self.resource_statuses, &name.to_owned(), entry, now);
                 let read = self.doubt_status(name, read);
                 self.work_out_identity(name);
                 self.count_service(name, before, now);
                 self.observe_failed_moves(name, now);
                 read
             }
-            Kind::Group => put_record(&mut self.group_statuses, name, entry, now).map_err(drop_value),
-            Kind::AffinityRule => put_record(&mut self.rule_statuses, name, entry, now).map_err(drop_value),
-            Kind::Node => put_record(&mut self.node_statuses, name, entry, now).map_err(drop_value),
+            Kind::Group => {
+                put_record(&mut self.group_statuses, &name.to_owned(), entry, now).map_err(drop_value)
+            }
+            Kind::AffinityRule => {
+                put_record(&mut self.rule_statuses, &name.to_owned(), entry, now).map_err(drop_value)
+            }
+            Kind::Node => put_record(&mut self.node_statuses, &name.into(), entry, now).map_err(drop_value),
             Kind::NodeGroup => {
-                put_record(&mut self.node_group_statuses, name, entry, now).map_err(drop_value)
+                put_record(&mut self.node_group_statuses, &name.to_owned(), entry, now).map_err(drop_value)
             }
             Kind::Cluster => put_one(&mut self.cluster_status, name, entry, now).map_err(drop_value),
             Kind::Operation => {
                 let before = self.operation_statuses.get(name).map(|known| known.value.phase);
-                let read = put_record(&mut self.operation_statuses, name, entry, now).map_err(drop_value);
+                let read =
+                    put_record(&mut self.operation_statuses, &name.into(), entry, now).map_err(drop_value);
                 self.count_operation(name, before);
                 read
             }
@@ -429,60 +434,60 @@ impl World {
 
     fn forget(&mut self, key: &Key<'_>) {
         self.doubts.forget(key);
-        match *key {
+        match key {
             Key::Spec(kind, name) => match kind {
                 Kind::Resource => {
-                    self.resources.remove(name);
+                    self.resources.remove(*name);
                     self.work_out_identity(name);
                 }
-                Kind::Group => drop(self.groups.remove(name)),
-                Kind::AffinityRule => drop(self.rules.remove(name)),
-                Kind::Node => drop(self.nodes.remove(name)),
-                Kind::NodeGroup => drop(self.node_groups.remove(name)),
+                Kind::Group => drop(self.groups.remove(*name)),
+                Kind::AffinityRule => drop(self.rules.remove(*name)),
+                Kind::Node => drop(self.nodes.remove(*name)),
+                Kind::NodeGroup => drop(self.node_groups.remove(*name)),
                 Kind::Cluster => {
-                    self.cluster = self.cluster.take().filter(|_| name != CLUSTER_NAME);
+                    self.cluster = self.cluster.take().filter(|_| *name != CLUSTER_NAME);
                     self.work_out_timings();
                 }
-                Kind::Operation => drop(self.operations.remove(name)),
+                Kind::Operation => drop(self.operations.remove(*name)),
             },
             Key::Status(kind, name) => match kind {
                 Kind::Resource => {
-                    self.resource_statuses.remove(name);
+                    self.resource_statuses.remove(*name);
                     self.work_out_identity(name);
-                    self.failed_moves.remove(name);
+                    self.failed_moves.remove(*name);
                     self.forget_counting(name);
                 }
-                Kind::Group => drop(self.group_statuses.remove(name)),
-                Kind::AffinityRule => drop(self.rule_statuses.remove(name)),
-                Kind::Node => drop(self.node_statuses.remove(name)),
-                Kind::NodeGroup => drop(self.node_group_statuses.remove(name)),
+                Kind::Group => drop(self.group_statuses.remove(*name)),
+                Kind::AffinityRule => drop(self.rule_statuses.remove(*name)),
+                Kind::Node => drop(self.node_statuses.remove(*name)),
+                Kind::NodeGroup => drop(self.node_group_statuses.remove(*name)),
                 Kind::Cluster => {
-                    self.cluster_status = self.cluster_status.take().filter(|_| name != CLUSTER_NAME);
+                    self.cluster_status = self.cluster_status.take().filter(|_| *name != CLUSTER_NAME);
                 }
-                Kind::Operation => drop(self.operation_statuses.remove(name)),
+                Kind::Operation => drop(self.operation_statuses.remove(*name)),
             },
-            Key::Assignment(name) => drop(self.assignments.remove(name)),
-            Key::Tombstone(name) => drop(self.tombstones.remove(name)),
+            Key::Assignment(name) => drop(self.assignments.remove(*name)),
+            Key::Tombstone(name) => drop(self.tombstones.remove(*name)),
             Key::Fence(name) => drop(self.fences.remove(name)),
             Key::Notified => self.notified = None,
             Key::Incarnation => self.incarnation = None,
             Key::Restored => self.restored = None,
             Key::Leader => self.leader = None,
             Key::Candidate(name) => {
-                self.candidate_entries.remove(name);
-                self.refreshed.remove(name);
+                self.candidate_entries.remove(*name);
+                self.refreshed.remove(*name);
             }
-            Key::Refresh(name) => drop(self.refresh_entries.remove(name)),
+            Key::Refresh(name) => drop(self.refresh_entries.remove(*name)),
             // A deleted heartbeat counts only as silence: the observation stays.
             Key::Alive(name) => drop(self.alive.remove(name)),
             Key::NodeReport(name) => drop(self.node_reports.remove(name)),
             Key::DoctorReport(name) => drop(self.doctor_reports.remove(name)),
             Key::UsageReport(name) => drop(self.usage_reports.remove(name)),
             Key::ServiceReport(node, name) => {
-                if let Some(reports) = self.service_reports.get_mut(name) {
+                if let Some(reports) = self.service_reports.get_mut(*name) {
                     reports.remove(node);
                     if reports.is_empty() {
-                        self.service_reports.remove(name);
+                        self.service_reports.remove(*name);
                     }
                 }
             }

@@ -5,7 +5,7 @@ use super::interface::CommitId;
 use super::plan::{Action, Note, Plan, Subject};
 use super::world::World;
 use ha_api_types::event::Event;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::record::FenceState;
 use ha_api_types::time::{Millis, Mono};
 use ha_store::election::{Leadership, Readings};
@@ -48,7 +48,7 @@ enum Busy {
 
 /// Returns the revisions of a node's fence and heartbeat. They distinguish an earlier write to the fence from one
 /// that can still be applied.
-fn fence_and_alive(world: &World, node: &str) -> (Revision, Option<Revision>) {
+fn fence_and_alive(world: &World, node: &NodeName) -> (Revision, Option<Revision>) {
     let fence = world.fences.get(node).map_or(Revision::default(), |fence| fence.modified);
     (fence, world.alive.get(node).map(|alive| alive.modified))
 }
@@ -74,12 +74,12 @@ pub(super) struct Writes {
     alone: BTreeSet<Subject>,
     conflicts: BTreeMap<Subject, u32>,
     /// Nodes that an unknown commit may have closed, with the fence's revision before it.
-    perhaps_closed: BTreeMap<String, Revision>,
+    perhaps_closed: BTreeMap<NodeName, Revision>,
     /// Fences that an unknown commit may have written: the revisions of fence and heartbeat before the commit. Once
     /// one of the two has changed, the commit can no longer be applied.
-    unknown_fences: BTreeMap<String, (Revision, Option<Revision>)>,
+    unknown_fences: BTreeMap<NodeName, (Revision, Option<Revision>)>,
     /// Nodes that services will use once the writes in progress are seen.
-    placing: BTreeMap<String, (Subject, BTreeSet<String>)>,
+    placing: BTreeMap<String, (Subject, BTreeSet<NodeName>)>,
 }
 
 impl Writes {
@@ -89,17 +89,17 @@ impl Writes {
     }
 
     /// Returns the nodes that services will use.
-    pub(super) fn placing(&self) -> BTreeMap<String, BTreeSet<String>> {
+    pub(super) fn placing(&self) -> BTreeMap<String, BTreeSet<NodeName>> {
         self.placing.iter().map(|(name, (_, uses))| (name.clone(), uses.clone())).collect()
     }
 
     /// Returns the nodes that count both as closed and as not closed.
-    pub(super) fn perhaps_closed(&self) -> BTreeSet<String> {
+    pub(super) fn perhaps_closed(&self) -> BTreeSet<NodeName> {
         self.perhaps_closed.keys().cloned().collect()
     }
 
     /// Returns `true` if a write of this process may close a node's epoch, or has closed it.
-    pub(super) fn may_close(&self, node: &str) -> bool {
+    pub(super) fn may_close(&self, node: &NodeName) -> bool {
         let about = |member: &Member| matches!(&member.subject, Subject::Fence(name) if name == node);
         self.unknown_fences.contains_key(node)
             || self.batches.values().any(|batch| batch.actions.iter().any(about))

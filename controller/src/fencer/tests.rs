@@ -1,6 +1,7 @@
 //! Tests of the fence-agent protocol with small agents that keep their state in a file.
 
 use super::*;
+use crate::core::RunId;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -39,7 +40,7 @@ async fn check(
     install(folder, "fence_file", AGENT);
     let device =
         FenceDevice { name: "d".to_owned(), parts, timeout_seconds, retries: 1, ..FenceDevice::default() };
-    let run = FencerRun { id: 1, node: "node1".to_owned(), device, action, limit_ms: 20_000 };
+    let run = FencerRun { id: RunId(1), node: "node1".into(), device, action, limit_ms: 20_000 };
     Fencer::new(Some(folder.to_owned())).run(&run).await
 }
 
@@ -106,8 +107,8 @@ async fn an_agent_that_hangs_is_killed_with_its_children() {
             ..FenceDevice::default()
         };
         let run = FencerRun {
-            id: 1,
-            node: "node1".to_owned(),
+            id: RunId(1),
+            node: "node1".into(),
             device,
             action: FencerAction::Off,
             limit_ms: 100_000,

@@ -17,7 +17,7 @@ pub(super) struct Holding {
 
 #[derive(Default)]
 struct Waiting {
-    next: HoldId,
+    next: u64,
     answers: BTreeMap<HoldId, oneshot::Sender<HoldAnswer>>,
 }
 
@@ -48,7 +48,7 @@ impl Holding {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.answers.retain(|_, known| !known.is_closed());
         waiting.next += 1;
-        let id = waiting.next;
+        let id = HoldId(waiting.next);
         waiting.answers.insert(id, sender);
         (id, receiver)
     }

@@ -75,23 +75,22 @@ pub(crate) async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_
     api.post("nodes", &node).await;
     let fence = |state| json!(Fence { epoch: Epoch(1), state, ..Fence::default() });
     for (state, code) in [(FenceState::Open, 409), (FenceState::Fencing, 409)] {
-        api.write(&api.keys.fence("node1"), &fence(state)).await;
+        api.write(&api.keys.fence(&"node1".into()), &fence(state)).await;
         assert_eq!(api.delete("nodes/node1").await.code, code);
     }
-    api.write(&api.keys.fence("node1"), &fence(FenceState::Fenced)).await;
-    let assignment = Assignment { node: "node1".to_owned(), ..Assignment::default() };
+    api.write(&api.keys.fence(&"node1".into()), &fence(FenceState::Fenced)).await;
+    let assignment = Assignment { node: "node1".into(), ..Assignment::default() };
     api.write(&api.keys.assignment("web"), &json!(assignment)).await;
     let refused = api.delete("nodes/node1").await;
     assert_eq!(refused.code, 409);
     assert!(refused.at("/message").as_str().unwrap().contains("web"));
-    api.write(&api.keys.assignment("web"), &json!(Assignment { node: "node2".to_owned(), ..assignment }))
-        .await;
+    api.write(&api.keys.assignment("web"), &json!(Assignment { node: "node2".into(), ..assignment })).await;
     api.status(Kind::Node, "node1", &json!({"state": "Unknown"})).await;
     assert_eq!(api.delete("nodes/node1").await.code, 200);
     assert_eq!(api.get("nodes/node1").await.code, 404);
     // The leader shows the node as Gone for a while, and a fence key is never deleted.
     assert_eq!(api.store.get(&api.keys.status(Kind::Node, "node1")).await.unwrap().entries.len(), 1);
-    assert_eq!(api.store.get(&api.keys.fence("node1")).await.unwrap().entries.len(), 1);
+    assert_eq!(api.store.get(&api.keys.fence(&"node1".into())).await.unwrap().entries.len(), 1);
 }
 
 pub(crate) async fn a_watch_goes_on_where_a_list_ended<S: Store>(store: S) {
@@ -151,7 +150,7 @@ pub(crate) async fn concurrent_patches_all_arrive<S: Store>(store: S) {
 /// Answers the next request for a log as the agent of node1, and returns the request. Any answer is sent as it is.
 async fn answer_as_agent<S: Store>(api: Arc<Api<S>>, answer: Value) -> Value {
     let (key, request) = loop {
-        let reading = api.store.list(&api.keys.log_requests_of("node1")).await.unwrap();
+        let reading = api.store.list(&api.keys.log_requests_of(&"node1".into())).await.unwrap();
         if let Some(entry) = reading.entries.first() {
             assert_ne!(entry.lease, 0, "a request vanishes");
             break (entry.key.clone(), serde_json::from_slice(&entry.value).unwrap());
@@ -159,7 +158,7 @@ async fn answer_as_agent<S: Store>(api: Arc<Api<S>>, answer: Value) -> Value {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     };
     let Some(Key::LogRequest(node, id)) = api.keys.parse(&key) else { unreachable!("{key} is no request") };
-    api.write(&api.keys.log_answer(node, id), &answer).await;
+    api.write(&api.keys.log_answer(&node, id), &answer).await;
     request
 }
 
@@ -184,7 +183,7 @@ pub(crate) async fn a_log_is_what_the_agent_of_the_node_answers<S: Store>(store:
     let offline = api.get("resources/web/log").await;
     assert_eq!(offline.code, 503);
     assert!(offline.at("/message").as_str().unwrap().contains("node1 is not online"));
-    api.write(&api.keys.alive("node1"), &json!({"instance": "a", "epoch": 1, "sequence": 1})).await;
+    api.write(&api.keys.alive(&"node1".into()), &json!({"instance": "a", "epoch": 1, "sequence": 1})).await;
 
     let agent =
         tokio::spawn(answer_as_agent(Arc::clone(&api), json!({"text": "one\ntwo\n", "truncated": true})));
@@ -198,7 +197,7 @@ pub(crate) async fn a_log_is_what_the_agent_of_the_node_answers<S: Store>(store:
     let asked = agent.await.unwrap();
     assert_eq!((&asked["tailLines"], &asked["sinceSeconds"]), (&json!(2), &json!(60)));
     assert_eq!(asked["definition"]["name"], "web");
-    for left in [api.keys.log_requests_of("node1"), api.keys.log_answers_of("node1")] {
+    for left in [api.keys.log_requests_of(&"node1".into()), api.keys.log_answers_of(&"node1".into())] {
         assert!(api.store.list(&left).await.unwrap().entries.is_empty(), "{left}");
     }
 
@@ -216,19 +215,19 @@ pub(crate) async fn an_agent_that_does_not_answer_holds_up_few_requests<S: Store
     let api = Arc::new(Api::over(store));
     api.post("resources", &resource("web")).await;
     api.status(Kind::Resource, "web", &json!({"state": "Started", "node": "node1"})).await;
-    api.write(&api.keys.alive("node1"), &json!({"instance": "a", "epoch": 1, "sequence": 1})).await;
+    api.write(&api.keys.alive(&"node1".into()), &json!({"instance": "a", "epoch": 1, "sequence": 1})).await;
     let waiting = |_| {
         let api = Arc::clone(&api);
         tokio::spawn(async move { api.get("resources/web/log").await.code })
     };
     let tasks: Vec<_> = (0..8).map(waiting).collect();
-    while api.store.list(&api.keys.log_requests_of("node1")).await.unwrap().entries.len() < 8 {
+    while api.store.list(&api.keys.log_requests_of(&"node1".into())).await.unwrap().entries.len() < 8 {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     assert_eq!(api.get("resources/web/log").await.code, 429);
     for task in tasks {
         assert_eq!(task.await.unwrap(), 504);
     }
-    let left = api.store.list(&api.keys.log_requests_of("node1")).await.unwrap();
+    let left = api.store.list(&api.keys.log_requests_of(&"node1".into())).await.unwrap();
     assert!(left.entries.is_empty(), "{:?}", left.entries);
 }

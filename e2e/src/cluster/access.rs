@@ -135,7 +135,7 @@ impl Cluster {
     /// # Errors
     /// Fails if the agent has not reported, or etcd does not respond.
     pub fn node_report(&self, node: &str) -> Result<NodeReport> {
-        let key = self.keys().node_report(node);
+        let key = self.keys().node_report(&node.into());
         let entry = self.etcdctl().get(&key)?.with_context(|| format!("{node} has not reported"))?;
         serde_json::from_value(entry.value).with_context(|| key)
     }
@@ -145,7 +145,7 @@ impl Cluster {
     /// # Errors
     /// Fails if etcd stores no heartbeat of the node, or does not respond.
     pub fn agent_instance(&self, node: &str) -> Result<String> {
-        let key = self.keys().alive(node);
+        let key = self.keys().alive(&node.into());
         let entry = self.etcdctl().get(&key)?.with_context(|| format!("{node} has no heartbeat"))?;
         Ok(serde_json::from_value::<Alive>(entry.value).with_context(|| key)?.instance)
     }

@@ -80,11 +80,11 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
         }
         Kind::DiskFull => fill(&disk_filler(cluster, &target)?)?,
         Kind::HeartbeatDeleted => {
-            let key = cluster.keys().alive(&target);
+            let key = cluster.keys().alive(&target.as_str().into());
             cluster.etcdctl().run(&["del", &key])?;
         }
         Kind::LeaseRevoked => {
-            let key = cluster.keys().alive(&target);
+            let key = cluster.keys().alive(&target.as_str().into());
             let entry = cluster.etcdctl().get(&key)?.context("heartbeat key not found")?;
             cluster.etcdctl().run(&["lease", "revoke", &format!("{:x}", entry.lease)])?;
         }

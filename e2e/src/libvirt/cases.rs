@@ -230,7 +230,7 @@ fn source_killed(rig: &mut Rig) -> Result<()> {
     if after.boot == before.boot {
         bail!("an incompletely migrated guest kept running: {before:?}, {after:?}");
     }
-    let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(&source))?;
+    let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(&source.as_str().into()))?;
     let state = fence.map(|fence| fence.value["state"].to_string()).unwrap_or_default();
     if state != "\"Fenced\"" {
         bail!("{source} was not fenced before the guest started on {target}: {state}");

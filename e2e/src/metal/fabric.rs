@@ -58,14 +58,14 @@ fn stays_out(rig: &Rig, node: &str) -> Result<()> {
         condition(&shown, "Ready").is_some_and(|ready| ready["reason"] == "FencedOff")
     })?;
     holds_for(&format!("{node} stays disconnected"), PATIENCE, || {
-        let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(node)).ok().flatten();
+        let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(&node.into())).ok().flatten();
         fence.is_some_and(|entry| entry.value["state"] == "Fenced")
     })
 }
 
 /// Returns the boot id in a node's fence record.
 fn boot(rig: &Rig, node: &str) -> Result<Value> {
-    let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(node))?;
+    let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(&node.into()))?;
     Ok(fence.with_context(|| format!("{node} has no fence record"))?.value["bootId"].take())
 }
 

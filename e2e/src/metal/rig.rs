@@ -141,7 +141,7 @@ impl Rig {
         let note = format!("boot-of-{node}");
         guest.run(&format!("cat {expected} >{SHARED}/{note}"))?;
         let boot = std::fs::read_to_string(self.cluster.shared().join(note))?;
-        let key = self.cluster.keys().fence(node);
+        let key = self.cluster.keys().fence(&node.into());
         wait_until(&format!("{node} to be open for services"), CEILING, || {
             let entry = self.cluster.etcdctl().get(&key).ok().flatten();
             entry.is_some_and(|entry| entry.value["state"] == "Open" && entry.value["bootId"] == boot.trim())

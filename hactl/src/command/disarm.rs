@@ -6,6 +6,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use clap::{Args, ValueEnum};
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec};
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::view::Overview;
 use serde_json::json;
@@ -116,7 +117,7 @@ async fn follow(session: &Session, wait: &WaitFlags, goal: &str) -> Outcome {
 /// Polls until the leader has observed the request and every node has reached the goal. `left` always lists the missing steps.
 async fn until(session: &Session, goal: &str, left: &mut Vec<String>) -> Result<(), Failure> {
     let client = session.client()?;
-    let mut told: BTreeMap<String, String> = BTreeMap::new();
+    let mut told: BTreeMap<NodeName, String> = BTreeMap::new();
     let mut waited: BTreeSet<String> = BTreeSet::new();
     loop {
         let cluster = client.find::<ClusterSpec>(CLUSTER_NAME).await?;
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn what_is_missing_names_services_and_nodes() {
         let node = |name: &str, arming: &str| NodeOverview {
-            name: name.to_owned(),
+            name: name.into(),
             arming: arming.to_owned(),
             state: NodeState::Online,
             ..NodeOverview::default()

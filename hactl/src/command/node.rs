@@ -199,7 +199,7 @@ fn operation(action: OperationAction, carries: Carries, node: &Served<NodeSpec>)
         Carries::Boot => (None, boot_id()),
         Carries::EpochAndBoot => (epoch(), boot_id()),
     };
-    OperationSpec { action, node: Some(node.name().to_owned()), epoch, boot_id, ..OperationSpec::default() }
+    OperationSpec { action, node: Some(node.name().into()), epoch, boot_id, ..OperationSpec::default() }
 }
 
 async fn follow_store(session: &Session, follow: &FollowStore) -> Outcome {
@@ -211,8 +211,11 @@ async fn follow_store(session: &Session, follow: &FollowStore) -> Outcome {
     if !follow.yes && !Terminal::confirm(&question)? {
         return Err(Failure::refused("not confirmed: nothing was changed"));
     }
-    let spec =
-        OperationSpec { action: OperationAction::FollowStore, node: Some(name), ..OperationSpec::default() };
+    let spec = OperationSpec {
+        action: OperationAction::FollowStore,
+        node: Some(name.into()),
+        ..OperationSpec::default()
+    };
     carry_out(session, spec, &follow.patience).await
 }
 

@@ -7,6 +7,7 @@ use crate::object::Served;
 use crate::render::{self, Format};
 use crate::session::Session;
 use clap::Args;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec, OperationStatus};
 use ha_api_types::reason::Reason;
@@ -120,7 +121,7 @@ impl Start {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let spec = OperationSpec {
             action: OperationAction::Start,
-            not_on: self.not_on.clone(),
+            not_on: self.not_on.as_deref().map(NodeName::from),
             ..OperationSpec::default()
         };
         on_resource(session, &self.resource, spec, &self.patience).await
@@ -188,7 +189,7 @@ async fn on_move(
 ) -> Outcome {
     let node = super::node(node)?;
     session.client()?.target(&node).await?;
-    let spec = OperationSpec { action, node: Some(node.name.name), ..OperationSpec::default() };
+    let spec = OperationSpec { action, node: Some(node.name.name.into()), ..OperationSpec::default() };
     on_resource(session, resource, spec, patience).await
 }
 
@@ -203,7 +204,11 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
     let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
     let client = session.client()?;
     let verb = verb(spec.action);
-    let subject = spec.resource.clone().or_else(|| spec.node.clone()).unwrap_or_else(|| "cluster".to_owned());
+    let subject = spec
+        .resource
+        .clone()
+        .or_else(|| spec.node.as_ref().map(ToString::to_string))
+        .unwrap_or_else(|| "cluster".to_owned());
     let operation = record(client, &format!("{verb}-{subject}"), &spec).await?;
     let name = operation.name();
     if patience.no_wait {

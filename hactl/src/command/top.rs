@@ -59,7 +59,7 @@ impl Top {
             session.client()?.target(&target).await?;
             names.push(target.name.name);
         }
-        let wanted = |name: &String| names.is_empty() || names.contains(name);
+        let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
         let UsageOverview { mut nodes, mut resources } = session.client()?.usage().await?;
         nodes.retain(|node| wanted(&node.name));
         resources.retain(|resource| wanted(&resource.name));

@@ -1,6 +1,7 @@
 //! Commands that the core gives to drivers, and their results and events.
 
 use ha_api_types::driver::DriverKind;
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
@@ -29,12 +30,12 @@ pub enum Command {
     /// Target of a live migration: take over the service that the source has handed over.
     Arrive {
         /// The node from which the service came.
-        source: String,
+        source: NodeName,
     },
     /// Source of a live migration: migrate the service.
     Migrate {
         /// The receiving node.
-        target: String,
+        target: NodeName,
     },
     /// Source of a live migration: end everything that is in progress. The service is left unchanged.
     EndMigration,
@@ -42,10 +43,10 @@ pub enum Command {
     CloseReception,
     /// Replace the storage secondary of the service while it runs.
     ReplaceSecondary {
-        /// The current secondary; empty if there is none.
-        present: String,
+        /// The current secondary; `None` if there is none.
+        present: Option<NodeName>,
         /// The node that becomes the secondary.
-        node: String,
+        node: NodeName,
     },
     /// End everything that is left of a replacement of the secondary.
     EndReplacement,

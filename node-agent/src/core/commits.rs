@@ -97,7 +97,7 @@ impl AgentCore {
         let phase = report.phase;
         self.stale.insert(name.to_owned());
         if let Some(revision) = applied {
-            self.view.reports.wrote(name, report, revision);
+            self.view.reports.wrote(name.to_owned(), report, revision);
         }
         let Some(service) = self.services.get_mut(name) else { return };
         if service.write != Some(id) {
@@ -131,7 +131,7 @@ impl AgentCore {
     fn forget_answer(&mut self, now: &Now, id: CommitId, name: &str, outcome: &Outcome) {
         self.stale.insert(name.to_owned());
         if let Some(revision) = outcome.applied() {
-            self.view.reports.deleted(name, revision);
+            self.view.reports.deleted(name.to_owned(), revision);
         }
         if let Some(service) = self.services.get_mut(name)
             && service.write == Some(id)

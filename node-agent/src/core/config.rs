@@ -1,5 +1,6 @@
 //! Configuration of an agent: facts about its process, node and machine that do not change while the agent runs.
 
+use ha_api_types::id::{BootId, NodeName};
 use ha_api_types::keys::Keys;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::SleepProtection;
@@ -19,7 +20,7 @@ pub struct Config {
     /// The cluster's key layout.
     pub keys: Keys,
     /// The node's name.
-    pub node: String,
+    pub node: NodeName,
     /// Identifier of this process. No two processes ever have the same.
     pub instance: String,
     /// The machine id.
@@ -27,7 +28,7 @@ pub struct Config {
     /// The product id of the hardware; `None` if it cannot be read.
     pub product_id: Option<String>,
     /// The boot id.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// `true` if the machine is virtual.
     pub is_virtual: bool,
     /// The sleep protection; `None` if it is not known.

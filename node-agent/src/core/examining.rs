@@ -9,6 +9,7 @@ use super::journal::{Journal, LastWords};
 use super::{AgentCore, Config, Now, watchdog_test};
 use crate::doctor::{Circumstances, MachineFacts, judge};
 use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::BootId;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
@@ -29,7 +30,7 @@ pub(super) struct Examining {
 /// The boot of the journal that the agent found at its start.
 #[derive(Clone, Debug)]
 struct Previous {
-    boot_id: String,
+    boot_id: BootId,
     words: Option<LastWords>,
 }
 
@@ -131,7 +132,7 @@ impl AgentCore {
     /// against etcd's state at that time.
     pub(super) fn doctor_answer(&mut self, report: DoctorReport, outcome: &Outcome) {
         if let Some(revision) = outcome.applied() {
-            self.view.doctor_reports.wrote(&self.config.node.clone(), report, revision);
+            self.view.doctor_reports.wrote(self.config.node.clone(), report, revision);
         }
         self.tell_outcome("report of the health checks", outcome);
     }
@@ -172,7 +173,7 @@ impl AgentCore {
         self.examining.last_end = Some(LastEnd { boot_id: previous.boot_id, message: message.clone(), at });
         self.effects.push_back(super::Effect::Event(Event {
             kind: Kind::Node,
-            name: self.config.node.clone(),
+            name: self.config.node.to_string(),
             uid: String::new(),
             event_type: EventType::Warning,
             reason: Reason::UncleanShutdown,

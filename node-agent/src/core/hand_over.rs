@@ -7,7 +7,7 @@ use super::session::ReadFor;
 use super::steps::PROBE_RETRY_MS;
 use super::view::{Stored, peer};
 use super::{AgentCore, Now};
-use ha_api_types::id::{ActionUid, Revision};
+use ha_api_types::id::{ActionUid, NodeName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Phase, ServiceReport};
 use ha_api_types::time::Mono;
@@ -23,7 +23,13 @@ impl AgentCore {
 
     /// Reads the target again, linearizably, before the driver begins. HandingOver is committed and in the journal
     /// (R8.10).
-    pub(super) fn check_target(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, target: String) {
+    pub(super) fn check_target(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &ActionUid,
+        target: NodeName,
+    ) {
         let keys = &self.config.keys;
         let wanted = vec![keys.service_report(&target, service.name()), keys.fence(&target)];
         let purpose = ReadFor::Target { name: service.name().to_owned(), uid: uid.clone() };

@@ -251,7 +251,7 @@ impl AgentCore {
             match outcome {
                 Outcome::Applied(revision) => {
                     registered.next_beat = now.raw;
-                    self.view.alive.deleted(&node, *revision);
+                    self.view.alive.deleted(node, *revision);
                 }
                 Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
                     registered.reread = true;
@@ -277,7 +277,7 @@ impl AgentCore {
                 registered.held = true;
                 // A heartbeat that commits while the previous one is still valid enables no waiting step.
                 self.all_stale |= !held_on;
-                self.view.alive.wrote(&node, beat.alive, *revision);
+                self.view.alive.wrote(node, beat.alive, *revision);
                 if let Some(report) = beat.report {
                     self.report_committed(report, *revision);
                 }
@@ -323,7 +323,7 @@ impl AgentCore {
         self.unseen_report = false;
         self.in_force = report.timings;
         self.journal.timings = Some(report.timings);
-        self.view.node_reports.wrote(&self.config.node, report, revision);
+        self.view.node_reports.wrote(self.config.node.clone(), report, revision);
         self.changed = true;
     }
 

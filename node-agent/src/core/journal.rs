@@ -1,6 +1,6 @@
 //! The state that an agent must keep across its own restart: its registration, and the actions that it has begun.
 
-use ha_api_types::id::{ActionUid, Epoch, Revision};
+use ha_api_types::id::{ActionUid, BootId, Epoch, OperationName, Revision};
 use ha_api_types::record::WatchdogTest;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Timestamp};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "camelCase", default)]
 pub struct Journal {
     /// The boot under which the journal was written.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// The registration: revision of the node's report in mode Registering.
     pub request: Option<Revision>,
     /// The epoch that was opened for the registration.
@@ -65,7 +65,7 @@ pub struct Reception {
 #[serde(rename_all = "camelCase", default)]
 pub struct LastWords {
     /// The boot that wrote the record.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// The reason for which the machine may be reset.
     pub message: String,
     /// Time of the record, by this machine's clock.
@@ -77,11 +77,11 @@ pub struct LastWords {
 #[serde(rename_all = "camelCase", default)]
 pub struct Trial {
     /// The operation that requested the test.
-    pub operation: String,
+    pub operation: OperationName,
     /// The machine.
     pub machine_id: String,
     /// The boot that is to be reset.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// The driver.
     pub identity: String,
     /// Timeout with which the device is armed, milliseconds.

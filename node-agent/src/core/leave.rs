@@ -280,8 +280,8 @@ impl AgentCore {
         let node = self.config.node.clone();
         match outcome {
             Outcome::Applied(revision) => {
-                self.view.node_reports.wrote(&node, report, *revision);
-                self.view.alive.deleted(&node, *revision);
+                self.view.node_reports.wrote(node.clone(), report, *revision);
+                self.view.alive.deleted(node, *revision);
                 self.unseen_armed = false;
                 self.unseen_report = false;
             }

@@ -7,7 +7,7 @@ use super::session::ReadFor;
 use super::steps::PROBE_RETRY_MS;
 use super::view::peer;
 use super::{AgentCore, Now};
-use ha_api_types::id::{ActionUid, Epoch, Revision};
+use ha_api_types::id::{ActionUid, Epoch, NodeName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Observed, Phase, ServiceReport};
 use ha_api_types::time::Millis;
@@ -107,7 +107,7 @@ impl AgentCore {
     }
 
     /// Reads the other side's report at intervals.
-    fn peek(&mut self, now: &Now, service: &mut Service, node: &str) {
+    fn peek(&mut self, now: &Now, service: &mut Service, node: &NodeName) {
         if service.peek_at.is_some_and(|at| now.raw < at) {
             return;
         }
@@ -296,7 +296,7 @@ impl AgentCore {
     }
 
     /// Returns `true` if the report of a lost node was read after the proof that closed its epoch.
-    fn has_read_last_report(&self, node: &str, name: &str) -> bool {
+    fn has_read_last_report(&self, node: &NodeName, name: &str) -> bool {
         let gone_at = self.view.fences.get(node).map_or(Revision::default(), |stored| stored.modified);
         self.view.peer_reports.as_of(&peer(node, name)) >= gone_at
     }
@@ -324,7 +324,7 @@ impl AgentCore {
 
     /// Returns `true` if an epoch of another node is closed with a proof: no service of it runs or will run (FENCING,
     /// section 5).
-    pub(super) fn is_proven_gone(&self, node: &str, epoch: Epoch) -> bool {
+    pub(super) fn is_proven_gone(&self, node: &NodeName, epoch: Epoch) -> bool {
         self.view.fences.value(node).is_some_and(|fence| {
             fence.epoch > epoch
                 && match fence.state {

@@ -100,8 +100,8 @@ impl AgentCore {
         given.filter_map(|(_, stored)| stored.value.as_ref()).any(|operation| {
             let spec = &operation.spec;
             spec.action == OperationAction::ShutdownContinue
-                && spec.node.as_deref() == Some(self.config.node.as_str())
-                && spec.boot_id.as_deref() == Some(self.config.boot_id.as_str())
+                && spec.node.as_ref() == Some(&self.config.node)
+                && spec.boot_id.as_ref() == Some(&self.config.boot_id)
         })
     }
 }

@@ -6,7 +6,7 @@ use super::role::Role;
 use super::service::{Service, Step};
 use super::view::{Stored, peer};
 use super::{AgentCore, Now, pets};
-use ha_api_types::id::{ActionUid, Epoch, Revision};
+use ha_api_types::id::{ActionUid, BootId, Epoch, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Phase, ServiceReport};
 use ha_store::{Guard, Transaction};
@@ -25,7 +25,7 @@ pub(super) struct Permit {
 
 impl Permit {
     /// Returns the permit that a report stored in etcd grants; `None` if it grants none.
-    pub(super) fn of_committed(report: &ServiceReport, epoch: Epoch, boot_id: &str) -> Option<Permit> {
+    pub(super) fn of_committed(report: &ServiceReport, epoch: Epoch, boot_id: &BootId) -> Option<Permit> {
         let permits = match report.phase {
             Phase::Starting | Phase::Running | Phase::Receiving => true,
             Phase::ProbedRunning
@@ -41,7 +41,7 @@ impl Permit {
         };
         let uid = report.action_uid.clone()?;
         let receives = report.phase == Phase::Receiving;
-        (permits && report.epoch == epoch && report.boot_id == boot_id).then_some(Permit {
+        (permits && report.epoch == epoch && report.boot_id == *boot_id).then_some(Permit {
             uid,
             epoch,
             receives,

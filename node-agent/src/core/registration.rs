@@ -242,7 +242,7 @@ impl AgentCore {
         match outcome {
             Outcome::Applied(revision) => {
                 requesting.request = Some(*revision);
-                self.view.node_reports.wrote(&node, report, *revision);
+                self.view.node_reports.wrote(node, report, *revision);
                 // A new agent process finds its own request here and continues.
                 self.journal.boot_id.clone_from(&self.config.boot_id);
                 self.journal.request = Some(*revision);

@@ -157,10 +157,8 @@ impl AgentCore {
         if report.replacement.as_ref().is_some_and(|said| said.uid == asked.uid) {
             let id = CommandId(self.next_id());
             self.commands.insert(id, name);
-            let command = Command::ReplaceSecondary {
-                present: asked.present.clone().unwrap_or_default(),
-                node: asked.node.clone(),
-            };
+            let command =
+                Command::ReplaceSecondary { present: asked.present.clone(), node: asked.node.clone() };
             self.effects.push_back(Effect::Run { id, command, service: Box::new(asked.definition.clone()) });
             service.replacing = Replacing::Run { replacement: Box::new(asked), task: id };
             self.changed = true;

@@ -3,7 +3,7 @@
 use super::AgentCore;
 use super::service::Service;
 use super::view::Stored;
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{BootId, Epoch, NodeName, Revision};
 use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::RequestedState;
 
@@ -39,8 +39,8 @@ impl AgentCore {
         let Some(stored) = self.view.assignments.get(name) else { return Role::Unassigned };
         let Some(assignment) = &stored.value else { return Role::Illegible };
         let Some(registered) = self.registered() else { return Role::Outdated };
-        let own = |node: &str, epoch: Epoch, boot_id: &str| {
-            (node == self.config.node).then(|| epoch == registered.epoch && boot_id == self.config.boot_id)
+        let own = |node: &NodeName, epoch: Epoch, boot_id: &BootId| {
+            (*node == self.config.node).then(|| epoch == registered.epoch && *boot_id == self.config.boot_id)
         };
         if let Some(current) = own(&assignment.node, assignment.epoch, &assignment.boot_id) {
             return if current { Role::Act { assignment: stored.clone() } } else { Role::Outdated };
@@ -102,7 +102,7 @@ impl AgentCore {
                 .is_some_and(|assignment| assignment.definition.exclusive)
     }
 
-    pub(super) fn migration_target(assignment: &Assignment) -> Option<String> {
+    pub(super) fn migration_target(assignment: &Assignment) -> Option<NodeName> {
         match &assignment.action {
             Action::Migrate { target, .. } => Some(target.clone()),
             Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => None,

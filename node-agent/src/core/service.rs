@@ -4,7 +4,7 @@ use super::command::{CommandId, DriverFailure};
 use super::effect::{CommitId, JournalWriteId};
 use super::permit::Permit;
 use super::replacement::Replacing;
-use ha_api_types::id::{ActionUid, Revision};
+use ha_api_types::id::{ActionUid, NodeName, Revision};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Assignment, Phase, ReplacementReport, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
@@ -51,11 +51,11 @@ pub(super) enum Step {
     /// Target of a migration: prepares.
     Prepare { uid: ActionUid },
     /// Target of a migration: takes over the service that the source has handed over.
-    Arrive { uid: ActionUid, source: String },
+    Arrive { uid: ActionUid, source: NodeName },
     /// Source of a migration: reads again whether the target is as HandingOver has guarded it.
-    CheckTarget { uid: ActionUid, target: String, sent: Mono },
+    CheckTarget { uid: ActionUid, target: NodeName, sent: Mono },
     /// Source of a migration: migrates the service, unless the driver cannot begin in time.
-    Migrate { uid: ActionUid, target: String, until: Mono },
+    Migrate { uid: ActionUid, target: NodeName, until: Mono },
     /// Source of a migration: ends everything of it that is in progress.
     EndMigration { uid: ActionUid, failure: Option<DriverFailure> },
     /// Source of a migration: probes the remains here.

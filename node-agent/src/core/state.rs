@@ -6,7 +6,7 @@ use super::commits::Purpose;
 use super::service::Service;
 use super::session::ReadFor;
 use super::{AgentCore, Now};
-use ha_api_types::id::{ActionUid, Epoch, Revision};
+use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Millis;
 use ha_api_types::view::Next;
@@ -18,11 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "camelCase")]
 pub struct State {
     /// Name of the node.
-    pub node: String,
+    pub node: NodeName,
     /// Id of this process.
     pub instance: String,
     /// Boot id of the machine.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// `WaitForLock`, `Active` or `LostLock`.
     pub agent: &'static str,
     /// The present activity, in a sentence.

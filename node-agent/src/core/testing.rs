@@ -31,6 +31,7 @@ use crate::watchdog::core as daemon;
 use crate::watchdog::protocol;
 use beginnings::config;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
+use ha_api_types::id::NodeName;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, HoldAnswer, HoldRequest, NodeReport,
     Observed, Phase, Replacement, ReplacementPhase, ServiceReport,
@@ -42,6 +43,11 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
 pub(super) const NODE: &str = "n1";
+
+/// Returns the name of the agent's node.
+pub(super) fn own_node() -> NodeName {
+    NODE.into()
+}
 
 /// State of the network between agent and etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +211,7 @@ impl World {
     }
 
     pub(super) fn sync(&mut self) {
-        for prefix in prefixes(&self.keys, NODE) {
+        for prefix in prefixes(&self.keys, &own_node()) {
             let reading = self.state.list(&prefix);
             self.input(Input::Synced { prefix, entries: reading.entries, revision: reading.revision });
         }
@@ -253,7 +259,7 @@ impl World {
                     Change::Put(entry) => &entry.key,
                     Change::Delete { key, .. } => key,
                 };
-                prefixes(&self.keys, NODE).iter().any(|prefix| key.starts_with(prefix))
+                prefixes(&self.keys, &own_node()).iter().any(|prefix| key.starts_with(prefix))
             }));
         }
         self.seen = revision;

@@ -4,7 +4,7 @@ mod cluster;
 
 use super::unreadable::own_report;
 use ha_api_types::cluster::{Cluster, ClusterStatus};
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, OperationName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::lenient;
@@ -17,6 +17,7 @@ use ha_api_types::resource::Resource;
 use ha_api_types::timing::Timings;
 use ha_store::{Change, Entry, Guard};
 use serde::de::DeserializeOwned;
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A key that exists. The value is `None` if it cannot be read; its revisions still serve as guards.
@@ -36,51 +37,63 @@ struct Cell<T> {
 
 /// Keys of one kind, by name.
 #[derive(Clone, Debug)]
-pub(super) struct Table<T> {
-    cells: BTreeMap<String, Cell<T>>,
+pub(super) struct Table<K, T> {
+    cells: BTreeMap<K, Cell<T>>,
 }
 
-impl<T> Default for Table<T> {
-    fn default() -> Table<T> {
+impl<K, T> Default for Table<K, T> {
+    fn default() -> Table<K, T> {
         Table { cells: BTreeMap::new() }
     }
 }
 
-impl<T: DeserializeOwned> Table<T> {
-    pub(super) fn get(&self, name: &str) -> Option<&Stored<T>> {
+impl<K: Ord, T: DeserializeOwned> Table<K, T> {
+    pub(super) fn get<Q: Ord + ?Sized>(&self, name: &Q) -> Option<&Stored<T>>
+    where
+        K: Borrow<Q>,
+    {
         self.cells.get(name)?.stored.as_ref()
     }
 
-    pub(super) fn value(&self, name: &str) -> Option<&T> {
+    pub(super) fn value<Q: Ord + ?Sized>(&self, name: &Q) -> Option<&T>
+    where
+        K: Borrow<Q>,
+    {
         self.get(name)?.value.as_ref()
     }
 
     /// Returns the guard for a write of this key, from its last known state.
-    pub(super) fn guard(&self, name: &str) -> Guard {
+    pub(super) fn guard<Q: Ord + ?Sized>(&self, name: &Q) -> Guard
+    where
+        K: Borrow<Q>,
+    {
         self.get(name).map_or(Guard::Absent, |stored| Guard::Unchanged(stored.modified))
     }
 
     /// Returns the newest revision at which the state of the key is known; 0 if never.
-    pub(super) fn as_of(&self, name: &str) -> Revision {
+    pub(super) fn as_of<Q: Ord + ?Sized>(&self, name: &Q) -> Revision
+    where
+        K: Borrow<Q>,
+    {
         self.cells.get(name).map_or(Revision(0), |cell| cell.as_of)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Stored<T>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &Stored<T>)> {
         self.cells.iter().filter_map(|(name, cell)| Some((name, cell.stored.as_ref()?)))
     }
 
-    fn put(&mut self, name: &str, entry: &Entry, as_of: Revision) {
+    fn put(&mut self, name: K, entry: &Entry, as_of: Revision) {
         self.put_as(name, entry, as_of, |value| serde_json::from_slice(value).ok());
     }
 
-    fn put_as(&mut self, name: &str, entry: &Entry, as_of: Revision, read: impl Fn(&[u8]) -> Option<T>) {
+    fn put_as(&mut self, name: K, entry: &Entry, as_of: Revision, read: impl Fn(&[u8]) -> Option<T>) {
         let as_of = as_of.max(entry.mod_revision);
         let stored = || Stored {
             value: read(&entry.value),
             created: entry.create_revision,
             modified: entry.mod_revision,
         };
-        match self.cells.get_mut(name) {
+        match self.cells.get_mut(&name) {
             // The value is unchanged; the reading confirms it at a later revision.
             Some(cell)
                 if cell.stored.as_ref().is_some_and(|stored| stored.modified == entry.mod_revision) =>
@@ -92,36 +105,36 @@ impl<T: DeserializeOwned> Table<T> {
             Some(cell) if cell.as_of >= as_of => {}
             Some(cell) => *cell = Cell { stored: Some(stored()), as_of },
             None => {
-                self.cells.insert(name.to_owned(), Cell { stored: Some(stored()), as_of });
+                self.cells.insert(name, Cell { stored: Some(stored()), as_of });
             }
         }
     }
 
-    fn remove(&mut self, name: &str, revision: Revision) {
-        if self.cells.get(name).is_none_or(|cell| cell.as_of < revision) {
-            self.cells.insert(name.to_owned(), Cell { stored: None, as_of: revision });
+    fn remove(&mut self, name: K, revision: Revision) {
+        if self.cells.get(&name).is_none_or(|cell| cell.as_of < revision) {
+            self.cells.insert(name, Cell { stored: None, as_of: revision });
         }
     }
 
     /// Applies this agent's own write of the key.
-    pub(super) fn wrote(&mut self, name: &str, value: T, revision: Revision) {
-        if self.cells.get(name).is_some_and(|cell| cell.as_of >= revision) {
+    pub(super) fn wrote(&mut self, name: K, value: T, revision: Revision) {
+        if self.cells.get(&name).is_some_and(|cell| cell.as_of >= revision) {
             return;
         }
-        let created = self.get(name).map_or(revision, |stored| stored.created);
+        let created = self.get(&name).map_or(revision, |stored| stored.created);
         let stored = Stored { value: Some(value), created, modified: revision };
-        self.cells.insert(name.to_owned(), Cell { stored: Some(stored), as_of: revision });
+        self.cells.insert(name, Cell { stored: Some(stored), as_of: revision });
     }
 
     /// Applies this agent's own deletion of the key.
-    pub(super) fn deleted(&mut self, name: &str, revision: Revision) {
+    pub(super) fn deleted(&mut self, name: K, revision: Revision) {
         self.remove(name, revision);
     }
 
     /// Drops everything that is not in `names`, because it was absent at `revision`. Older markers of absence are not
     /// needed.
-    fn keep_only(&mut self, names: &BTreeSet<&str>, revision: Revision) {
-        self.cells.retain(|name, cell| names.contains(name.as_str()) || cell.as_of > revision);
+    fn keep_only(&mut self, names: &BTreeSet<K>, revision: Revision) {
+        self.cells.retain(|name, cell| names.contains(name) || cell.as_of > revision);
     }
 }
 
@@ -129,11 +142,11 @@ impl<T: DeserializeOwned> Table<T> {
 #[derive(Clone, Debug)]
 pub(super) struct View {
     keys: Keys,
-    node: String,
+    node: NodeName,
     awaited: BTreeSet<String>,
     /// The highest revision of a linearizable reading.
     pub(super) revision: Revision,
-    clusters: Table<Cluster>,
+    clusters: Table<String, Cluster>,
     /// The settings that this agent follows.
     active: Option<Cluster>,
     /// The cluster's timings if they are valid. Computed when the settings change, because nearly every step needs
@@ -142,36 +155,36 @@ pub(super) struct View {
     /// The errors in timings that are refused, until they are logged.
     pub(super) refused_timings: Option<String>,
     /// The leader's status of the Cluster object.
-    pub(super) cluster_statuses: Table<ClusterStatus>,
-    pub(super) operations: Table<Operation>,
+    pub(super) cluster_statuses: Table<String, ClusterStatus>,
+    pub(super) operations: Table<OperationName, Operation>,
     /// The leader's statuses of operations. A test of the watchdog begins only when the leader allows it.
-    pub(super) operation_statuses: Table<OperationStatus>,
-    pub(super) nodes: Table<Node>,
-    pub(super) resources: Table<Resource>,
-    pub(super) assignments: Table<Assignment>,
-    pub(super) fences: Table<Fence>,
+    pub(super) operation_statuses: Table<OperationName, OperationStatus>,
+    pub(super) nodes: Table<NodeName, Node>,
+    pub(super) resources: Table<String, Resource>,
+    pub(super) assignments: Table<String, Assignment>,
+    pub(super) fences: Table<NodeName, Fence>,
     /// The URL of each candidate, read once from a new key. A key keeps its URL when its controller rewrites it: at a
     /// restart, or every Ki by a controller from before `refresh/<id>`.
-    candidates: Table<String>,
+    candidates: Table<String, String>,
     /// Newest revision at which a candidate key no longer existed; `None` if none was deleted. The departed candidates
     /// are not asked for hold once this node's fence was read at that revision or later.
     departed: Option<Revision>,
     /// Only the report of this node, by node name.
-    pub(super) node_reports: Table<NodeReport>,
+    pub(super) node_reports: Table<NodeName, NodeReport>,
     /// Only the report of this node, by node name.
-    pub(super) doctor_reports: Table<DoctorReport>,
+    pub(super) doctor_reports: Table<NodeName, DoctorReport>,
     /// Only the report of this node, by node name.
-    pub(super) usage_reports: Table<UsageReport>,
+    pub(super) usage_reports: Table<NodeName, UsageReport>,
     /// Only the reports of this node, by resource.
-    pub(super) reports: Table<ServiceReport>,
-    /// Reports of the other side of a migration, by `node/resource`; read when needed, never watched.
-    pub(super) peer_reports: Table<ServiceReport>,
+    pub(super) reports: Table<String, ServiceReport>,
+    /// Reports of the other side of a migration, by node and resource; read when needed, never watched.
+    pub(super) peer_reports: Table<(NodeName, String), ServiceReport>,
     /// Only the key of this node, by node name; read when needed.
-    pub(super) alive: Table<Alive>,
+    pub(super) alive: Table<NodeName, Alive>,
 }
 
 impl View {
-    pub(super) fn new(keys: &Keys, node: &str) -> View {
+    pub(super) fn new(keys: &Keys, node: &NodeName) -> View {
         View {
             keys: keys.clone(),
             node: node.to_owned(),
@@ -214,56 +227,66 @@ impl View {
         for entry in entries {
             self.put(entry, revision);
         }
-        let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
-        let names = |kept: &dyn Fn(&Key<'_>) -> bool| -> BTreeSet<&str> {
-            keys.iter()
-                .filter_map(|key| {
-                    let parsed = self.keys.parse(key)?;
-                    kept(&parsed).then(|| name_of(&parsed))
-                })
-                .collect()
-        };
-        let of_kind = |kind: Kind| names(&move |key| matches!(key, Key::Spec(found, _) if *found == kind));
         if prefix == self.keys.specs_of(Kind::Cluster) {
-            let names = of_kind(Kind::Cluster);
+            let names = self.names_of_objects(entries);
             self.clusters.keep_only(&names, revision);
             self.work_out_cluster();
         } else if prefix == self.keys.statuses_of(Kind::Cluster) {
-            let names = names(&|key| matches!(key, Key::Status(Kind::Cluster, _)));
+            let names = self.names_of_objects(entries);
             self.cluster_statuses.keep_only(&names, revision);
         } else if prefix == self.keys.statuses_of(Kind::Operation) {
-            let names = names(&|key| matches!(key, Key::Status(Kind::Operation, _)));
+            let names = self.names_of_objects(entries);
             self.operation_statuses.keep_only(&names, revision);
         } else if prefix == self.keys.specs_of(Kind::Operation) {
-            let names = of_kind(Kind::Operation);
+            let names = self.names_of_objects(entries);
             self.operations.keep_only(&names, revision);
         } else if prefix == self.keys.specs_of(Kind::Node) {
-            let names = of_kind(Kind::Node);
+            let names = self.names_of_objects(entries);
             self.nodes.keep_only(&names, revision);
         } else if prefix == self.keys.specs_of(Kind::Resource) {
-            let names = of_kind(Kind::Resource);
+            let names = self.names_of_objects(entries);
             self.resources.keep_only(&names, revision);
         } else if prefix == self.keys.assignments() {
-            let names = names(&|key| matches!(key, Key::Assignment(_)));
+            let names = self.names(entries, |key| {
+                if let Key::Assignment(name) = key { Some(name.to_owned()) } else { None }
+            });
             self.assignments.keep_only(&names, revision);
         } else if prefix == self.keys.fences() {
-            let names = names(&|key| matches!(key, Key::Fence(_)));
+            let names = self.names(entries, |key| if let Key::Fence(node) = key { Some(node) } else { None });
             self.fences.keep_only(&names, revision);
         } else if prefix == self.keys.candidates() {
-            let names = names(&|key| matches!(key, Key::Candidate(_)));
+            let names = self
+                .names(entries, |key| if let Key::Candidate(id) = key { Some(id.to_owned()) } else { None });
             // A candidate that was known and is absent here left at this revision or earlier.
             self.candidate_departed(revision);
             self.candidates.keep_only(&names, revision);
         } else {
-            let services = names(&|key| matches!(key, Key::ServiceReport(..)));
-            let nodes = names(&|key| matches!(key, Key::NodeReport(_)));
+            let services = self.names(entries, |key| {
+                if let Key::ServiceReport(_, name) = key { Some(name.to_owned()) } else { None }
+            });
             self.reports.keep_only(&services, revision);
+            let nodes =
+                self.names(entries, |key| if let Key::NodeReport(node) = key { Some(node) } else { None });
             self.node_reports.keep_only(&nodes, revision);
-            let doctors = names(&|key| matches!(key, Key::DoctorReport(_)));
+            let doctors =
+                self.names(entries, |key| if let Key::DoctorReport(node) = key { Some(node) } else { None });
             self.doctor_reports.keep_only(&doctors, revision);
-            let usages = names(&|key| matches!(key, Key::UsageReport(_)));
+            let usages =
+                self.names(entries, |key| if let Key::UsageReport(node) = key { Some(node) } else { None });
             self.usage_reports.keep_only(&usages, revision);
         }
+    }
+
+    /// Returns what `pick` takes from the keys of these entries.
+    fn names<K: Ord>(&self, entries: &[Entry], pick: impl Fn(Key<'_>) -> Option<K>) -> BTreeSet<K> {
+        entries.iter().filter_map(|entry| pick(self.keys.parse(&entry.key)?)).collect()
+    }
+
+    /// Returns the names of the objects of one kind, from entries with their specs or statuses.
+    fn names_of_objects<K: Ord + for<'n> From<&'n str>>(&self, entries: &[Entry]) -> BTreeSet<K> {
+        self.names(entries, |key| {
+            if let Key::Spec(_, name) | Key::Status(_, name) = key { Some(name.into()) } else { None }
+        })
     }
 
     pub(super) fn changed(&mut self, changes: &[Change]) {
@@ -304,7 +327,7 @@ impl View {
         let Some(key) = self.keys.parse(&entry.key) else { return };
         match key {
             Key::Spec(Kind::Cluster, name) => {
-                self.clusters.put(name, entry, as_of);
+                self.clusters.put(name.into(), entry, as_of);
                 self.work_out_cluster();
             }
             Key::Status(Kind::Cluster, name) => {
@@ -312,16 +335,16 @@ impl View {
                     Ok(status) => Some(status),
                     Err(partial) => (!partial.has_lost("disarm")).then_some(partial.value),
                 };
-                self.cluster_statuses.put_as(name, entry, as_of, read);
+                self.cluster_statuses.put_as(name.into(), entry, as_of, read);
                 if self.is_cluster_unreadable() {
                     self.work_out_cluster();
                 }
             }
-            Key::Status(Kind::Operation, name) => self.operation_statuses.put(name, entry, as_of),
-            Key::Spec(Kind::Operation, name) => self.operations.put(name, entry, as_of),
-            Key::Spec(Kind::Node, name) => self.nodes.put(name, entry, as_of),
-            Key::Spec(Kind::Resource, name) => self.resources.put(name, entry, as_of),
-            Key::Assignment(name) => self.assignments.put(name, entry, as_of),
+            Key::Status(Kind::Operation, name) => self.operation_statuses.put(name.into(), entry, as_of),
+            Key::Spec(Kind::Operation, name) => self.operations.put(name.into(), entry, as_of),
+            Key::Spec(Kind::Node, name) => self.nodes.put(name.into(), entry, as_of),
+            Key::Spec(Kind::Resource, name) => self.resources.put(name.into(), entry, as_of),
+            Key::Assignment(name) => self.assignments.put(name.into(), entry, as_of),
             Key::Fence(name) => self.fences.put(name, entry, as_of),
             Key::Candidate(name) => self.put_candidate(name, entry, as_of),
             Key::NodeReport(node) if node == self.node => {
@@ -329,8 +352,10 @@ impl View {
             }
             Key::DoctorReport(node) if node == self.node => self.doctor_reports.put(node, entry, as_of),
             Key::UsageReport(node) if node == self.node => self.usage_reports.put(node, entry, as_of),
-            Key::ServiceReport(node, name) if node == self.node => self.reports.put(name, entry, as_of),
-            Key::ServiceReport(node, name) => self.peer_reports.put(&peer(node, name), entry, as_of),
+            Key::ServiceReport(node, name) if node == self.node => {
+                self.reports.put(name.into(), entry, as_of);
+            }
+            Key::ServiceReport(node, name) => self.peer_reports.put((node, name.into()), entry, as_of),
             Key::Alive(node) if node == self.node => self.alive.put(node, entry, as_of),
             Key::NodeReport(_)
             | Key::DoctorReport(_)
@@ -354,27 +379,27 @@ impl View {
         let Some(key) = self.keys.parse(key) else { return };
         match key {
             Key::Spec(Kind::Cluster, name) => {
-                self.clusters.remove(name, revision);
+                self.clusters.remove(name.into(), revision);
                 self.work_out_cluster();
             }
-            Key::Status(Kind::Cluster, name) => self.cluster_statuses.remove(name, revision),
-            Key::Status(Kind::Operation, name) => self.operation_statuses.remove(name, revision),
-            Key::Spec(Kind::Operation, name) => self.operations.remove(name, revision),
-            Key::Spec(Kind::Node, name) => self.nodes.remove(name, revision),
-            Key::Spec(Kind::Resource, name) => self.resources.remove(name, revision),
-            Key::Assignment(name) => self.assignments.remove(name, revision),
+            Key::Status(Kind::Cluster, name) => self.cluster_statuses.remove(name.into(), revision),
+            Key::Status(Kind::Operation, name) => self.operation_statuses.remove(name.into(), revision),
+            Key::Spec(Kind::Operation, name) => self.operations.remove(name.into(), revision),
+            Key::Spec(Kind::Node, name) => self.nodes.remove(name.into(), revision),
+            Key::Spec(Kind::Resource, name) => self.resources.remove(name.into(), revision),
+            Key::Assignment(name) => self.assignments.remove(name.into(), revision),
             Key::Fence(name) => self.fences.remove(name, revision),
             Key::Candidate(name) => {
                 if self.candidates.get(name).is_some() {
                     self.candidate_departed(revision);
                 }
-                self.candidates.remove(name, revision);
+                self.candidates.remove(name.into(), revision);
             }
             Key::NodeReport(node) if node == self.node => self.node_reports.remove(node, revision),
             Key::DoctorReport(node) if node == self.node => self.doctor_reports.remove(node, revision),
             Key::UsageReport(node) if node == self.node => self.usage_reports.remove(node, revision),
-            Key::ServiceReport(node, name) if node == self.node => self.reports.remove(name, revision),
-            Key::ServiceReport(node, name) => self.peer_reports.remove(&peer(node, name), revision),
+            Key::ServiceReport(node, name) if node == self.node => self.reports.remove(name.into(), revision),
+            Key::ServiceReport(node, name) => self.peer_reports.remove((node, name.into()), revision),
             Key::Alive(node) if node == self.node => self.alive.remove(node, revision),
             Key::NodeReport(_)
             | Key::DoctorReport(_)
@@ -404,7 +429,7 @@ impl View {
             }
             None => url_of(entry),
         };
-        self.candidates.put_as(name, entry, as_of, |_| url.clone());
+        self.candidates.put_as(name.into(), entry, as_of, |_| url.clone());
     }
 
     fn candidate_departed(&mut self, revision: Revision) {
@@ -413,7 +438,7 @@ impl View {
 
     /// Returns the controllers that this node must ask for hold: every existing candidate. A departed candidate is
     /// dropped only once the fence was seen unchanged at a revision not older than the departure (FENCING, section 9).
-    pub(super) fn asked(&self, node: &str) -> Asked {
+    pub(super) fn asked(&self, node: &NodeName) -> Asked {
         if self.departed.is_some_and(|departed| self.fences.as_of(node) < departed) {
             return Asked::Unsure;
         }
@@ -444,27 +469,6 @@ fn url_of(entry: &Entry) -> Option<String> {
 }
 
 /// Returns the name of a peer's report in [`View::peer_reports`].
-pub(super) fn peer(node: &str, resource: &str) -> String {
-    format!("{node}/{resource}")
-}
-
-fn name_of<'a>(key: &Key<'a>) -> &'a str {
-    match key {
-        Key::Spec(_, name)
-        | Key::Status(_, name)
-        | Key::Assignment(name)
-        | Key::Tombstone(name)
-        | Key::Fence(name)
-        | Key::Candidate(name)
-        | Key::Refresh(name)
-        | Key::Alive(name)
-        | Key::NodeReport(name)
-        | Key::DoctorReport(name)
-        | Key::UsageReport(name)
-        | Key::ServiceReport(_, name)
-        | Key::Event(_, name)
-        | Key::LogRequest(_, name)
-        | Key::LogAnswer(_, name) => name,
-        Key::Notified | Key::Restored | Key::Incarnation | Key::Leader => "",
-    }
+pub(super) fn peer(node: &NodeName, resource: &str) -> (NodeName, String) {
+    (node.clone(), resource.to_owned())
 }

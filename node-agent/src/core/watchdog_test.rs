@@ -16,6 +16,7 @@ use super::journal::{Journal, LastWords, Proven, Trial};
 use super::{AgentCore, Config, Now};
 use crate::watchdog::Moment;
 use crate::watchdog::protocol::{Arm, Request, State};
+use ha_api_types::id::OperationName;
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::record::WatchdogTest as Passed;
 use ha_api_types::time::{Millis, Mono};
@@ -34,7 +35,7 @@ const NOTE_MS: Millis = 500;
 #[derive(Clone, Debug, Default)]
 pub(super) struct WatchdogTest {
     stage: Option<Stage>,
-    over: BTreeSet<String>,
+    over: BTreeSet<OperationName>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,15 +174,15 @@ impl AgentCore {
     }
 
     /// Returns the operation of a test of this boot that the leader has allowed and that has not ended.
-    fn test_let_go(&self) -> Option<String> {
+    fn test_let_go(&self) -> Option<OperationName> {
         let has_failed =
-            |name: &str| self.journal.failed.as_ref().is_some_and(|trial| trial.operation == name);
-        let of_this_boot = |name: &str| {
+            |name: &OperationName| self.journal.failed.as_ref().is_some_and(|trial| trial.operation == *name);
+        let of_this_boot = |name: &OperationName| {
             self.view.operations.value(name).is_some_and(|operation| {
                 let spec = &operation.spec;
                 spec.action == OperationAction::TestWatchdog
-                    && spec.node.as_deref() == Some(self.config.node.as_str())
-                    && spec.boot_id.as_deref() == Some(self.config.boot_id.as_str())
+                    && spec.node.as_ref() == Some(&self.config.node)
+                    && spec.boot_id.as_ref() == Some(&self.config.boot_id)
             })
         };
         let found = self.view.operation_statuses.iter().find(|(name, stored)| {

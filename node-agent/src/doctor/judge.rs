@@ -4,6 +4,7 @@ use super::facts::{MachineFacts, PanicSettings, Sleep};
 use super::manager::ManagerSettings;
 use crate::watchdog::protocol::{Status, fix_for};
 use ha_api_types::check::Check;
+use ha_api_types::id::NodeName;
 use ha_api_types::record::{SOFTDOG_IDENTITY, SleepProtection, WatchdogKind, WatchdogReport};
 use ha_api_types::timing::Timings;
 
@@ -11,7 +12,7 @@ use ha_api_types::timing::Timings;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Circumstances {
     /// Name of the node.
-    pub node: String,
+    pub node: NodeName,
     /// `true` if the machine is a virtual machine.
     pub is_virtual: bool,
     /// Protection that keeps the machine awake; `None` if the agent does not report it.

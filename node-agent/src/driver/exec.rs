@@ -16,6 +16,7 @@ use super::program::{LAUNCH, ProgramSettings, Programs, launch, measure};
 use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
 use futures::future::BoxFuture;
 use ha_api_types::driver::ExecDriver as ExecSpec;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -191,7 +192,7 @@ impl Driver for ExecDriver {
     fn migrate<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        target: &'a str,
+        target: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
             match mode(service) {
@@ -218,8 +219,8 @@ impl Driver for ExecDriver {
     fn replace_secondary<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        present: &'a str,
-        node: &'a str,
+        present: Option<&'a NodeName>,
+        node: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(replace::replace(&self.context, service, present, node))
     }

@@ -14,6 +14,7 @@ use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
 use drivers::Folders;
 use futures::future::BoxFuture;
 use ha_api_types::driver::{DriverKind, ExternalDriver as ExternalSpec};
+use ha_api_types::id::NodeName;
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
@@ -145,7 +146,7 @@ impl Driver for ExternalDriver {
     fn arrive<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        source: &'a str,
+        source: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move { self.context.arrive(service, source).await })
     }
@@ -153,7 +154,7 @@ impl Driver for ExternalDriver {
     fn migrate<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        target: &'a str,
+        target: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move { self.context.migrate(service, target).await })
     }

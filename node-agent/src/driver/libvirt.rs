@@ -21,6 +21,7 @@ use domain::{Domain, QUICK};
 use futures::future::BoxFuture;
 use ha_api_types::driver::DomainDefinition;
 use ha_api_types::driver::{LibvirtDriver as LibvirtSpec, console_log};
+use ha_api_types::id::NodeName;
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
@@ -167,7 +168,7 @@ impl Driver for LibvirtDriver {
     fn migrate<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        target: &'a str,
+        target: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move { self.domain(service)?.migrate(target).await })
     }

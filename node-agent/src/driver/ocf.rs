@@ -16,6 +16,7 @@ use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample, log};
 use agents::Agents;
 use futures::future::BoxFuture;
 use ha_api_types::driver::OcfDriver as OcfSpec;
+use ha_api_types::id::NodeName;
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
 use ha_api_types::time::{Millis, Mono};
@@ -115,7 +116,7 @@ impl Driver for OcfDriver {
     fn arrive<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        source: &'a str,
+        source: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move { self.context.arrive(service, source).await })
     }
@@ -123,7 +124,7 @@ impl Driver for OcfDriver {
     fn migrate<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        target: &'a str,
+        target: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move { self.context.migrate(service, target).await })
     }

@@ -20,6 +20,7 @@ use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample};
 use crate::core::Meter;
 use client::Client;
 use futures::future::BoxFuture;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -41,7 +42,7 @@ const PROGRAMS: [&str; 3] = ["/usr/bin/podman", "/usr/local/bin/podman", "/bin/p
 #[derive(Clone, Debug)]
 pub struct PodmanSettings {
     /// Name of this node, passed to containers as `HA_NODE`.
-    pub node: String,
+    pub node: NodeName,
     /// Path of the socket of podman's service.
     pub socket: PathBuf,
     /// Interval between polls of the running containers, in case an event is missed.
@@ -50,7 +51,7 @@ pub struct PodmanSettings {
 
 impl PodmanSettings {
     /// Returns the default settings.
-    pub fn new(node: String, socket: PathBuf) -> PodmanSettings {
+    pub fn new(node: NodeName, socket: PathBuf) -> PodmanSettings {
         PodmanSettings { node, socket, poll_interval: Duration::from_secs(10) }
     }
 }
@@ -151,7 +152,7 @@ impl Driver for PodmanDriver {
     fn migrate<'a>(
         &'a self,
         _: &'a ServiceDefinition,
-        _: &'a str,
+        _: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async { Err(no_migration()) })
     }

@@ -16,6 +16,7 @@ pub(in crate::driver) mod run;
 use crate::core::DriverFailure;
 use cgroup::{CgroupRoot, ServiceCgroup};
 use folder::ServiceFolder;
+use ha_api_types::id::{BootId, NodeName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
@@ -30,9 +31,9 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct ProgramSettings {
     /// Name of this node, passed to programs as `HA_NODE`.
-    pub node: String,
+    pub node: NodeName,
     /// Boot id, read from `bootIdFile`. Records of an earlier boot are about processes that no longer exist.
-    pub boot_id: String,
+    pub boot_id: BootId,
     /// The agent's state directory, on a local disk. Each driver has a directory in it, with one directory for each
     /// service.
     pub state_directory: PathBuf,
@@ -46,7 +47,7 @@ pub struct ProgramSettings {
 
 impl ProgramSettings {
     /// Returns the default settings.
-    pub fn new(node: String, boot_id: String, state_directory: PathBuf) -> io::Result<ProgramSettings> {
+    pub fn new(node: NodeName, boot_id: BootId, state_directory: PathBuf) -> io::Result<ProgramSettings> {
         Ok(ProgramSettings {
             node,
             boot_id,

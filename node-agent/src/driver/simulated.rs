@@ -3,6 +3,7 @@
 use super::{Driver, DriverFailure, Sample};
 use futures::future::BoxFuture;
 use ha_api_types::driver::SimulatedDriver as SimulatedSpec;
+use ha_api_types::id::{BootId, NodeName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -19,8 +20,8 @@ use std::time::Duration;
 /// Live migrations, and failures that are counted for the whole cluster, require a directory that all nodes share.
 #[derive(Debug)]
 pub struct SimulatedDriver {
-    node: String,
-    boot_id: String,
+    node: NodeName,
+    boot_id: BootId,
     shared: PathBuf,
 }
 
@@ -28,7 +29,7 @@ pub struct SimulatedDriver {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct State {
-    boot_id: String,
+    boot_id: BootId,
     what: What,
 }
 
@@ -58,14 +59,14 @@ struct Failures {
 
 impl SimulatedDriver {
     /// Creates the driver of a node. `shared` is a directory that all nodes share; it is created if it does not exist.
-    pub fn new(node: String, boot_id: String, shared: PathBuf) -> io::Result<SimulatedDriver> {
-        fs::create_dir_all(shared.join(&node))?;
+    pub fn new(node: NodeName, boot_id: BootId, shared: PathBuf) -> io::Result<SimulatedDriver> {
+        fs::create_dir_all(shared.join(node.as_str()))?;
         Ok(SimulatedDriver { node, boot_id, shared })
     }
 
     /// Returns the path of the file with a service's state on a node. A test may remove the file to end the service.
-    pub fn state_file(&self, node: &str, resource: &str) -> PathBuf {
-        self.shared.join(node).join(format!("{resource}.json"))
+    pub fn state_file(&self, node: &NodeName, resource: &str) -> PathBuf {
+        self.shared.join(node.as_str()).join(format!("{resource}.json"))
     }
 
     fn failures_file(&self, resource: &str) -> PathBuf {
@@ -137,7 +138,7 @@ impl SimulatedDriver {
         self.set(&service.name, What::Stopped).map_err(unreadable)
     }
 
-    async fn migrate_it(&self, service: &ServiceDefinition, target: &str) -> Result<(), DriverFailure> {
+    async fn migrate_it(&self, service: &ServiceDefinition, target: &NodeName) -> Result<(), DriverFailure> {
         let spec = spec(service)?;
         if !spec.live {
             return Err(failed(Reason::MoveFailed, "service cannot be live-migrated".to_owned()));
@@ -244,7 +245,7 @@ impl Driver for SimulatedDriver {
     fn migrate<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        target: &'a str,
+        target: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(self.migrate_it(service, target))
     }
@@ -272,8 +273,8 @@ impl Driver for SimulatedDriver {
     fn replace_secondary<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        _: &'a str,
-        _: &'a str,
+        _: Option<&'a NodeName>,
+        _: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(self.replace_it(service))
     }
@@ -337,7 +338,7 @@ mod tests {
     }
 
     fn node(shared: &tempfile::TempDir, name: &str, boot_id: &str) -> SimulatedDriver {
-        SimulatedDriver::new(name.to_owned(), boot_id.to_owned(), shared.path().to_owned()).unwrap()
+        SimulatedDriver::new(name.into(), boot_id.into(), shared.path().to_owned()).unwrap()
     }
 
     #[tokio::test]
@@ -369,8 +370,8 @@ mod tests {
         assert!(second.start(&failing).await.is_err(), "a success counts afresh");
         let elsewhere = service(|spec| {
             spec.start_failures = 9;
-            spec.fail_on = vec!["node2".to_owned()];
-            spec.missing = vec!["node3".to_owned()];
+            spec.fail_on = vec!["node2".into()];
+            spec.missing = vec!["node3".into()];
         });
         first.start(&elsewhere).await.unwrap();
         let missing = node(&shared, "node3", "a").start(&elsewhere).await.unwrap_err();
@@ -403,10 +404,11 @@ mod tests {
             spec.replace_failures = 1;
         });
         driver.start(&service).await.unwrap();
-        let failed = driver.replace_secondary(&service, "node2", "node3").await.unwrap_err();
+        let failed =
+            driver.replace_secondary(&service, Some(&"node2".into()), &"node3".into()).await.unwrap_err();
         assert_eq!(failed.reason, Reason::ReplaceFailed);
         driver.end_replacement(&service).await.unwrap();
-        driver.replace_secondary(&service, "node2", "node3").await.unwrap();
+        driver.replace_secondary(&service, Some(&"node2".into()), &"node3".into()).await.unwrap();
         assert_eq!(driver.probe(&service).await, Observed::Running);
     }
 
@@ -416,12 +418,12 @@ mod tests {
         let (source, target) = (node(&shared, "node1", "a"), node(&shared, "node2", "b"));
         let service = service(|spec| spec.migrate_failures = 1);
         source.start(&service).await.unwrap();
-        assert!(source.migrate(&service, "node2").await.is_err(), "nobody waits");
+        assert!(source.migrate(&service, &"node2".into()).await.is_err(), "nobody waits");
         target.receive(&service).await.unwrap();
         assert_eq!(target.probe(&service).await, Observed::NotRunning);
-        assert!(source.migrate(&service, "node2").await.is_err(), "the first fails");
+        assert!(source.migrate(&service, &"node2".into()).await.is_err(), "the first fails");
         assert_eq!(source.probe(&service).await, Observed::Running);
-        source.migrate(&service, "node2").await.unwrap();
+        source.migrate(&service, &"node2".into()).await.unwrap();
         assert_eq!(source.probe(&service).await, Observed::NotRunning);
         assert_eq!(target.probe(&service).await, Observed::Running);
         target.start(&service).await.unwrap();
@@ -437,7 +439,7 @@ mod tests {
             source.start(&service).await.unwrap();
             target.receive(&service).await.unwrap();
             assert_eq!(target.close_reception(&service).await.is_ok(), gated);
-            assert_eq!(source.migrate(&service, "node2").await.is_err(), gated);
+            assert_eq!(source.migrate(&service, &"node2".into()).await.is_err(), gated);
             source.kill(&service).await.unwrap();
             target.kill(&service).await.unwrap();
         }

@@ -23,6 +23,7 @@ use bus::{Bus, BusError};
 use futures::future::BoxFuture;
 use group::{Groups, describe};
 use ha_api_types::driver::SystemdDriver as SystemdSpec;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -46,14 +47,14 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct SystemdSettings {
     /// Name of this node, passed to units as `HA_NODE`.
-    pub node: String,
+    pub node: NodeName,
     /// Path of the socket of the system bus.
     pub system_bus: PathBuf,
 }
 
 impl SystemdSettings {
     /// Returns the default settings.
-    pub fn new(node: String) -> SystemdSettings {
+    pub fn new(node: NodeName) -> SystemdSettings {
         SystemdSettings { node, system_bus: "/run/dbus/system_bus_socket".into() }
     }
 }
@@ -155,7 +156,7 @@ impl Driver for SystemdDriver {
     fn migrate<'a>(
         &'a self,
         _service: &'a ServiceDefinition,
-        _target: &'a str,
+        _target: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async { Err(cannot_move()) })
     }

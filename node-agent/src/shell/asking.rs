@@ -3,6 +3,7 @@
 
 use super::Inputs;
 use crate::core::{HoldId, Input};
+use ha_api_types::id::NodeName;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_store::etcd::Config;
 use reqwest::{Certificate, Client, Identity, RequestBuilder};
@@ -16,7 +17,7 @@ const MOST_BYTES: usize = 64 * 1024;
 
 /// Sends hold requests to controllers.
 pub(super) struct Controllers {
-    node: String,
+    node: NodeName,
     clients: Arc<Clients>,
     inputs: Inputs,
 }
@@ -24,7 +25,7 @@ pub(super) struct Controllers {
 impl Controllers {
     /// Creates the sender. `files` configures the connection to etcd; its CA and client certificate also serve for
     /// controllers.
-    pub(super) fn new(node: String, files: Config, inputs: Inputs) -> Controllers {
+    pub(super) fn new(node: NodeName, files: Config, inputs: Inputs) -> Controllers {
         // The only possible failure is that another provider was installed earlier, which works as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Arc::new(Clients { files, newest: Mutex::default() });

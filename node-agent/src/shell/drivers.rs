@@ -14,6 +14,7 @@ use crate::driver::program::ProgramSettings;
 use crate::driver::simulated::SimulatedDriver;
 use crate::driver::systemd::{SystemdDriver, SystemdSettings};
 use anyhow::Context;
+use ha_api_types::id::BootId;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
@@ -42,7 +43,7 @@ pub(super) struct Drivers {
 
 impl Drivers {
     /// Creates the drivers of this version. Their events become inputs.
-    pub(super) fn new(options: &Options, boot_id: &str, inputs: &Inputs) -> anyhow::Result<Drivers> {
+    pub(super) fn new(options: &Options, boot_id: &BootId, inputs: &Inputs) -> anyhow::Result<Drivers> {
         let (events, mut noticed) = mpsc::unbounded_channel();
         let folder =
             || format!("cannot create the driver directories in --state-dir {}", options.state_dir.display());
@@ -221,7 +222,9 @@ async fn execute(driver: &dyn Driver, command: &Command, service: &ServiceDefini
         Command::Migrate { target } => driver.migrate(service, target).await,
         Command::EndMigration => driver.end_migration(service).await,
         Command::CloseReception => driver.close_reception(service).await,
-        Command::ReplaceSecondary { present, node } => driver.replace_secondary(service, present, node).await,
+        Command::ReplaceSecondary { present, node } => {
+            driver.replace_secondary(service, present.as_ref(), node).await
+        }
         Command::EndReplacement => driver.end_replacement(service).await,
     };
     match result {

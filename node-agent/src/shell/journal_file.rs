@@ -155,14 +155,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let file = JournalFile::open(folder.path()).expect("the lock");
         assert_eq!(file.load().expect("an empty journal"), Journal::default());
-        let journal = Journal { boot_id: "boot".to_owned(), epoch: Epoch(7), ..Journal::default() };
+        let journal = Journal { boot_id: "boot".into(), epoch: Epoch(7), ..Journal::default() };
         file.store(&journal).expect("stored");
         assert_eq!(file.load().expect("loaded"), journal);
     }
 
     #[test]
     fn a_damaged_journal_is_noticed_wherever_it_is_cut_and_put_aside() {
-        let journal = Journal { boot_id: "boot".to_owned(), epoch: Epoch(7), ..Journal::default() };
+        let journal = Journal { boot_id: "boot".into(), epoch: Epoch(7), ..Journal::default() };
         let text = render(&journal).expect("rendered");
         for cut in 1..text.len() {
             assert!(parse(&text[..cut]).is_err(), "cut at {cut}");

@@ -6,7 +6,7 @@
 use super::drivers::Drivers;
 use crate::driver::LogQuery;
 use futures::StreamExt;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::record::{
     LOG_LEASE_SECONDS, LOG_LINES_MAX, LOG_PATIENCE_MS, LogAnswer, LogFailure, LogRequest,
@@ -32,7 +32,7 @@ const WATCH: Options = Options {
 };
 
 /// Answers the requests to a node for as long as the process runs.
-pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &str, drivers: Drivers) {
+pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &NodeName, drivers: Drivers) {
     let selectors = vec![keys.log_requests_of(node)];
     let reader = Arc::new(Reader {
         store: store.clone(),
@@ -135,7 +135,7 @@ impl Reader {
             let message = format!("reading the log took longer than {} s", LOG_PATIENCE_MS / 1000);
             LogAnswer { failure: Some(LogFailure::Unreadable(message)), ..LogAnswer::default() }
         });
-        let key = self.keys.log_answer(node, id);
+        let key = self.keys.log_answer(&node, id);
         if let Err(why) = self.write(entry, &key, &answer).await {
             tracing::debug!(why, resource = request.definition.name, "cannot answer a request for a log");
         }

@@ -1,5 +1,6 @@
 //! The agent's command-line options.
 
+use ha_api_types::id::NodeName;
 use ha_runtime::logging::LogOptions;
 use ha_runtime::program::{ProgramOptions, check_name};
 use ha_store::etcd::StoreOptions;
@@ -18,7 +19,7 @@ pub struct Options {
     pub cluster: String,
     /// Name of this node
     #[arg(long, value_name = "NAME")]
-    pub node: String,
+    pub node: NodeName,
     /// Directory of the journal, the lock and the logs of services
     #[arg(long, default_value = "/var/lib/hactl/agent", value_name = "DIR")]
     pub state_dir: PathBuf,

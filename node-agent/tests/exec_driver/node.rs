@@ -31,8 +31,8 @@ impl Node {
         let folder = Folder(tempfile::tempdir().unwrap());
         let mut settings = ExecSettings {
             programs: ProgramSettings {
-                node: "node1".to_owned(),
-                boot_id: "boot1".to_owned(),
+                node: "node1".into(),
+                boot_id: "boot1".into(),
                 state_directory: folder.path().join("state"),
                 shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
                 cgroups: true,

@@ -37,8 +37,8 @@ async fn it_sees_both_secondaries_and_the_service_goes_on() {
         let service = service(&node, supervised, script);
         node.driver.start(&service).await.unwrap();
         let before = node.processes();
-        node.driver.replace_secondary(&service, "node2", "node3").await.unwrap();
-        node.driver.replace_secondary(&service, "", "node2").await.unwrap();
+        node.driver.replace_secondary(&service, Some(&"node2".into()), &"node3".into()).await.unwrap();
+        node.driver.replace_secondary(&service, None, &"node2".into()).await.unwrap();
         assert_eq!(
             node.read("replaced"),
             "web on node1 from node2. to node3\nweb on node1 from . to node2\n"
@@ -54,16 +54,19 @@ async fn it_sees_both_secondaries_and_the_service_goes_on() {
 async fn it_says_why_it_failed() {
     let node = Node::new(true);
     let failing = service(&node, true, "echo no room on $HA_NEW_SECONDARY >&2; exit 3");
-    let failure = node.driver.replace_secondary(&failing, "node2", "node3").await.unwrap_err();
+    let failure =
+        node.driver.replace_secondary(&failing, Some(&"node2".into()), &"node3".into()).await.unwrap_err();
     assert_eq!(failure.reason, Reason::ReplaceFailed);
     assert_eq!(failure.message, "replaceSecondary command failed: exit status 3: no room on node3");
     let mut endless = service(&node, true, "tail -f $0/token");
     endless.timeouts.replace_seconds = 0.3;
-    let failure = node.driver.replace_secondary(&endless, "node2", "node3").await.unwrap_err();
+    let failure =
+        node.driver.replace_secondary(&endless, Some(&"node2".into()), &"node3".into()).await.unwrap_err();
     assert_eq!(failure.reason, Reason::TimedOut);
     until("all processes have ended", || node.processes().is_empty()).await;
     let none = node.shell("exec tail -f $1/token");
-    let failure = node.driver.replace_secondary(&none, "node2", "node3").await.unwrap_err();
+    let failure =
+        node.driver.replace_secondary(&none, Some(&"node2".into()), &"node3".into()).await.unwrap_err();
     assert_eq!(failure.message, "spec.driver.exec has no replaceSecondary command");
 }
 
@@ -74,7 +77,8 @@ async fn cancelled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
     node.driver.start(&service).await.unwrap();
     let before = node.processes();
     {
-        let mut copying = std::pin::pin!(node.driver.replace_secondary(&service, "node2", "node3"));
+        let (present, new) = ("node2".into(), "node3".into());
+        let mut copying = std::pin::pin!(node.driver.replace_secondary(&service, Some(&present), &new));
         tokio::select! {
             _ = &mut copying => panic!("the copy must not end"),
             () = until("the copy is in progress", || node.path("copies").exists()) => {}

@@ -147,10 +147,10 @@ async fn a_migration_is_a_command_too() {
     let service = daemon(&node);
     node.driver.start(&service).await.unwrap();
     node.driver.receive(&service).await.unwrap();
-    node.driver.migrate(&service, "node2").await.unwrap();
+    node.driver.migrate(&service, &"node2".into()).await.unwrap();
     assert_eq!(node.read("moved"), "web from node1 to node2\n");
     node.assert_nothing_left(&service).await;
-    let failure = node.driver.migrate(&node.shell("exec sleep 1000000"), "node2").await.unwrap_err();
+    let failure = node.driver.migrate(&node.shell("exec sleep 1000000"), &"node2".into()).await.unwrap_err();
     assert_eq!(failure.reason, Reason::MoveFailed);
 }
 

@@ -145,9 +145,9 @@ async fn a_service_moves_live_and_the_requests_say_how() {
     let service = of_test();
     one.driver.start(&service).await.unwrap();
     two.driver.receive(&service).await.unwrap();
-    one.driver.migrate(&service, "node2").await.unwrap();
+    one.driver.migrate(&service, &"node2".into()).await.unwrap();
     assert_eq!(one.driver.probe(&service).await, Observed::NotRunning);
-    two.driver.arrive(&service, "node1").await.unwrap();
+    two.driver.arrive(&service, &"node1".into()).await.unwrap();
     assert_eq!(two.driver.probe(&service).await, Observed::Running);
     let request = |node: &Node, action: &str| -> serde_json::Value {
         let asked = node.read("asked");
@@ -165,7 +165,7 @@ async fn a_service_moves_live_and_the_requests_say_how() {
 
     let mut staying = of_test();
     staying.driver.external.as_mut().unwrap().allow_migrate = false;
-    assert_eq!(two.driver.migrate(&staying, "node1").await.unwrap_err().reason, Reason::MoveFailed);
+    assert_eq!(two.driver.migrate(&staying, &"node1".into()).await.unwrap_err().reason, Reason::MoveFailed);
 }
 
 #[tokio::test]

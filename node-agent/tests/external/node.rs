@@ -29,8 +29,8 @@ impl Node {
         let folder = Folder(tempfile::tempdir().unwrap());
         let settings = ExternalSettings {
             programs: ProgramSettings {
-                node: name.to_owned(),
-                boot_id: "boot1".to_owned(),
+                node: name.into(),
+                boot_id: "boot1".into(),
                 state_directory: folder.path().join("state"),
                 shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
                 cgroups: true,

@@ -43,17 +43,17 @@ async fn a_service_moves_live_in_two_steps() {
     let moving = service(&json!({"agent": "heartbeat:Dummy", "allowMigrate": true}));
     one.driver.start(&moving).await.unwrap();
     two.driver.receive(&moving).await.unwrap();
-    one.driver.migrate(&moving, "node2").await.unwrap();
+    one.driver.migrate(&moving, &"node2".into()).await.unwrap();
     assert_eq!(one.driver.probe(&moving).await, Observed::NotRunning);
     assert_eq!(two.driver.probe(&moving).await, Observed::NotRunning);
-    two.driver.arrive(&moving, "node1").await.unwrap();
+    two.driver.arrive(&moving, &"node1".into()).await.unwrap();
     assert_eq!(two.driver.probe(&moving).await, Observed::Running);
     assert!(one.log("web").contains("Migrating web to node2"), "{}", one.log("web"));
     two.driver.stop(&moving, 20_000).await.unwrap();
 
     // A service for which migration is not allowed, and an agent that cannot migrate.
     let staying = service(&json!({"agent": "heartbeat:Dummy"}));
-    assert_eq!(one.driver.migrate(&staying, "node2").await.unwrap_err().reason, Reason::MoveFailed);
+    assert_eq!(one.driver.migrate(&staying, &"node2".into()).await.unwrap_err().reason, Reason::MoveFailed);
     let unable = service(&json!({"agent": "heartbeat:IPaddr2", "allowMigrate": true}));
     let failure = two.driver.receive(&unable).await.unwrap_err();
     assert_eq!(

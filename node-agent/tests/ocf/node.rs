@@ -48,8 +48,8 @@ impl Node {
         let folder = Folder(tempfile::tempdir().unwrap());
         let settings = OcfSettings {
             programs: ProgramSettings {
-                node: name.to_owned(),
-                boot_id: "boot1".to_owned(),
+                node: name.into(),
+                boot_id: "boot1".into(),
                 state_directory: folder.path().join("state"),
                 shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
                 cgroups,
@@ -67,7 +67,7 @@ impl Node {
     pub(crate) fn restart_agent(self, boot_id: &str) -> Node {
         let Node { folder, driver: old, events, mut settings } = self;
         drop((old, events));
-        boot_id.clone_into(&mut settings.programs.boot_id);
+        settings.programs.boot_id = boot_id.into();
         let (driver, events) = driver(&settings);
         Node { folder, driver, events, settings }
     }

@@ -46,7 +46,7 @@ impl Node {
     pub(crate) async fn with_poll(poll_interval: Duration) -> Node {
         let mut podman = Podman::new();
         podman.start_service().await;
-        let settings = PodmanSettings { node: "node1".to_owned(), socket: podman.socket(), poll_interval };
+        let settings = PodmanSettings { node: "node1".into(), socket: podman.socket(), poll_interval };
         let (driver, events) = driver(&settings);
         Node { driver, events, podman, settings }
     }

@@ -1,5 +1,6 @@
 //! Large clusters for benchmarks, in the form of the leader's view.
 
+use ha_api_types::id::NodeName;
 use ha_scheduler::{NodeFacts, ServiceFacts, View};
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ impl Numbers {
 pub(crate) fn cluster(nodes: u64, services: u64, memory: &str) -> View {
     let mut numbers = Numbers(1);
     let mut view = View::default();
-    let name = |at: u64| format!("node{at:04}");
+    let name = |at: u64| NodeName::from(format!("node{at:04}"));
     for at in 0..nodes {
         let mut node = NodeFacts::default();
         node.capacity.memory = memory.parse().ok();

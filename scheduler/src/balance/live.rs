@@ -15,6 +15,7 @@ use super::model::{
 };
 use crate::filter::limits;
 use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::quantity::Quantity;
 use ha_api_types::view::UsageOverview;
@@ -37,14 +38,14 @@ pub const APART: &str = "hactl-apart";
 /// - An unknown capacity of memory, disk or cpus does not limit: it becomes the sum of all requests.
 /// - Measured use counts as a share of the node's capacity, see `load`.
 pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
-    let positions: BTreeMap<&str, usize> = view.nodes.keys().map(String::as_str).zip(0..).collect();
+    let positions: BTreeMap<&NodeName, usize> = view.nodes.keys().zip(0..).collect();
     let (groups, group_of) = groups(view);
     let mut nodes = nodes(view, &group_of);
     let loads = load::loads(view, usage);
     let mut instances = Vec::new();
     let mut names = BTreeMap::new();
     for (name, facts) in &view.services {
-        let Some(primary) = facts.node.as_deref().and_then(|node| positions.get(node).copied()) else {
+        let Some(primary) = facts.node.as_ref().and_then(|node| positions.get(node).copied()) else {
             continue;
         };
         let mut instance = instance(name, facts, primary, &positions);
@@ -71,7 +72,7 @@ pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
 /// Returns the nodes that are to be emptied as if they were offline: in maintenance, or not `schedulable`.
 pub fn drained(view: &View) -> BTreeSet<String> {
     let leaves = |facts: &NodeFacts| facts.maintenance || !facts.schedulable;
-    view.nodes.iter().filter(|(_, facts)| leaves(facts)).map(|(name, _)| name.clone()).collect()
+    view.nodes.iter().filter(|(_, facts)| leaves(facts)).map(|(name, _)| name.to_string()).collect()
 }
 
 /// Returns the name of the group that the nodes without a group form: `default`, unless a group has this name.
@@ -122,7 +123,7 @@ fn nodes(view: &View, group_of: &BTreeMap<&str, usize>) -> Vec<Node> {
             };
             let (memory_free, disk_free) = (room(memory, unlimited[1]), room(disk, unlimited[2]));
             Node {
-                name: name.clone(),
+                name: name.to_string(),
                 memory_total: memory_free + reserved[0],
                 memory_own: reserved[0],
                 memory_free,
@@ -143,8 +144,13 @@ fn nodes(view: &View, group_of: &BTreeMap<&str, usize>) -> Vec<Node> {
 }
 
 /// Subtracts the usage of a service from the nodes that it uses, and from the node with the second copy of its data.
-fn take(nodes: &mut [Node], facts: &ServiceFacts, instance: &Instance, positions: &BTreeMap<&str, usize>) {
-    for used in facts.uses.iter().filter_map(|node| positions.get(node.as_str())) {
+fn take(
+    nodes: &mut [Node],
+    facts: &ServiceFacts,
+    instance: &Instance,
+    positions: &BTreeMap<&NodeName, usize>,
+) {
+    for used in facts.uses.iter().filter_map(|node| positions.get(node)) {
         let node = &mut nodes[*used];
         node.memory_free -= instance.memory;
         node.disk_free -= instance.disk;
@@ -156,14 +162,20 @@ fn take(nodes: &mut [Node], facts: &ServiceFacts, instance: &Instance, positions
     if facts.uses.is_empty() && instance.template.uses_node_disk() {
         nodes[instance.primary].disk_free -= instance.disk;
     }
-    if let Some(secondary) = instance.secondary.filter(|node| !facts.uses.contains(&nodes[*node].name)) {
+    if let Some(secondary) =
+        instance.secondary.filter(|node| !facts.uses.contains(nodes[*node].name.as_str()))
+    {
         nodes[secondary].disk_free -= instance.disk;
     }
 }
 
-fn instance(name: &str, facts: &ServiceFacts, primary: usize, positions: &BTreeMap<&str, usize>) -> Instance {
-    let others =
-        facts.storage_nodes.iter().flatten().filter_map(|node| positions.get(node.as_str()).copied());
+fn instance(
+    name: &str,
+    facts: &ServiceFacts,
+    primary: usize,
+    positions: &BTreeMap<&NodeName, usize>,
+) -> Instance {
+    let others = facts.storage_nodes.iter().flatten().filter_map(|node| positions.get(node).copied());
     let secondary = others.into_iter().find(|node| *node != primary);
     let template = match (&facts.storage_nodes, secondary, &facts.storage_pool) {
         (Some(_), Some(_), _) => Template::Drbd,

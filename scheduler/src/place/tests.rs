@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 fn service(node: Option<&str>, group: Option<&str>) -> ServiceFacts {
     ServiceFacts {
-        node: node.map(str::to_owned),
-        uses: node.map(str::to_owned).into_iter().collect(),
+        node: node.map(Into::into),
+        uses: node.map(Into::into).into_iter().collect(),
         driver: Some("exec".to_owned()),
         group: group.map(str::to_owned),
         failback: true,
@@ -23,13 +23,12 @@ fn service(node: Option<&str>, group: Option<&str>) -> ServiceFacts {
 fn cluster(restricted: bool) -> View {
     let mut view = View::default();
     for node in ["node1", "node2", "node3", "node4"] {
-        view.nodes.insert(node.to_owned(), NodeFacts::default());
+        view.nodes.insert(node.into(), NodeFacts::default());
     }
     let nodes = [("node1", 2), ("node2", 1), ("node3", 1), ("node4", 0)];
-    let nodes =
-        NodePriorities(nodes.iter().map(|(node, priority)| ((*node).to_owned(), *priority)).collect());
+    let nodes = NodePriorities(nodes.iter().map(|(node, priority)| ((*node).into(), *priority)).collect());
     view.groups.insert("g".to_owned(), GroupSpec { nodes, restricted, ..GroupSpec::default() });
-    let nodes = NodePriorities([("node1".to_owned(), 0)].into_iter().collect());
+    let nodes = NodePriorities([("node1".into(), 0)].into_iter().collect());
     view.groups.insert("only1".to_owned(), GroupSpec { nodes, restricted, ..GroupSpec::default() });
     view
 }
@@ -113,7 +112,7 @@ fn a_service_stays_within_its_class() {
 #[test]
 fn a_service_goes_back_to_the_node_it_left_for_maintenance() {
     let view = cluster(false);
-    let moved = ServiceFacts { maintenance_node: Some("node2".to_owned()), ..service(Some("node3"), None) };
+    let moved = ServiceFacts { maintenance_node: Some("node2".into()), ..service(Some("node3"), None) };
     check(&view, &moved, Some("node2"), Reason::ReturningFromMaintenance);
     // Without failback the service would have stayed on that node, so it returns even to a lower priority tier.
     let stays = ServiceFacts { failback: false, ..moved };
@@ -123,10 +122,8 @@ fn a_service_goes_back_to_the_node_it_left_for_maintenance() {
 #[test]
 fn failed_nodes_are_tried_last() {
     let mut view = cluster(false);
-    let failed = ServiceFacts {
-        failed_nodes: ["node1".to_owned()].into_iter().collect(),
-        ..service(Some("node1"), None)
-    };
+    let failed =
+        ServiceFacts { failed_nodes: ["node1".into()].into_iter().collect(), ..service(Some("node1"), None) };
     check(&view, &failed, Some("node2"), Reason::Scheduled);
     offline(&mut view, &["node2", "node3", "node4"]);
     check(&view, &failed, Some("node1"), Reason::CurrentNode);
@@ -166,7 +163,7 @@ fn those_that_must_be_together_agree_on_who_finds_a_place() {
     for (node, memory) in [("node1", "5Gi"), ("node2", "1Gi")] {
         let mut facts = NodeFacts::default();
         facts.capacity.memory = memory.parse().ok();
-        view.nodes.insert(node.to_owned(), facts);
+        view.nodes.insert(node.into(), facts);
     }
     let wanted = |memory: &str, priority: i32| {
         let mut facts = ServiceFacts { wanted: true, priority, ..service(None, None) };
@@ -232,7 +229,7 @@ proptest! {
                 for facts in [facts, &unplaced] {
                     let placement = place(&view, name, facts);
                     let (node, reason) = choose(&view, name, facts);
-                    prop_assert_eq!((node, reason), (placement.node.as_deref(), placement.reason));
+                    prop_assert_eq!((node, reason), (placement.node.as_ref(), placement.reason));
                     let refused = placement.verdicts.values().filter_map(|verdict| match verdict {
                         Verdict::Refused(refusals) => Some(refusals),
                         Verdict::Allowed(_) => None,

@@ -4,6 +4,7 @@ use super::*;
 use crate::filter::refusals;
 use crate::place;
 use crate::view::NodeFacts;
+use ha_api_types::id::NodeName;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, ResourceAffinity};
 use ha_api_types::quantity::{Amounts, Quantity};
 use proptest::prelude::*;
@@ -16,8 +17,8 @@ fn memory(amount: i128) -> Amounts {
 fn service(priority: i32, takes: i128, node: Option<&str>) -> ServiceFacts {
     ServiceFacts {
         priority,
-        node: node.map(str::to_owned),
-        uses: node.map(str::to_owned).into_iter().collect(),
+        node: node.map(Into::into),
+        uses: node.map(Into::into).into_iter().collect(),
         driver: Some("simulated".to_owned()),
         requests: memory(takes),
         ..ServiceFacts::default()
@@ -43,11 +44,11 @@ fn cluster(
             (format!("rule{at}"), rule(*affinity, &names))
         })
         .collect();
-    let nodes: BTreeMap<String, NodeFacts> = nodes
+    let nodes: BTreeMap<NodeName, NodeFacts> = nodes
         .iter()
         .enumerate()
         .map(|(at, has)| {
-            (format!("node{}", at + 1), NodeFacts { capacity: memory(*has), ..NodeFacts::default() })
+            (format!("node{}", at + 1).into(), NodeFacts { capacity: memory(*has), ..NodeFacts::default() })
         })
         .collect();
     let names = nodes.keys().cloned().collect();

@@ -5,12 +5,13 @@
 
 use super::{Loads, Move, free, is_allowed, share, takes_part};
 use crate::view::View;
+use ha_api_types::id::NodeName;
 use std::collections::BTreeSet;
 
 /// Numbers of services on the nodes that take part: online and not in maintenance.
 #[derive(Clone, Debug)]
 pub struct Counts<'a> {
-    nodes: Vec<(&'a str, usize)>,
+    nodes: Vec<(&'a NodeName, usize)>,
     total: usize,
     /// Limit in percent of the even share.
     percent: usize,
@@ -20,25 +21,25 @@ impl<'a> Counts<'a> {
     /// Counts the services of all nodes that take part.
     pub fn of(view: &'a View) -> Counts<'a> {
         let taking_part = view.nodes.iter().filter(|(_, node)| takes_part(node));
-        let count = |node: &str| view.services.on(node).map_or(0, crate::services::NodeUse::count);
-        let nodes: Vec<(&str, usize)> = taking_part.map(|(name, _)| (name.as_str(), count(name))).collect();
+        let count = |node: &NodeName| view.services.on(node).map_or(0, crate::services::NodeUse::count);
+        let nodes: Vec<(&NodeName, usize)> = taking_part.map(|(name, _)| (name, count(name))).collect();
         let total = nodes.iter().map(|(_, count)| count).sum();
         let percent = usize::try_from(view.reservation.over_utilization).unwrap_or(usize::MAX);
         Counts { nodes, total, percent }
     }
 
     /// Returns each node that takes part, and whether it has too many services.
-    pub fn sides(&self) -> impl Iterator<Item = (&'a str, bool)> {
+    pub fn sides(&self) -> impl Iterator<Item = (&'a NodeName, bool)> {
         self.nodes.iter().map(|(name, count)| (*name, self.is_too_many(*count)))
     }
 
     /// Returns `true` if one more service would be too many on a node. A node that does not take part has no limit.
-    pub fn is_full(&self, node: &str) -> bool {
+    pub fn is_full(&self, node: &NodeName) -> bool {
         self.count(node).is_some_and(|count| self.is_too_many(count + 1))
     }
 
     /// Returns the number of services on a node; `None` if the node does not take part.
-    pub fn count(&self, node: &str) -> Option<usize> {
+    pub fn count(&self, node: &NodeName) -> Option<usize> {
         let at = self.nodes.binary_search_by(|(name, _)| (*name).cmp(node)).ok()?;
         Some(self.nodes[at].1)
     }
@@ -50,7 +51,7 @@ impl<'a> Counts<'a> {
     }
 
     /// Describes the number of services of a node and its limit.
-    pub fn told(&self, node: &str) -> Option<String> {
+    pub fn told(&self, node: &NodeName) -> Option<String> {
         let count = self.count(node)?;
         let share = self.total as f64 / self.nodes.len() as f64;
         let limit = share * self.percent as f64 / 100.0;
@@ -78,7 +79,7 @@ pub fn relieve(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str) -> b
     let before = loads.unevenness();
     let settings = &view.settings.auto_rebalance;
     let most = if settings.enabled { before.max(settings.threshold) } else { f64::INFINITY };
-    let mut sources: Vec<(&str, usize)> = counts
+    let mut sources: Vec<(&NodeName, usize)> = counts
         .nodes
         .iter()
         .copied()

@@ -16,8 +16,8 @@ pub(super) fn amounts(cpu: i128, memory: i128) -> Amounts {
 
 fn service(node: &str, cpu: i128, memory: i128) -> ServiceFacts {
     ServiceFacts {
-        node: Some(node.to_owned()),
-        uses: BTreeSet::from([node.to_owned()]),
+        node: Some(node.into()),
+        uses: BTreeSet::from([node.into()]),
         driver: Some("exec".to_owned()),
         requests: amounts(cpu, memory),
         moves_live: true,
@@ -34,7 +34,7 @@ pub(super) fn cluster(nodes: &[&str], services: &[(&str, &str, i128, i128)]) -> 
     view.settings.auto_rebalance.enabled = true;
     for node in nodes {
         let facts = NodeFacts { capacity: amounts(16, 64), ..NodeFacts::default() };
-        view.nodes.insert((*node).to_owned(), facts);
+        view.nodes.insert((*node).into(), facts);
     }
     for (name, node, cpu, memory) in services {
         view.services.insert((*name).to_owned(), service(node, *cpu, *memory));
@@ -166,11 +166,11 @@ fn what_may_not_be_moved_stays() {
     stays(|view| view.services.get_mut("b").expect("there").moves_live = false, Some(("a", "n2")));
     stays(|view| view.services.get_mut("b").expect("there").movable = false, Some(("a", "n2")));
     stays(
-        |view| view.services.get_mut("b").expect("there").maintenance_node = Some("n2".to_owned()),
+        |view| view.services.get_mut("b").expect("there").maintenance_node = Some("n2".into()),
         Some(("a", "n2")),
     );
     stays(
-        |view| view.services.get_mut("b").expect("there").failed_nodes = BTreeSet::from(["n2".to_owned()]),
+        |view| view.services.get_mut("b").expect("there").failed_nodes = BTreeSet::from(["n2".into()]),
         Some(("a", "n2")),
     );
     stays(|view| view.nodes.get_mut("n2").expect("there").schedulable = false, None);
@@ -178,7 +178,7 @@ fn what_may_not_be_moved_stays() {
     stays(
         |view| {
             let nodes = ha_api_types::placement::NodePriorities(
-                [("n1".to_owned(), 2), ("n2".to_owned(), 1)].into_iter().collect(),
+                [("n1".into(), 2), ("n2".into(), 1)].into_iter().collect(),
             );
             let group = ha_api_types::placement::GroupSpec { nodes, ..Default::default() };
             view.groups.insert("g".to_owned(), group);

@@ -4,6 +4,7 @@
 use super::bits::Bits;
 use crate::score::{NodeGroupRank, node_group_rank};
 use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ impl Likeness {
 
 /// Computes the nodes for all services that are similar to this one.
 pub(super) fn class(view: &View, name: &str, service: &ServiceFacts) -> Class {
-    let nodes: Vec<(&String, &NodeFacts)> = view.nodes.iter().collect();
+    let nodes: Vec<(&NodeName, &NodeFacts)> = view.nodes.iter().collect();
     let refused = |at: usize, only_driving: bool| {
         let (node_name, node) = nodes[at];
         against(view, name, service, node_name, node)
@@ -62,7 +63,7 @@ pub(crate) fn against(
     view: &View,
     name: &str,
     service: &ServiceFacts,
-    node_name: &str,
+    node_name: &NodeName,
     node: &NodeFacts,
 ) -> Option<Reason> {
     if node.maintenance {

@@ -3,6 +3,7 @@
 
 use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::ReservationBasis;
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::Amounts;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -29,17 +30,17 @@ pub fn counted<'a>(view: &View, name: &str, facts: &'a ServiceFacts) -> Cow<'a, 
 
 /// Returns the node on which a stopped service would run. It is the node of a running partner, or else the last node of the
 /// first stopped member that has one.
-fn home_of_stopped<'v>(view: &'v View, name: &str, facts: &'v ServiceFacts) -> Option<&'v str> {
+fn home_of_stopped<'v>(view: &'v View, name: &str, facts: &'v ServiceFacts) -> Option<&'v NodeName> {
     let mut set = view.rules.companions(name);
     if set.is_empty() {
-        return facts.node.as_deref();
+        return facts.node.as_ref();
     }
     set.insert(name.to_owned());
     let members = || set.iter().filter_map(|member| view.services.get(member));
     members()
         .find_map(ServiceFacts::heading)
-        .or_else(|| members().filter(|member| member.stopped).find_map(|member| member.node.as_deref()))
-        .or(facts.node.as_deref())
+        .or_else(|| members().filter(|member| member.stopped).find_map(|member| member.node.as_ref()))
+        .or(facts.node.as_ref())
 }
 
 /// Returns the amounts that count for a service. Amounts without a measurement count as requested.

@@ -5,6 +5,7 @@ use super::greedy::{Attempt, best, quick, with_room};
 use super::model::Model;
 use super::unit::{Unit, after_failure};
 use super::{Certificate, Failing, Move, Proof, Unplaced, Verdict, bound, lacks};
+use ha_api_types::id::NodeName;
 use std::collections::BTreeSet;
 
 /// Maximum number of services in a verdict, as examples.
@@ -30,21 +31,21 @@ pub(super) struct Placed {
 impl Model {
     /// Checks whether every service could be scheduled if these nodes failed now, see [`super::check`]. `effort` limits the
     /// search.
-    pub fn check(&self, failure: &BTreeSet<String>, effort: u64) -> Verdict {
+    pub fn check(&self, failure: &BTreeSet<NodeName>, effort: u64) -> Verdict {
         self.check_counting(failure, effort).0
     }
 
     /// Checks as [`Model::check`] does, and also returns the number of examined candidates.
-    pub fn check_counting(&self, failure: &BTreeSet<String>, effort: u64) -> (Verdict, u64) {
+    pub fn check_counting(&self, failure: &BTreeSet<NodeName>, effort: u64) -> (Verdict, u64) {
         let failed: Vec<u32> = failure.iter().filter_map(|node| self.node_number(node)).collect();
         let (judged, steps) = self.judge(&failed, effort);
         (self.told(judged), steps)
     }
 
     /// Returns the nodes with services that count, by name.
-    pub fn nodes_with_services(&self) -> impl Iterator<Item = &str> {
+    pub fn nodes_with_services(&self) -> impl Iterator<Item = &NodeName> {
         let counts = |number: &u32| self.service(*number).counts;
-        self.nodes.iter().filter(move |node| node.services.iter().any(counts)).map(|node| node.name.as_str())
+        self.nodes.iter().filter(move |node| node.services.iter().any(counts)).map(|node| &node.name)
     }
 
     /// Converts a verdict to names.

@@ -5,6 +5,7 @@ use super::classes::{Classes, reach};
 use super::counting::counted;
 use crate::filter::limits;
 use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ pub(super) type Sums = [i128; 3];
 /// A node with its limits and usage.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) name: String,
+    pub(super) name: NodeName,
     pub(super) limits: [Option<i128>; 3],
     /// Sum of the requests of all services that use the node.
     pub(super) used: Sums,
@@ -56,7 +57,7 @@ pub struct Model {
     pub(super) nodes: Vec<Node>,
     pub(super) services: Vec<Service>,
     pub(super) classes: Classes,
-    numbers: BTreeMap<String, u32>,
+    numbers: BTreeMap<NodeName, u32>,
     by_name: BTreeMap<String, u32>,
     /// Numbers of removed services, for reuse.
     vacant: Vec<u32>,
@@ -140,7 +141,7 @@ impl Model {
         }
     }
 
-    pub(super) fn node_number(&self, name: &str) -> Option<u32> {
+    pub(super) fn node_number(&self, name: &NodeName) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
@@ -192,7 +193,7 @@ impl Model {
     }
 
     fn in_numbers(&mut self, name: &str, facts: &ServiceFacts) -> Service {
-        let number = |node: &String| self.numbers.get(node).copied();
+        let number = |node: &NodeName| self.numbers.get(node).copied();
         let uses: Vec<u32> = facts.uses.iter().filter_map(number).collect();
         let own = facts.node.as_ref().filter(|node| facts.uses.contains(*node));
         let home = own.or(facts.uses.first()).and_then(number);

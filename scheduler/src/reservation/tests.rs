@@ -17,13 +17,13 @@ pub(crate) fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
     for (name, memory) in nodes {
         let mut node = NodeFacts::default();
         node.capacity.memory = memory.parse().ok();
-        view.nodes.insert((*name).to_owned(), node);
+        view.nodes.insert((*name).into(), node);
     }
     for text in services {
         let words: Vec<&str> = text.split(' ').collect();
         let mut service = ServiceFacts {
-            node: Some(words[1].to_owned()),
-            uses: BTreeSet::from([words[1].to_owned()]),
+            node: Some(words[1].into()),
+            uses: BTreeSet::from([words[1].into()]),
             driver: Some("exec".to_owned()),
             exclusive: true,
             wanted: true,
@@ -57,7 +57,7 @@ pub(crate) fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
 
 /// Returns the verdict as text, with the names that matter.
 fn said(view: &View, failed: &[&str]) -> String {
-    let failure = failed.iter().map(|node| (*node).to_owned()).collect();
+    let failure = failed.iter().map(|node| (*node).into()).collect();
     let moves = |moves: &[Move]| -> Vec<String> {
         moves.iter().map(|one| format!("{} {}", one.service, one.to)).collect()
     };
@@ -130,7 +130,7 @@ fn a_partner_that_cannot_be_moved_now_decides_wherever_it_is_heading() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 1Gi", "b node2 1Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
-    let members = NodePriorities(BTreeMap::from([("node1".to_owned(), 0)]));
+    let members = NodePriorities(BTreeMap::from([("node1".into(), 0)]));
     view.groups
         .insert("g".to_owned(), GroupSpec { nodes: members, restricted: true, ..GroupSpec::default() });
     view.services.get_mut("b").expect("a service").group = Some("g".to_owned());
@@ -182,16 +182,16 @@ fn storage_groups_and_drivers_limit_where_to() {
         change(&mut view.services.get_mut("a").expect("a service"));
         view
     };
-    let replicated = change(&view, &|a| a.storage_nodes = Some(["node1", "node3"].map(str::to_owned).into()));
+    let replicated = change(&view, &|a| a.storage_nodes = Some(["node1", "node3"].map(Into::into).into()));
     check_said(&replicated, &["node1"], "survives: a node3");
     check_said(&replicated, &["node1", "node3"], "fails (no node): a");
-    let local = change(&view, &|a| a.storage_nodes = Some(BTreeSet::from(["node1".to_owned()])));
+    let local = change(&view, &|a| a.storage_nodes = Some(BTreeSet::from(["node1".into()])));
     check_said(&local, &["node1"], "fails (no node): a");
     let pool = change(&view, &|a| a.storage_pool = Some("san".to_owned()));
     check_said(&pool, &["node1"], "fails (no node): a");
-    let never = change(&view, &|a| a.never_nodes = ["node2"].map(str::to_owned).into());
+    let never = change(&view, &|a| a.never_nodes = ["node2"].map(Into::into).into());
     check_said(&never, &["node1"], "survives: a node3");
-    let grouped = NodePriorities(BTreeMap::from([("node1".to_owned(), 0), ("node3".to_owned(), 0)]));
+    let grouped = NodePriorities(BTreeMap::from([("node1".into(), 0), ("node3".into(), 0)]));
     view.groups
         .insert("g".to_owned(), GroupSpec { nodes: grouped, restricted: true, ..GroupSpec::default() });
     let grouped = change(&view, &|a| a.group = Some("g".to_owned()));
@@ -262,7 +262,7 @@ fn what_is_lacked_is_told_node_by_node() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 2Gi"]);
     view.nodes.get_mut("node3").expect("a node").maintenance = true;
-    let Verdict::Fails(failing) = check(&view, &BTreeSet::from(["node1".to_owned()])) else {
+    let Verdict::Fails(failing) = check(&view, &BTreeSet::from(["node1".into()])) else {
         panic!("the check must fail");
     };
     let lacks: Vec<String> = failing.services[0]

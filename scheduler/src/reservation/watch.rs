@@ -5,6 +5,7 @@ use super::judge::{Judged, Placed};
 use super::model::{Model, Service};
 use super::{EFFORT, Verdict};
 use crate::view::{ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Verdicts on the failure of each single node.
@@ -93,15 +94,15 @@ impl Watch {
     }
 
     /// Returns the verdict on each node that has one, by name.
-    pub fn verdicts(&self) -> impl Iterator<Item = (&str, Verdict)> {
+    pub fn verdicts(&self) -> impl Iterator<Item = (&NodeName, Verdict)> {
         let judged = self.model.nodes.iter().zip(&self.cases);
-        judged.filter_map(|(node, case)| Some((node.name.as_str(), self.model.told(case.clone()?))))
+        judged.filter_map(|(node, case)| Some((&node.name, self.model.told(case.clone()?))))
     }
 
     /// Returns the verdicts other than *survives*, by node.
-    pub fn not_survived(&self) -> impl Iterator<Item = (&str, &Verdict)> {
+    pub fn not_survived(&self) -> impl Iterator<Item = (&NodeName, &Verdict)> {
         self.model.nodes.iter().zip(&self.cases).filter_map(|(node, case)| match case {
-            Some(Judged::Other(verdict)) => Some((node.name.as_str(), verdict)),
+            Some(Judged::Other(verdict)) => Some((&node.name, verdict)),
             Some(Judged::Survives(_)) | None => None,
         })
     }

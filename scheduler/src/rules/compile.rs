@@ -3,6 +3,7 @@
 use super::node_rules::{self, listed};
 use super::spread::can_all_differ;
 use super::{Declared, Partners, RuleConflict, Rules, opposites};
+use ha_api_types::id::NodeName;
 use ha_api_types::names::bare;
 use ha_api_types::placement::Affinity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +37,7 @@ pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
         }
     }
     opposites::remove(&mut together, &mut apart, &mut conflicts);
-    let numbers: BTreeMap<&String, usize> =
+    let numbers: BTreeMap<&NodeName, usize> =
         declared.nodes.iter().enumerate().map(|(at, node)| (node, at)).collect();
     let mut check = Check { declared, numbers, rules };
     for partners in together {
@@ -57,7 +58,7 @@ pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
 
 struct Check<'a> {
     declared: &'a Declared,
-    numbers: BTreeMap<&'a String, usize>,
+    numbers: BTreeMap<&'a NodeName, usize>,
     rules: Rules,
 }
 
@@ -133,7 +134,7 @@ impl Check<'_> {
             return Err(conflict(message, &names | &with, false));
         }
         let several =
-            |priorities: &BTreeMap<String, i64>| priorities.values().collect::<BTreeSet<_>>().len() > 1;
+            |priorities: &BTreeMap<NodeName, i64>| priorities.values().collect::<BTreeSet<_>>().len() > 1;
         if let Some(rule) = node_rules.values().find(|rule| several(&rule.nodes.0)) {
             let message = format!(
                 "Services of the rule{joined} have strict affinity, but node-affinity rule {} has several priorities",
@@ -168,7 +169,7 @@ impl Check<'_> {
         let allowed: Vec<BTreeSet<usize>> = units.iter().map(|unit| self.allowed_to_all(unit)).collect();
         if !can_all_differ(&allowed.iter().collect::<Vec<_>>()) {
             let usable: BTreeSet<usize> = allowed.iter().flatten().copied().collect();
-            let usable: BTreeSet<String> = self
+            let usable: BTreeSet<NodeName> = self
                 .numbers
                 .iter()
                 .filter(|(_, number)| usable.contains(number))

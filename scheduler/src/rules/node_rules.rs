@@ -57,6 +57,6 @@ pub(super) fn add(
 }
 
 /// Joins names for a message.
-pub(super) fn listed(names: &BTreeSet<String>) -> String {
-    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+pub(super) fn listed<N: AsRef<str>>(names: &BTreeSet<N>) -> String {
+    names.iter().map(N::as_ref).collect::<Vec<_>>().join(", ")
 }

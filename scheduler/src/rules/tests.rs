@@ -1,6 +1,7 @@
 //! Tables of conflicts between rules, and a property that compares with a brute-force search.
 
 use super::*;
+use ha_api_types::id::NodeName;
 use ha_api_types::placement::{Affinity, NodeAffinity, ResourceAffinity};
 use proptest::prelude::*;
 
@@ -13,7 +14,7 @@ fn names(list: &[&str]) -> Vec<String> {
 fn priorities(nodes: &[&str]) -> NodePriorities {
     let entry = |text: &&str| {
         let (node, priority) = text.split_once(':').unwrap_or((text, "0"));
-        (node.to_owned(), priority.parse().unwrap_or(0))
+        (node.into(), priority.parse().unwrap_or(0))
     };
     NodePriorities(nodes.iter().map(entry).collect())
 }
@@ -43,7 +44,7 @@ fn apart(resources: &[&str]) -> AffinityRuleSpec {
 fn declared(rules: &[(&str, AffinityRuleSpec)]) -> Declared {
     Declared {
         rules: rules.iter().map(|(name, spec)| ((*name).to_owned(), spec.clone())).collect(),
-        nodes: NODES.iter().map(|node| (*node).to_owned()).collect(),
+        nodes: NODES.iter().map(|node| (*node).into()).collect(),
         ..Declared::default()
     }
 }
@@ -207,7 +208,7 @@ fn overlapping_positive_rules_are_one_set() {
 
 /// Returns `true` if some placement of all services satisfies these rules, by trying all placements.
 fn satisfiable(declared: &Declared, rules: &[&AffinityRuleSpec], services: &[String]) -> bool {
-    let nodes: Vec<&String> = declared.nodes.iter().collect();
+    let nodes: Vec<&NodeName> = declared.nodes.iter().collect();
     let ways = nodes.len().pow(u32::try_from(services.len()).unwrap());
     (0..ways).any(|way| {
         let place = |service: &str| {
@@ -268,7 +269,7 @@ proptest! {
     ) {
         let mut all = Declared {
             rules: rules.into_iter().enumerate().map(|(at, rule)| (format!("r{at}"), rule)).collect(),
-            nodes: NODES[..nodes].iter().map(|node| (*node).to_owned()).collect(),
+            nodes: NODES[..nodes].iter().map(|node| (*node).into()).collect(),
             ..Declared::default()
         };
         for (at, members) in groups {

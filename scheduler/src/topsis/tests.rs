@@ -17,8 +17,8 @@ fn amounts(cpu: i128, memory: i128) -> Amounts {
 
 fn service(node: Option<&str>, requests: Amounts, measured: Amounts) -> ServiceFacts {
     ServiceFacts {
-        node: node.map(str::to_owned),
-        uses: node.map(str::to_owned).into_iter().collect(),
+        node: node.map(Into::into),
+        uses: node.map(Into::into).into_iter().collect(),
         driver: Some("exec".to_owned()),
         requests,
         measured,
@@ -34,7 +34,7 @@ fn cluster(mode: SchedulerMode) -> View {
     view.settings.mode = mode;
     for node in ["node1", "node2"] {
         let facts = NodeFacts { capacity: amounts(16, 64), ..NodeFacts::default() };
-        view.nodes.insert(node.to_owned(), facts);
+        view.nodes.insert(node.into(), facts);
     }
     let busy = service(Some("node1"), amounts(1, 2), amounts(6, 30));
     view.services.insert("busy".to_owned(), busy);
@@ -94,7 +94,7 @@ fn loads_of(view: &View, unit: &Unit<'_>) -> Vec<u64> {
 fn a_node_that_is_not_online_carries_nothing() {
     let mut view = cluster(SchedulerMode::Dynamic);
     let facts = NodeFacts { online: Err(Reason::Fencing), capacity: amounts(16, 64), ..NodeFacts::default() };
-    view.nodes.insert("node3".to_owned(), facts);
+    view.nodes.insert("node3".into(), facts);
     view.services.insert("lost".to_owned(), service(Some("node3"), amounts(1, 1), amounts(16, 64)));
     let new = service(None, amounts(1, 4), Amounts::default());
     let unit = Unit::alone("new", &new);
@@ -128,7 +128,7 @@ fn the_words_say_what_was_measured() {
     let view = cluster(SchedulerMode::Dynamic);
     let new = service(None, amounts(1, 4), Amounts::default());
     let check = |view: &View, node: &str, expected: Option<&str>| {
-        assert_eq!(carried(view, &Unit::alone("new", &new), node).as_deref(), expected, "{node}");
+        assert_eq!(carried(view, &Unit::alone("new", &new), &node.into()).as_deref(), expected, "{node}");
     };
     check(
         &view,
@@ -166,7 +166,7 @@ proptest! {
         let mut view = View::default();
         for (at, (cpu, used_cpu, memory, used_memory)) in nodes.iter().enumerate() {
             let facts = NodeFacts { capacity: amounts(*cpu, *memory), ..NodeFacts::default() };
-            view.nodes.insert(format!("n{at}"), facts);
+            view.nodes.insert(format!("n{at}").into(), facts);
             let user = service(Some(&format!("n{at}")), amounts(*used_cpu, *used_memory), Amounts::default());
             view.services.insert(format!("s{at}"), user);
         }

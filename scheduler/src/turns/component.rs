@@ -7,6 +7,7 @@ use crate::sets::join;
 use crate::unit::Unit;
 use crate::view::View;
 use crate::words::with_verb;
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +32,7 @@ pub(super) fn components(
         };
         join(&mut sets, partners.resources.iter().filter(takes_part).map(String::as_str).collect());
     }
-    let moving: BTreeMap<&str, &BTreeSet<String>> = view
+    let moving: BTreeMap<&str, &BTreeSet<NodeName>> = view
         .services
         .iter()
         .filter(|(_, facts)| facts.uses.len() > 1)
@@ -42,7 +43,7 @@ pub(super) fn components(
         if !asks_for_anything(view, unit) {
             continue;
         }
-        let wanted: BTreeSet<&String> = wishes.wanted(unit.place.as_deref()).collect();
+        let wanted: BTreeSet<&NodeName> = wishes.wanted(unit.place.as_ref()).collect();
         for other in amiss.keys() {
             let there = units.get(*other).and_then(|other| other.place.as_ref());
             if other != name && there.is_some_and(|there| wanted.contains(there)) {
@@ -112,7 +113,7 @@ impl Component {
 /// Lets one unit move while the others stay.
 fn go(
     order: &[(&String, &Together)],
-    nodes: &[String],
+    nodes: &[NodeName],
     puzzle: &Puzzle,
     item: usize,
     to: usize,
@@ -145,11 +146,11 @@ fn go(
 
 /// Returns the nodes that matter: the current nodes of all units, and for each unit its best other nodes, as many as there
 /// are units. With k units no order of moves needs more than k free nodes.
-fn nodes(order: &[(&String, &Together)], wished: &[Wishes]) -> Vec<String> {
-    let places: BTreeSet<String> = order.iter().filter_map(|(_, unit)| unit.place.clone()).collect();
+fn nodes(order: &[(&String, &Together)], wished: &[Wishes]) -> Vec<NodeName> {
+    let places: BTreeSet<NodeName> = order.iter().filter_map(|(_, unit)| unit.place.clone()).collect();
     let mut nodes = places.clone();
     for wishes in wished {
-        let mut free: Vec<(u32, &String)> = wishes
+        let mut free: Vec<(u32, &NodeName)> = wishes
             .distances
             .iter()
             .filter(|(node, _)| !places.contains(*node))
@@ -161,7 +162,7 @@ fn nodes(order: &[(&String, &Together)], wished: &[Wishes]) -> Vec<String> {
     nodes.into_iter().collect()
 }
 
-fn puzzle(own: &View, order: &[(&String, &Together)], wished: &[Wishes], nodes: &[String]) -> Puzzle {
+fn puzzle(own: &View, order: &[(&String, &Together)], wished: &[Wishes], nodes: &[NodeName]) -> Puzzle {
     let items: Vec<Item> = order
         .iter()
         .zip(wished)
@@ -206,7 +207,7 @@ fn requests(own: &View, unit: &Together) -> Room {
 }
 
 /// Returns the free capacity of a node for the units of the set, which use no node in this view.
-fn room(own: &View, node: &str) -> Room {
+fn room(own: &View, node: &NodeName) -> Room {
     let Some(facts) = own.nodes.get(node) else { return Room::default() };
     let mut room = limits(&own.settings, facts);
     for (_, user) in own.users_of(node, "") {
@@ -223,7 +224,7 @@ fn room(own: &View, node: &str) -> Room {
 fn blocked(
     view: &View,
     order: &[(&String, &Together)],
-    nodes: &[String],
+    nodes: &[NodeName],
     goal: &[Option<usize>],
 ) -> BTreeMap<String, Turn> {
     let mut turns = BTreeMap::new();

@@ -3,6 +3,7 @@
 use super::*;
 use crate::rules::{Declared, Rules};
 use crate::view::NodeFacts;
+use ha_api_types::id::NodeName;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
 
 /// Parses services: `a@1>2` is on node1, and its group prefers node2 to all others; `a@1~2` has the same group without
@@ -10,7 +11,7 @@ use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorit
 fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> View {
     let mut view = View::default();
     for number in 1..=nodes {
-        view.nodes.insert(format!("node{number}"), NodeFacts::default());
+        view.nodes.insert(format!("node{number}").into(), NodeFacts::default());
     }
     let mut declared = Declared { nodes: view.nodes.keys().cloned().collect(), ..Declared::default() };
     for text in services {
@@ -18,7 +19,7 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
         let failback = !rest.contains('~');
         let (place, wants) =
             rest.split_once(['>', '~']).map_or((rest, None), |(place, wants)| (place, Some(wants)));
-        let node = format!("node{place}");
+        let node = NodeName::from(format!("node{place}"));
         let mut facts = ServiceFacts {
             node: Some(node.clone()),
             uses: BTreeSet::from([node]),
@@ -29,7 +30,7 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
             ..ServiceFacts::default()
         };
         if let Some(wants) = wants {
-            let nodes = NodePriorities(BTreeMap::from([(format!("node{wants}"), 1)]));
+            let nodes = NodePriorities(BTreeMap::from([(format!("node{wants}").into(), 1)]));
             view.groups.insert(name.to_owned(), GroupSpec { nodes, ..GroupSpec::default() });
             facts.group = Some(name.to_owned());
         }
@@ -93,7 +94,7 @@ fn while_one_moves_the_others_hold() {
     let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
     let mut view = cluster(3, &["a@1>2", "b@2>1"], &apart);
     let mut a = view.services.get_mut("a").unwrap();
-    a.uses.insert("node3".to_owned());
+    a.uses.insert("node3".into());
     a.movable = false;
     drop(a);
     let turns = turns(&view);

@@ -4,6 +4,7 @@ use crate::world::World;
 use crate::world::network::Way;
 use crate::world::process::Who;
 use ha_api_types::cluster::Cluster;
+use ha_api_types::id::NodeName;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
@@ -14,7 +15,7 @@ use ha_api_types::resource::{ResourceStatus, ServiceState};
 impl World {
     /// Returns `true` if a node was to stay broken and still is: off, or unable to reach etcd. A node that its fence
     /// device has switched on again does not count as broken.
-    pub(super) fn is_broken(&self, node: &str) -> bool {
+    pub(super) fn is_broken(&self, node: &NodeName) -> bool {
         let agent = Who::Agent(node.to_owned());
         self.scenario.expect.broken.iter().any(|broken| broken == node)
             && !(self.reaches_store(&agent, Way::Request) && self.reaches_store(&agent, Way::Answer))
@@ -22,7 +23,7 @@ impl World {
 
     /// Returns the reasons that the services of a broken node must state because nothing can prove the node's end.
     /// `None`: a proof is possible, so the services must have been recovered.
-    pub(super) fn holds_what_it_had(&self, node: &str) -> Option<&'static [Reason]> {
+    pub(super) fn holds_what_it_had(&self, node: &NodeName) -> Option<&'static [Reason]> {
         let fence: Fence = self.record(&self.keys.fence(node))?;
         match fence.state {
             // Under the policy Freeze, services wait for the node after a clean shutdown.
@@ -67,7 +68,7 @@ impl World {
         let candidates = self.store.list(&self.keys.candidates()).entries;
         candidates.iter().any(|entry| {
             let lives =
-                matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if self.controller_works(id));
+                matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if self.controller_works(&id.into()));
             lives && terms.include(entry.create_revision)
         })
     }

@@ -2,6 +2,7 @@
 
 use super::together::set_of;
 use crate::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::AffinityRule;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 impl World {
     /// Returns a node that is up and may run the service at present; `None` if none exists. Conservative: a node does
     /// not count if another service would have to move away first.
-    pub(super) fn feasible_node(&self, name: &str, resource: &Resource) -> Option<String> {
+    pub(super) fn feasible_node(&self, name: &str, resource: &Resource) -> Option<NodeName> {
         if self.waits_in_order(resource) {
             return None;
         }
@@ -43,11 +44,11 @@ impl World {
 
     fn may_take(
         &self,
-        node: &str,
+        node: &NodeName,
         name: &str,
         resource: &Resource,
         rules: &[AffinityRule],
-        running: &BTreeMap<String, Vec<String>>,
+        running: &BTreeMap<String, Vec<NodeName>>,
     ) -> bool {
         let runs_at = |other: &str| running.get(other).into_iter().flatten();
         if World::kept_apart(rules, name).any(|(_, other)| runs_at(other).any(|at| at == node)) {
@@ -76,7 +77,7 @@ impl World {
     /// Returns `true` if a node can run these services in addition to its present ones.
     pub(super) fn unit_fits(
         &self,
-        node: &str,
+        node: &NodeName,
         unit: &[(String, Resource)],
         rules: &[AffinityRule],
         there: &[String],
@@ -91,7 +92,7 @@ impl World {
     }
 
     /// Returns `true` if a node is up, accepts services, and has this service's driver.
-    pub(super) fn is_open_to(&self, node: &str, resource: &Resource) -> bool {
+    pub(super) fn is_open_to(&self, node: &NodeName, resource: &Resource) -> bool {
         let spec = self.spec_of(Kind::Node, node).unwrap_or_default();
         let is = |field: &str| spec.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);
         let simulated = resource.spec.driver.simulated.clone().unwrap_or_default();

@@ -2,6 +2,7 @@
 //! states a reason.
 
 use crate::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -110,7 +111,7 @@ fn explanation(status: &ResourceStatus) -> Option<&str> {
 /// Returns `true` if a service does not run because no node is eligible, and its status reports this. A preempted
 /// service waits for a node like any other. A service whose desired state is Stopped stays in Recovery until a node is
 /// eligible, because only Disabled leads out of Recovery.
-fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> bool {
+fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[NodeName]) -> bool {
     let says_so = status.conditions.iter().any(|condition| {
         matches!(
             condition.reason,
@@ -137,7 +138,7 @@ pub(super) fn stop_fails(resource: &Resource) -> bool {
 fn problem(
     resource: &Resource,
     status: &ResourceStatus,
-    nodes: &[String],
+    nodes: &[NodeName],
     rebalances: bool,
 ) -> Option<&'static str> {
     if resource.metadata.deletion_timestamp.is_some() {

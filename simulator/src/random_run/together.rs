@@ -2,6 +2,7 @@
 
 use super::progress::stop_fails;
 use crate::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::{Affinity, AffinityRule};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -13,13 +14,13 @@ impl World {
     pub(super) fn apart(
         &self,
         rules: &[AffinityRule],
-        running: &BTreeMap<String, Vec<String>>,
+        running: &BTreeMap<String, Vec<NodeName>>,
     ) -> Vec<String> {
         let mut problems = Vec::new();
         for set in sets(rules) {
             let members: Vec<(String, Resource)> =
                 set.into_iter().filter_map(|name| self.settled_member(&name)).collect();
-            let nodes: BTreeSet<&String> =
+            let nodes: BTreeSet<&NodeName> =
                 members.iter().filter_map(|(name, _)| running.get(name)).flatten().collect();
             if nodes.len() < 2 {
                 continue;
@@ -49,10 +50,10 @@ impl World {
 
     fn takes_all(
         &self,
-        node: &str,
+        node: &NodeName,
         members: &[(String, Resource)],
         rules: &[AffinityRule],
-        running: &BTreeMap<String, Vec<String>>,
+        running: &BTreeMap<String, Vec<NodeName>>,
     ) -> bool {
         let is_member = |name: &str| members.iter().any(|(member, _)| member == name);
         let strangers: Vec<String> = running

@@ -5,6 +5,7 @@ mod read;
 
 pub use command::Command;
 
+use ha_api_types::id::NodeName;
 use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
 use ha_api_types::usage::Usage;
@@ -14,52 +15,52 @@ use ha_api_types::usage::Usage;
 #[allow(missing_docs, reason = "each variant shows its text, which names its fields")]
 pub enum Action {
     /// `power N on|off`: off cuts the power without a shutdown.
-    Power { node: String, on: bool },
+    Power { node: NodeName, on: bool },
     /// `network N on|off`: off isolates the node from etcd and from its peers.
-    Network { node: String, on: bool },
+    Network { node: NodeName, on: bool },
     /// `reboot N`: an orderly reboot, as the shutdown policy defines it.
-    Reboot { node: String },
+    Reboot { node: NodeName },
     /// `shutdown N`: an orderly shutdown, as the shutdown policy defines it.
-    Shutdown { node: String },
+    Shutdown { node: NodeName },
     /// `replace N [clone]`: another machine takes over the name, with an empty disk or a copy of the disk. The old
     /// machine is switched off.
-    Replace { node: String, clone: bool },
+    Replace { node: NodeName, clone: bool },
     /// `agent N stop|start|restart|kill|hang|resume|upgrade [words]|downgrade`.
-    Agent { node: String, verb: ProcessVerb },
+    Agent { node: NodeName, verb: ProcessVerb },
     /// `controller N stop|start|restart|kill|hang|resume|upgrade [words]|downgrade`.
-    Controller { node: String, verb: ProcessVerb },
+    Controller { node: NodeName, verb: ProcessVerb },
     /// `suspend N DURATION`: suspends the whole machine.
-    Suspend { node: String, length_ms: Millis },
+    Suspend { node: NodeName, length_ms: Millis },
     /// `clock N rate 1.01`.
-    ClockRate { node: String, rate: f64 },
+    ClockRate { node: NodeName, rate: f64 },
     /// `watchdog N stop DURATION`: the watchdog daemon is paused between reading its clock and the pet that follows.
-    Watchdog { node: String, length_ms: Millis },
+    Watchdog { node: NodeName, length_ms: Millis },
     /// `plan-time N DURATION`: sets how long each plan of the node's controller takes from now on.
-    PlanTime { node: String, length_ms: Millis },
+    PlanTime { node: NodeName, length_ms: Millis },
     /// `watchdogd N kill|start`: kills or starts the watchdog daemon.
-    WatchdogDaemon { node: String, start: bool },
+    WatchdogDaemon { node: NodeName, start: bool },
     /// `pets N fail|fail-counting|ok|reopen`: sets whether the watchdog device accepts pets.
-    Pets { node: String, pets: Pets },
+    Pets { node: NodeName, pets: Pets },
     /// `sleep N never|masked|inhibitor|unprotected`: sets the machine's sleep protection from now on.
-    Sleep { node: String, protection: SleepProtection },
+    Sleep { node: NodeName, protection: SleepProtection },
     /// `drivers N unknown|known`: sets whether the agent supports the services' drivers; after a rollback, the agent
     /// may not.
-    Drivers { node: String, known: bool },
+    Drivers { node: NodeName, known: bool },
     /// `journal N full|ok|lost|old`: sets the state of the disk with the agent's journal.
-    Journal { node: String, what: JournalFault },
+    Journal { node: NodeName, what: JournalFault },
     /// `link A B off|on [one-way]`: drops or passes packets from A to B and, unless one-way, also from B to A.
     Link { from: End, to: End, on: bool, one_way: bool },
     /// `migration-network N off|on`: cuts or restores the network of live migrations.
-    MigrationNetwork { node: String, on: bool },
+    MigrationNetwork { node: NodeName, on: bool },
     /// `autostart N R on|off`: sets whether the service starts when the machine boots.
-    Autostart { node: String, resource: String, on: bool },
+    Autostart { node: NodeName, resource: String, on: bool },
     /// `driver N slow R DURATION`: the driver executes orders for the service with this delay, even if the agent dies
     /// meanwhile.
-    SlowDriver { node: String, resource: String, length_ms: Millis },
+    SlowDriver { node: NodeName, resource: String, length_ms: Millis },
     /// `driver N hang|resume`: the node's drivers stop answering, such as a hung libvirtd, or answer again.
-    Driver { node: String, hangs: bool },
+    Driver { node: NodeName, hangs: bool },
     /// `fence-device N ok|broken`: sets whether the node's fence devices work.
-    FenceDevice { node: String, broken: bool },
+    FenceDevice { node: NodeName, broken: bool },
     /// `store outage DURATION`: etcd does not answer for this time.
     StoreOutage { length_ms: Millis },
     /// `store leader-change`: etcd elects a leader, and commits nothing meanwhile.
@@ -79,7 +80,7 @@ pub enum Action {
     /// `store full on|off`: etcd has no space left for puts.
     StoreFull { on: bool },
     /// `store lag N DURATION`: delays the watches of a node's processes. Requests are answered as usual.
-    StoreLag { node: String, length_ms: Millis },
+    StoreLag { node: NodeName, length_ms: Millis },
     /// A command that a user sends to the cluster.
     Command(Command),
     /// `crash R`: the process of the service ends.
@@ -87,9 +88,9 @@ pub enum Action {
     /// `load R cpu=2 memory=4Gi`: sets the usage that the agent measures; `disk` and `network` are in bytes per second.
     Load { resource: String, usage: Usage },
     /// `move-by-hand R N`: moves the service without HA.
-    MoveByHand { resource: String, node: String },
+    MoveByHand { resource: String, node: NodeName },
     /// `start-by-hand R N`: starts the service without HA.
-    StartByHand { resource: String, node: String },
+    StartByHand { resource: String, node: NodeName },
     /// `stop-by-hand R`: stops the service without HA.
     StopByHand { resource: String },
 }
@@ -98,7 +99,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// The machine with this name.
-    Node(String),
+    Node(NodeName),
     /// etcd, with all its members.
     Store,
     /// Every controller on another machine.
@@ -114,7 +115,7 @@ impl End {
             "store" => End::Store,
             "controllers" => End::Controllers,
             "peers" => End::Peers,
-            node => End::Node(node.to_owned()),
+            node => End::Node(node.into()),
         }
     }
 

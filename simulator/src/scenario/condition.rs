@@ -2,6 +2,7 @@
 
 use super::action::bare;
 use super::reader::one_of;
+use ha_api_types::id::NodeName;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
@@ -12,25 +13,25 @@ pub enum Condition {
     /// `service R is STATE`.
     ServiceIs(String, ServiceState),
     /// `service R on NODE`.
-    ServiceOn(String, String),
+    ServiceOn(String, NodeName),
     /// `service R running`.
     ServiceRunning(String),
     /// `node N is STATE`.
-    NodeIs(String, NodeState),
+    NodeIs(NodeName, NodeState),
     /// `leader is N`.
-    LeaderIs(String),
+    LeaderIs(NodeName),
     /// `no service on N`.
-    NoServiceOn(String),
+    NoServiceOn(NodeName),
     /// `cluster is Armed|Disarming|Disarmed|Arming`.
     ClusterIs(&'static str),
     /// `service R says REASON`: a condition in the resource's status has this reason.
     ServiceSays(String, Reason),
     /// `node N says REASON`.
-    NodeSays(String, Reason),
+    NodeSays(NodeName, Reason),
     /// `cluster says REASON`.
     ClusterSays(Reason),
     /// `why R says REASON on N`: `hactl why R` gives this verdict about the node.
-    WhySays(String, Reason, String),
+    WhySays(String, Reason, NodeName),
     /// `command TEXT says REASON`: the last command with this text was answered with this reason.
     CommandSays(String, Reason),
     /// `event REASON about NAME`: this event was emitted at some time.
@@ -90,18 +91,18 @@ impl Condition {
             ["service", resource, "is", state] => {
                 service_state(state).map(|state| Condition::ServiceIs(bare(resource), state)).map_err(about)
             }
-            ["service", resource, "on", node] => Ok(Condition::ServiceOn(bare(resource), (*node).to_owned())),
+            ["service", resource, "on", node] => Ok(Condition::ServiceOn(bare(resource), (*node).into())),
             ["service", resource, "running"] => Ok(Condition::ServiceRunning(bare(resource))),
             ["node", node, "is", state] => NODE_STATES
                 .iter()
                 .find(|(known, _)| known.eq_ignore_ascii_case(state))
-                .map(|(_, state)| Condition::NodeIs((*node).to_owned(), *state))
+                .map(|(_, state)| Condition::NodeIs((*node).into(), *state))
                 .ok_or_else(|| {
                     let accepted = one_of(state, NODE_STATES.iter().map(|(name, _)| *name));
                     format!("{text:?}: {state:?} is not a valid node state, {accepted}")
                 }),
-            ["leader", "is", node] => Ok(Condition::LeaderIs((*node).to_owned())),
-            ["no", "service", "on", node] => Ok(Condition::NoServiceOn((*node).to_owned())),
+            ["leader", "is", node] => Ok(Condition::LeaderIs((*node).into())),
+            ["no", "service", "on", node] => Ok(Condition::NoServiceOn((*node).into())),
             ["cluster", "is", state] => ARMING
                 .into_iter()
                 .find(|known| known.eq_ignore_ascii_case(state))
@@ -113,11 +114,11 @@ impl Condition {
                 reason(word).map(|reason| Condition::ServiceSays(bare(resource), reason)).map_err(about)
             }
             ["node", node, "says", word] => {
-                reason(word).map(|reason| Condition::NodeSays((*node).to_owned(), reason)).map_err(about)
+                reason(word).map(|reason| Condition::NodeSays((*node).into(), reason)).map_err(about)
             }
             ["cluster", "says", word] => reason(word).map(Condition::ClusterSays).map_err(about),
             ["why", resource, "says", word, "on", node] => reason(word)
-                .map(|reason| Condition::WhySays(bare(resource), reason, (*node).to_owned()))
+                .map(|reason| Condition::WhySays(bare(resource), reason, (*node).into()))
                 .map_err(about),
             ["command", command @ .., "says", word] => {
                 reason(word).map(|reason| Condition::CommandSays(command.join(" "), reason)).map_err(about)

@@ -5,12 +5,14 @@ use super::step::{Doing, Moment};
 use super::{Power, Scenario};
 use crate::scenario::action::{Action, Command};
 use crate::scenario::condition::Condition;
+use ha_api_types::id::NodeName;
 use serde_json::Value;
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 
 /// The names that a scenario defines.
 struct Known {
-    nodes: BTreeSet<String>,
+    nodes: BTreeSet<NodeName>,
     placed: BTreeSet<String>,
     later: BTreeSet<String>,
     resources: BTreeSet<String>,
@@ -80,9 +82,15 @@ impl Scenario {
     }
 }
 
-fn is_known(reader: &mut Reader<'_>, known: &BTreeSet<String>, what: &str, name: &str, path: &str) {
+fn is_known<N: Ord + Borrow<str>>(
+    reader: &mut Reader<'_>,
+    known: &BTreeSet<N>,
+    what: &str,
+    name: &str,
+    path: &str,
+) {
     if !known.contains(name) {
-        let accepted = one_of(name, known.iter().map(String::as_str));
+        let accepted = one_of(name, known.iter().map(Borrow::borrow));
         reader.wrong(path, format!("{what} {name:?} not found, {accepted}"));
     }
 }

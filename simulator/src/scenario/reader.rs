@@ -133,11 +133,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a list of names.
-    pub(super) fn names(&mut self, value: &Value, path: &str) -> Vec<String> {
+    pub(super) fn names<N: From<String>>(&mut self, value: &Value, path: &str) -> Vec<N> {
         self.list(value, path)
             .iter()
             .enumerate()
-            .filter_map(|(at, item)| self.text(item, &format!("{path}[{at}]")))
+            .filter_map(|(at, item)| self.text(item, &format!("{path}[{at}]")).map(N::from))
             .collect()
     }
 

@@ -6,6 +6,7 @@ use super::reader::{Fields, Reader};
 use super::{Device, Expectations, ExpectedService, Machine, Place, Power};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::driver::DriverKind;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::SleepProtection;
@@ -58,7 +59,7 @@ pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
         if machines.iter().any(|machine| machine.name == name) {
             reader.wrong(&fields.at("name"), format!("node {name} is listed twice"));
         }
-        machines.push(machine(reader, &fields, name));
+        machines.push(machine(reader, &fields, name.into()));
     }
     machines
 }
@@ -71,7 +72,7 @@ pub(super) const SLEEPS: [(&str, SleepProtection); 4] = [
     ("unprotected", SleepProtection::None),
 ];
 
-fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machine {
+fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Machine {
     let word = |reader: &mut Reader<'_>| {
         let words = [("on", Power::On), ("off", Power::Off)];
         fields.get("power").and_then(|value| reader.word(value, &fields.at("power"), &words))
@@ -93,7 +94,7 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machin
         fields.get("sleep").and_then(|value| reader.word(value, &fields.at("sleep"), &SLEEPS))
     };
     let clone_of = |reader: &mut Reader<'_>| {
-        fields.get("cloneOf").and_then(|value| reader.text(value, &fields.at("cloneOf")))
+        fields.get("cloneOf").and_then(|value| reader.text(value, &fields.at("cloneOf"))).map(NodeName::from)
     };
     let drivers = DriverKind::ALL.map(|kind| (kind.name(), kind));
     let named = |reader: &mut Reader<'_>| {
@@ -113,21 +114,21 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machin
         found.sort();
         Some(found)
     };
-    let truth = |reader: &mut Reader<'_>, name: &str, default: bool| {
+    let truth = |reader: &mut Reader<'_>, name: &NodeName, default: bool| {
         fields.get(name).and_then(|value| reader.truth(value, &fields.at(name))).unwrap_or(default)
     };
     let mut every: Vec<String> = DriverKind::ALL.iter().map(|kind| kind.name().to_owned()).collect();
     every.sort();
     Machine {
         power: word(reader).unwrap_or_default(),
-        controller: truth(reader, "controller", true),
+        controller: truth(reader, &"controller".into(), true),
         capacity: fields
             .get("capacity")
             .map(|value| amounts(reader, value, &fields.at("capacity")))
             .unwrap_or_default(),
         drivers: named(reader).unwrap_or(every),
         watchdog: device(reader).unwrap_or_default(),
-        is_virtual: truth(reader, "virtual", false),
+        is_virtual: truth(reader, &"virtual".into(), false),
         sleep: sleep(reader),
         clone_of: clone_of(reader),
         name,
@@ -171,20 +172,16 @@ pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, 
         let Some(fields) = reader.fields(item, &path, &["node", "running", "state", "target"]) else {
             continue;
         };
-        let text = |reader: &mut Reader<'_>, key: &str| {
-            fields.get(key).and_then(|value| reader.text(value, &fields.at(key)))
+        let node = |reader: &mut Reader<'_>, key: &str| -> Option<NodeName> {
+            fields.get(key).and_then(|value| reader.text(value, &fields.at(key))).map(NodeName::from)
         };
-        let node = text(reader, "node").unwrap_or_default();
+        let target = node(reader, "target");
+        let node = node(reader, "node").unwrap_or_default();
         if node.is_empty() {
             reader.wrong(&path, "a place needs a node");
         }
         let running = fields.get("running").and_then(|value| reader.truth(value, &fields.at("running")));
-        let place = Place {
-            node,
-            running: running.unwrap_or(false),
-            state: state(reader, &fields),
-            target: text(reader, "target"),
-        };
+        let place = Place { node, running: running.unwrap_or(false), state: state(reader, &fields), target };
         let moves = matches!(place.state, Some(ServiceState::Migrate | ServiceState::Relocate));
         if moves && place.target.is_none() {
             reader.wrong(&path, "a service that moves needs a target");
@@ -198,9 +195,10 @@ pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, 
 }
 
 /// Reads the nodes that run etcd members.
-pub(super) fn store(reader: &mut Reader<'_>, value: &Value) -> Vec<String> {
+pub(super) fn store(reader: &mut Reader<'_>, value: &Value) -> Vec<NodeName> {
     let Some(fields) = reader.fields(value, "store", &["on"]) else { return Vec::new() };
-    let nodes = fields.get("on").map(|value| reader.names(value, "store.on")).unwrap_or_default();
+    let nodes: Vec<NodeName> =
+        fields.get("on").map(|value| reader.names(value, "store.on")).unwrap_or_default();
     if nodes.is_empty() {
         reader
             .wrong("store", "requires `on` with the nodes of the members; without `store`, etcd is outside");
@@ -232,7 +230,10 @@ const EXPECT: [&str; 13] = [
 /// Reads the expected outcome.
 pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
     let Some(fields) = reader.fields(value, "expect", &EXPECT) else { return Expectations::default() };
-    let names = |reader: &mut Reader<'_>, key: &str| {
+    let names = |reader: &mut Reader<'_>, key: &str| -> Option<Vec<String>> {
+        fields.get(key).map(|value| reader.names(value, &fields.at(key)))
+    };
+    let nodes = |reader: &mut Reader<'_>, key: &str| -> Option<Vec<NodeName>> {
         fields.get(key).map(|value| reader.names(value, &fields.at(key)))
     };
     let whole = |reader: &mut Reader<'_>, key: &str| {
@@ -243,16 +244,16 @@ pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
         let items = fields.get(key).map(|value| reader.list(value, &path)).unwrap_or_default();
         let mut sets: Vec<Vec<String>> = Vec::new();
         for (at, item) in items.iter().enumerate() {
-            let set = reader.names(item, &format!("{path}[{at}]"));
+            let set: Vec<String> = reader.names(item, &format!("{path}[{at}]"));
             sets.push(set.iter().map(|name| bare(name)).collect());
         }
         sets
     };
     Expectations {
         services: fields.get("services").map(|value| services(reader, value)).unwrap_or_default(),
-        fenced: names(reader, "fenced"),
-        watchdog_resets: names(reader, "watchdogResets"),
-        maintenance: names(reader, "maintenance"),
+        fenced: nodes(reader, "fenced"),
+        watchdog_resets: nodes(reader, "watchdogResets"),
+        maintenance: nodes(reader, "maintenance"),
         max_moves: whole(reader, "maxMoves"),
         together: sets(reader, "together"),
         apart: sets(reader, "apart"),
@@ -264,7 +265,7 @@ pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
             .get("progress")
             .and_then(|value| reader.truth(value, &fields.at("progress")))
             .unwrap_or_default(),
-        broken: names(reader, "broken").unwrap_or_default(),
+        broken: nodes(reader, "broken").unwrap_or_default(),
     }
 }
 
@@ -277,7 +278,7 @@ fn services(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, Expected
         let node = match item.get("node") {
             None => None,
             Some(Value::Null) => Some(None),
-            Some(value) => reader.text(value, &fields.at("node")).map(Some),
+            Some(value) => reader.text(value, &fields.at("node")).map(|node| Some(node.into())),
         };
         let running = fields.get("running").and_then(|value| reader.truth(value, &fields.at("running")));
         let expected = ExpectedService { state: state(reader, &fields), node, running };
@@ -286,7 +287,7 @@ fn services(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, Expected
     found
 }
 
-fn on_one_of(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, Vec<String>> {
+fn on_one_of(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, Vec<NodeName>> {
     let mut found = BTreeMap::new();
     let Some(map) = reader.map(value, "expect.onOneOf") else { return found };
     for (name, item) in map.iter() {

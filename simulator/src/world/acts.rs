@@ -2,20 +2,21 @@
 
 use super::World;
 use crate::scenario::action::{Action, JournalFault, ProcessVerb};
+use ha_api_types::id::NodeName;
 use ha_api_types::record::{Leader, Leave};
 
 impl World {
     /// Returns the name of an existing machine; `leader` means the node whose controller is the leader.
-    pub(super) fn machine_named(&self, name: &str) -> Result<String, String> {
+    pub(super) fn machine_named(&self, name: &str) -> Result<NodeName, String> {
         let name = match name {
             "leader" => self.leader().ok_or("no controller is leader")?,
-            other => other.to_owned(),
+            other => other.into(),
         };
         if self.machines.contains_key(&name) { Ok(name) } else { Err(format!("node {name:?} not found")) }
     }
 
     /// Returns the name of a machine whose processes run.
-    fn machine_at_work(&self, name: &str) -> Result<String, String> {
+    fn machine_at_work(&self, name: &str) -> Result<NodeName, String> {
         let name = self.machine_named(name)?;
         let works = self.machines.get(&name).is_some_and(super::machine::Machine::works);
         if works { Ok(name) } else { Err(format!("{name} is not up")) }
@@ -167,7 +168,7 @@ impl World {
             Action::StoreFlaky { length_ms } => self.store_flaky_until = self.now + length_ms,
             Action::StoreLag { node, length_ms } => {
                 let node = self.machine_named(&node)?;
-                self.log("store", "", &format!("stops sending changes to {node}"));
+                self.log(&"store".into(), "", &format!("stops sending changes to {node}"));
                 self.lags_until.insert(node, self.now + length_ms);
             }
             Action::StoreLatency { length_ms } => self.store_latency_ms = length_ms,
@@ -188,7 +189,7 @@ impl World {
     }
 
     /// Returns the node whose controller is the leader.
-    pub fn leader(&self) -> Option<String> {
-        self.record(&self.keys.leader()).map(|leader: Leader| leader.id)
+    pub fn leader(&self) -> Option<NodeName> {
+        self.record(&self.keys.leader()).map(|leader: Leader| leader.id.into())
     }
 }

@@ -4,6 +4,7 @@ use super::World;
 use super::event::Event;
 use super::machine::{Doing, Present};
 use crate::scenario::{Place, Power};
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::record::{Fence, FenceState};
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceDefinition, ServiceState};
@@ -26,7 +27,7 @@ impl World {
             objects.iter().enumerate().partition(|(_, object)| is_of_the_cluster(object));
         self.apply_each(&cluster)?;
         let is_on = |machine: &&crate::scenario::Machine| machine.power == Power::On;
-        let on: Vec<String> =
+        let on: Vec<NodeName> =
             self.scenario.nodes.iter().filter(is_on).map(|machine| machine.name.clone()).collect();
         for node in &on {
             if let Some(machine) = self.machines.get_mut(node) {
@@ -66,7 +67,7 @@ impl World {
     /// Records that nodes that are off at time 0 and have services were members before.
     fn remember_the_lost(&mut self) -> Result<(), String> {
         let off = self.scenario.nodes.iter().filter(|machine| machine.power == Power::Off);
-        let off: Vec<String> = off.map(|machine| machine.name.clone()).collect();
+        let off: Vec<NodeName> = off.map(|machine| machine.name.clone()).collect();
         for node in off {
             let there = self.scenario.place.iter().filter(|(_, place)| place.node == node);
             let there: Vec<(String, Place)> =
@@ -86,7 +87,7 @@ impl World {
     }
 
     /// Advances time until every machine that is on is admitted and a controller is the leader.
-    fn form(&mut self, on: &[String]) {
+    fn form(&mut self, on: &[NodeName]) {
         let mut until = MOST_FORMING_MS;
         while !on.is_empty() && self.now < until {
             let next = (self.now + 100).min(until);
@@ -97,8 +98,8 @@ impl World {
         }
     }
 
-    fn has_formed(&self, on: &[String]) -> bool {
-        let is_admitted = |node: &String| {
+    fn has_formed(&self, on: &[NodeName]) -> bool {
+        let is_admitted = |node: &NodeName| {
             let fence: Option<Fence> = self.record(&self.keys.fence(node));
             fence.is_some_and(|fence| fence.state == FenceState::Open)
                 && !self.store.get(&self.keys.alive(node)).entries.is_empty()
@@ -107,7 +108,7 @@ impl World {
     }
 
     /// Stores a node in the status of a service, which does not run.
-    pub(super) fn lie(&mut self, name: &str, node: &str) -> Result<(), String> {
+    pub(super) fn lie(&mut self, name: &str, node: &NodeName) -> Result<(), String> {
         self.lie_in(name, Place { node: node.to_owned(), ..Place::default() })
     }
 
@@ -133,7 +134,7 @@ impl World {
     }
 
     /// Puts a running service on a machine although no agent has started it.
-    pub(super) fn place_running(&mut self, object: &Value, node: &str) -> Result<(), String> {
+    pub(super) fn place_running(&mut self, object: &Value, node: &NodeName) -> Result<(), String> {
         let mut object = object.clone();
         if object.get("metadata").is_none() {
             return Err("no metadata".to_owned());

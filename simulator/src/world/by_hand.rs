@@ -4,14 +4,15 @@ use super::World;
 use super::event::Event;
 use super::machine::{Doing, Present};
 use super::process::Generation;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::resource::{Resource, ServiceDefinition};
 use ha_node_agent::core::{DriverEvent, Input};
 
 impl World {
     /// Ends a service on every node where it runs. Agents notice a crash immediately.
-    fn end_service(&mut self, name: &str, message: &str, by_hand: bool) -> Vec<String> {
-        let found: Vec<(String, Present)> = self
+    fn end_service(&mut self, name: &str, message: &str, by_hand: bool) -> Vec<NodeName> {
+        let found: Vec<(NodeName, Present)> = self
             .machines
             .iter_mut()
             .filter(|(_, machine)| machine.works())
@@ -52,7 +53,7 @@ impl World {
     }
 
     /// Starts a service with its own tool; a service that already runs keeps running.
-    pub(super) fn start_by_hand(&mut self, name: &str, node: &str) -> Result<(), String> {
+    pub(super) fn start_by_hand(&mut self, name: &str, node: &NodeName) -> Result<(), String> {
         let stored =
             self.spec_of(Kind::Resource, name).ok_or_else(|| format!("resource {name} not found"))?;
         let resource: Resource = serde_json::from_value(stored).map_err(|error| error.to_string())?;
@@ -69,14 +70,14 @@ impl World {
     }
 
     /// Delays the agent's discovery of a change by hand, so that the agent first receives the user's earlier commands.
-    fn notice_later(&mut self, node: &str, event: DriverEvent) {
+    fn notice_later(&mut self, node: &NodeName, event: DriverEvent) {
         let Some(generation) = self.agents.get(node).map(|process| process.generation) else { return };
         let delay_ms = self.random.between_ms(500, 1_500);
         self.queue.push(self.now + delay_ms, Event::ByHand { node: node.to_owned(), generation, event });
     }
 
     /// Lets an agent discover a change by hand, if the change still holds.
-    pub(super) fn notice_by_hand(&mut self, node: &str, generation: Generation, event: DriverEvent) {
+    pub(super) fn notice_by_hand(&mut self, node: &NodeName, generation: Generation, event: DriverEvent) {
         let runs = |name: &str| self.machines.get(node).is_some_and(|machine| machine.runs(name));
         let is_so = match &event {
             DriverEvent::Appeared { name, .. } => runs(name),
@@ -89,7 +90,7 @@ impl World {
     }
 
     /// Stops a service and starts it on another node, without HA.
-    pub(super) fn move_by_hand(&mut self, name: &str, node: &str) -> Result<(), String> {
+    pub(super) fn move_by_hand(&mut self, name: &str, node: &NodeName) -> Result<(), String> {
         if !self.machines.get(node).is_some_and(super::machine::Machine::starts_things) {
             return Err(format!("{node} is not up, or is shutting down"));
         }

@@ -3,6 +3,7 @@
 use super::World;
 use crate::scenario::action::Command;
 use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
@@ -26,7 +27,7 @@ impl World {
                     self.operate(text, spec);
                 }
             }
-            Command::Add { resource, node, running } => self.add(&resource, node.as_deref(), running)?,
+            Command::Add { resource, node, running } => self.add(&resource, node.as_ref(), running)?,
             Command::Delete { resource } => self.delete(&resource)?,
             Command::DeleteNode { node } => self.delete_node(&node)?,
             Command::DeleteController { node } => self.delete_controller(&node)?,
@@ -95,7 +96,12 @@ impl World {
     }
 
     /// Creates an operation for the current epoch of a node.
-    fn operate_on_fence(&mut self, text: &str, action: OperationAction, node: &str) -> Result<(), String> {
+    fn operate_on_fence(
+        &mut self,
+        text: &str,
+        action: OperationAction,
+        node: &NodeName,
+    ) -> Result<(), String> {
         let node = self.machine_named(node)?;
         let fence = self.fence_as_stored(&node);
         let spec = OperationSpec {
@@ -110,7 +116,7 @@ impl World {
     }
 
     /// Returns the fence record of a node that a user sees before deciding.
-    fn fence_as_stored(&self, node: &str) -> Fence {
+    fn fence_as_stored(&self, node: &NodeName) -> Fence {
         self.record(&self.keys.fence(node)).unwrap_or_default()
     }
 
@@ -126,7 +132,7 @@ impl World {
     }
 
     /// Returns the reason for which the API refuses maintenance of a node now.
-    fn refuses_maintenance(&self, node: &str) -> Option<(Reason, String)> {
+    fn refuses_maintenance(&self, node: &NodeName) -> Option<(Reason, String)> {
         let state = self.node_states.get(node).copied().unwrap_or_default();
         let cluster = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
         let disarmed = cluster.pointer("/spec/disarmed").is_some_and(Value::is_string);
@@ -137,14 +143,14 @@ impl World {
     fn disarm(&mut self, how: &Value) -> Result<(), String> {
         let stored = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
         if stored.pointer("/spec/disarmed").unwrap_or(&Value::Null) == how {
-            self.log("script", "", "the requested value is already set");
+            self.log(&"script".into(), "", "the requested value is already set");
             return Ok(());
         }
         self.change_spec(Kind::Cluster, CLUSTER_NAME, &[("disarmed".to_owned(), how.clone())])
     }
 
     /// Creates an object given under `later`, which may already run on a node.
-    fn add(&mut self, resource: &str, node: Option<&str>, running: bool) -> Result<(), String> {
+    fn add(&mut self, resource: &str, node: Option<&NodeName>, running: bool) -> Result<(), String> {
         let object = self
             .scenario
             .later

@@ -6,6 +6,7 @@ use super::event::Event;
 use super::machine::{Doing, Present, Running};
 use super::process::Generation;
 use ha_api_types::driver::SimulatedDriver;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -44,7 +45,7 @@ impl World {
     /// Starts a command of the driver.
     pub(super) fn begin_command(
         &mut self,
-        node: &str,
+        node: &NodeName,
         generation: Generation,
         id: CommandId,
         command: Command,
@@ -94,7 +95,7 @@ impl World {
     }
 
     /// Cancels a command, without undoing its effects.
-    pub(super) fn cancel_command(&mut self, node: &str, generation: Generation, id: CommandId) {
+    pub(super) fn cancel_command(&mut self, node: &NodeName, generation: Generation, id: CommandId) {
         let known =
             self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&(generation, id)));
         if known.is_some() {
@@ -103,7 +104,7 @@ impl World {
     }
 
     /// Completes a command and reports its result to the agent.
-    pub(super) fn end_command(&mut self, node: &str, generation: Generation, id: CommandId) {
+    pub(super) fn end_command(&mut self, node: &NodeName, generation: Generation, id: CommandId) {
         let Some(running) =
             self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&(generation, id)))
         else {
@@ -114,7 +115,7 @@ impl World {
         self.tell_agent(node, generation, Input::Ended { id, result });
     }
 
-    fn result_of(&mut self, node: &str, running: &Running) -> CommandResult {
+    fn result_of(&mut self, node: &NodeName, running: &Running) -> CommandResult {
         if self.machines.get(node).is_some_and(|machine| !machine.knows_drivers) {
             return CommandResult::without_driver(&running.command, None);
         }
@@ -222,8 +223,8 @@ impl World {
 
     fn migrate(
         &mut self,
-        node: &str,
-        target: &str,
+        node: &NodeName,
+        target: &NodeName,
         name: &str,
         simulated: &SimulatedDriver,
         here: bool,
@@ -260,8 +261,8 @@ impl World {
     /// Ends a copy to a new secondary. The copy succeeds only on the source, and only if the target is up.
     fn replace_secondary(
         &mut self,
-        node: &str,
-        new: &str,
+        node: &NodeName,
+        new: &NodeName,
         running: &Running,
         simulated: &SimulatedDriver,
         here: bool,
@@ -291,7 +292,7 @@ impl World {
     }
 
     /// Returns the observation of a service by a driver that detects every change immediately.
-    pub(super) fn observed(&self, node: &str, name: &str) -> Observed {
+    pub(super) fn observed(&self, node: &NodeName, name: &str) -> Observed {
         match self.present(node, name) {
             // Arrived counts as running, like a paused guest: only the resume is missing.
             Some(Doing::Runs | Doing::Arrived) => Observed::Running,
@@ -300,12 +301,12 @@ impl World {
     }
 
     /// Returns the state of a service on a machine; `None` if the service is not there.
-    pub(super) fn present(&self, node: &str, name: &str) -> Option<Doing> {
+    pub(super) fn present(&self, node: &NodeName, name: &str) -> Option<Doing> {
         let machine = self.machines.get(node)?;
         machine.services.get(name).map(|present| present.doing)
     }
 
-    pub(super) fn remove(&mut self, node: &str, name: &str) {
+    pub(super) fn remove(&mut self, node: &NodeName, name: &str) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let ran = machine.runs(name);
         machine.services.remove(name);

@@ -5,7 +5,7 @@ use super::event::Event;
 use super::machine::{Doing, Present};
 use crate::dump::Dump;
 use crate::vocabulary::why;
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::record::{Assignment, Phase, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
@@ -35,7 +35,7 @@ impl World {
             MemoryState::with_entries(dump.entries.iter().cloned(), dump.revision, Mono(0), LEASE_SECONDS);
         world.schedule_expiry();
         world.began = Some(0);
-        let nodes: Vec<String> = world.machines.keys().cloned().collect();
+        let nodes: Vec<NodeName> = world.machines.keys().cloned().collect();
         for node in nodes {
             let Some(machine) = world.machines.get_mut(&node) else { continue };
             machine.clock.set_wall(dump.wall_ms);
@@ -58,7 +58,7 @@ impl World {
     /// Returns the state of etcd as a controller dumps it.
     pub fn dump(&self) -> StateDump {
         let silent_ms = |key: &str| match self.keys.parse(key) {
-            Some(Key::Alive(node)) => self.last_heartbeat.get(node).map(|at| self.now - at),
+            Some(Key::Alive(node)) => self.last_heartbeat.get(&node).map(|at| self.now - at),
             Some(_) | None => None,
         };
         let reading = self.store.list(self.keys.root());
@@ -81,7 +81,10 @@ impl World {
 }
 
 /// Returns the reports of a node about services that run there under its present registration.
-fn reports<'a>(stored: &'a Stored, node: &'a str) -> impl Iterator<Item = (&'a String, &'a ServiceReport)> {
+fn reports<'a>(
+    stored: &'a Stored,
+    node: &'a NodeName,
+) -> impl Iterator<Item = (&'a String, &'a ServiceReport)> {
     let epoch = stored.fences.get(node).map(|fence| fence.value.epoch);
     stored.service_reports.iter().filter_map(move |(name, reports)| {
         let report = &reports.get(node)?.value;
@@ -94,15 +97,15 @@ fn runs(phase: Phase) -> bool {
     phase == Phase::ProbedRunning || phase.is_permitted() && phase != Phase::Receiving
 }
 
-fn assigned<'a>(stored: &'a Stored, name: &str, node: &str) -> Option<&'a Assignment> {
+fn assigned<'a>(stored: &'a Stored, name: &str, node: &NodeName) -> Option<&'a Assignment> {
     let assignment: &Versioned<Assignment> = stored.assignments.get(name)?;
-    (assignment.value.node == node).then_some(&assignment.value)
+    (assignment.value.node == *node).then_some(&assignment.value)
 }
 
 /// Returns the services that run on a node, each with its report and the definition under which it runs.
 fn running<'a>(
     stored: &'a Stored,
-    node: &'a str,
+    node: &'a NodeName,
 ) -> impl Iterator<Item = (&'a String, &'a ServiceReport, ServiceDefinition)> {
     reports(stored, node).filter_map(move |(name, report)| {
         let reported = report.definition.as_deref().cloned();
@@ -113,7 +116,7 @@ fn running<'a>(
 }
 
 /// Returns the journal that the agent of the node had.
-fn journal(stored: &Stored, node: &str, revision: Revision) -> Journal {
+fn journal(stored: &Stored, node: &NodeName, revision: Revision) -> Journal {
     let report = stored.node_reports.get(node).map(|report| &report.value);
     let fence = stored.fences.get(node).map(|fence| &fence.value);
     let services = running(stored, node).map(|(name, report, definition)| {

@@ -3,7 +3,7 @@
 use super::hold::Question;
 use super::link::{Ask, Request, Token};
 use super::process::{Generation, Who};
-use ha_api_types::id::{Revision, Term};
+use ha_api_types::id::{NodeName, Revision, Term};
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::Millis;
 use ha_controller::core::FencerRun;
@@ -45,12 +45,12 @@ pub(crate) enum Event {
     /// Leases may have expired.
     LeasesExpire,
     /// A journal reaches the disk.
-    JournalOnDisk { node: String, generation: Generation, id: JournalWriteId, journal: Box<Journal> },
+    JournalOnDisk { node: NodeName, generation: Generation, id: JournalWriteId, journal: Box<Journal> },
     /// A driver's command ends.
-    CommandEnds { node: String, generation: Generation, id: CommandId },
+    CommandEnds { node: NodeName, generation: Generation, id: CommandId },
     /// A request reaches the watchdog daemon.
     ToWatchdog {
-        node: String,
+        node: NodeName,
         boot: u64,
         generation: Generation,
         id: WatchdogRequestId,
@@ -58,39 +58,39 @@ pub(crate) enum Event {
     },
     /// A reply of the watchdog daemon reaches the agent.
     FromWatchdog {
-        node: String,
+        node: NodeName,
         generation: Generation,
         id: Option<WatchdogRequestId>,
         reply: Box<protocol::Reply>,
     },
     /// The watchdog daemon reads its clock.
-    WatchdogWake { node: String, boot: u64, at: Millis },
+    WatchdogWake { node: NodeName, boot: u64, at: Millis },
     /// An agent connects to a watchdog daemon that was started.
-    WatchdogConnects { node: String, generation: Generation },
+    WatchdogConnects { node: NodeName, generation: Generation },
     /// A controller's plan is made.
-    PlanMade { node: String, generation: Generation },
+    PlanMade { node: NodeName, generation: Generation },
     /// A paused watchdog daemon continues.
-    WatchdogGoesOn { node: String, boot: u64 },
+    WatchdogGoesOn { node: NodeName, boot: u64 },
     /// The countdown of the watchdog device may have expired.
-    DeviceDue { node: String, boot: u64, at: Millis },
+    DeviceDue { node: NodeName, boot: u64, at: Millis },
     /// The server of a slow driver executes an order.
-    OrderDue { node: String, boot: u64, order: u64 },
+    OrderDue { node: NodeName, boot: u64, order: u64 },
     /// An agent discovers that a service was changed by hand.
-    ByHand { node: String, generation: Generation, event: DriverEvent },
+    ByHand { node: NodeName, generation: Generation, event: DriverEvent },
     /// A machine has booted.
-    Booted { node: String, boot: u64 },
+    Booted { node: NodeName, boot: u64 },
     /// A suspended machine wakes.
-    Awake { node: String },
+    Awake { node: NodeName },
     /// A run of a fence agent ends.
-    FencerDone { node: String, generation: Generation, run: Box<FencerRun> },
+    FencerDone { node: NodeName, generation: Generation, run: Box<FencerRun> },
     /// A notification reaches its target or fails.
-    Delivery { node: String, generation: Generation, delivery: Box<Delivery> },
+    Delivery { node: NodeName, generation: Generation, delivery: Box<Delivery> },
     /// An agent's request for hold reaches a controller.
     HoldAsked { question: Question, request: Box<HoldRequest> },
     /// A controller's answer reaches an agent, or the agent's wait has timed out.
     HoldAnswered { question: Question, answer: Result<HoldAnswer, String> },
     /// A machine completes its shutdown.
-    Down { node: String, boot: u64 },
+    Down { node: NodeName, boot: u64 },
     /// A process of a machine is started.
     StartProcess { who: Who, boot: u64 },
     /// etcd compacts its history up to this revision, as its settings demand every few minutes.

@@ -3,6 +3,7 @@
 use super::World;
 use super::event::Event;
 use super::process::Generation;
+use ha_api_types::id::NodeName;
 use ha_api_types::node::FenceKind;
 use ha_api_types::time::Millis;
 use ha_controller::core::{FencerAction, FencerOutcome, FencerRun, Input};
@@ -13,14 +14,14 @@ const SWITCH_MS: Millis = 1_000;
 const BOOT_MS: Millis = 20_000;
 
 impl World {
-    pub(super) fn begin_fencer(&mut self, node: &str, generation: Generation, run: FencerRun) {
+    pub(super) fn begin_fencer(&mut self, node: &NodeName, generation: Generation, run: FencerRun) {
         self.log(&run.node, "fencer", &format!("{} {:?}", run.device.name, run.action));
         let event = Event::FencerDone { node: node.to_owned(), generation, run: Box::new(run) };
         self.queue.push(self.now + SWITCH_MS, event);
     }
 
     /// Ends a run of a fence agent. The run's effect on the machine happens at this moment.
-    pub(super) fn end_fencer(&mut self, controller: &str, generation: Generation, run: &FencerRun) {
+    pub(super) fn end_fencer(&mut self, controller: &NodeName, generation: Generation, run: &FencerRun) {
         let broken = self.machines.get(&run.node).is_none_or(|machine| machine.fence_broken);
         let outcome = if broken {
             FencerOutcome::Failed("device does not answer".to_owned())
@@ -41,7 +42,7 @@ impl World {
     }
 
     /// Cuts or restores a machine's access to its storage; its access to etcd stays, as with a separate storage network.
-    fn cut_storage(&mut self, node: &str, cut: bool) {
+    fn cut_storage(&mut self, node: &NodeName, cut: bool) {
         let what = if cut {
             "is disconnected from its storage by its fence device"
         } else {

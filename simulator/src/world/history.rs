@@ -3,7 +3,7 @@
 use super::World;
 use super::machine::Machine;
 use crate::scenario::{Device, Place};
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{
     Action, Assignment, Fence, FenceState, Mode, NodeReport, Phase, ServiceReport, WatchdogKind,
@@ -22,7 +22,7 @@ const ACTION: &str = "before";
 impl World {
     /// Records that a node lost power before time 0 with these services. Services whose stored state means that they
     /// ran were reported running under an armed watchdog, so they need fencing. The others need none.
-    pub(super) fn was_lost(&mut self, node: &str, services: &[(String, Place)]) -> Result<(), String> {
+    pub(super) fn was_lost(&mut self, node: &NodeName, services: &[(String, Place)]) -> Result<(), String> {
         if self.spec_of(Kind::Node, node).is_none() {
             let object =
                 json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": node}, "spec": {}});
@@ -105,7 +105,7 @@ fn runs(state: ServiceState) -> bool {
     }
 }
 
-fn last_report(machine: &Machine, node: &str, timings: Timings, armed: bool) -> NodeReport {
+fn last_report(machine: &Machine, node: &NodeName, timings: Timings, armed: bool) -> NodeReport {
     let kind = match machine.device {
         Device::Sliding | Device::Fixed => WatchdogKind::Kernel,
         Device::Simulated => WatchdogKind::Simulated,

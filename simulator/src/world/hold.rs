@@ -4,6 +4,7 @@ use super::World;
 use super::event::Event;
 use super::process::Generation;
 use super::recorded::Step;
+use ha_api_types::id::NodeName;
 use ha_api_types::keys::Key;
 use ha_api_types::record::{HoldAnswer, HoldRequest, NodeReport};
 use ha_api_types::time::Millis;
@@ -15,13 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Question {
     /// Node of the agent.
-    pub(crate) node: String,
+    pub(crate) node: NodeName,
     /// Generation of the agent's process.
     pub(crate) generation: Generation,
     /// Number that the agent gave the question; the same for all controllers that it asks.
     pub(crate) id: agent::HoldId,
     /// Node of the controller.
-    pub(crate) candidate: String,
+    pub(crate) candidate: NodeName,
     /// Virtual time at which the agent asked.
     pub(crate) asked_at: Millis,
 }
@@ -34,7 +35,7 @@ pub(super) struct Holding {
     /// Questions that a controller has received, by the controller's number.
     with_controller: BTreeMap<controller::HoldId, Question>,
     /// Controllers that have granted, by node, process and question.
-    granted: BTreeMap<(String, Generation, agent::HoldId), BTreeSet<String>>,
+    granted: BTreeMap<(NodeName, Generation, agent::HoldId), BTreeSet<NodeName>>,
 }
 
 impl World {
@@ -66,7 +67,7 @@ impl World {
             return;
         };
         self.tokens += 1;
-        let id = self.tokens;
+        let id = controller::HoldId(self.tokens);
         let node = question.node.clone();
         self.holding.with_controller.insert(id, question);
         self.tell_controller(&candidate, generation, controller::Input::HoldAsked { id, node, request });
@@ -91,7 +92,11 @@ impl World {
             return;
         }
         let Question { node, generation, id, candidate, .. } = question;
-        self.tell_agent(&node, generation, agent::Input::HoldAnswered { id, candidate, answer });
+        self.tell_agent(
+            &node,
+            generation,
+            agent::Input::HoldAnswered { id, candidate: candidate.to_string(), answer },
+        );
     }
 
     /// Records a grant. Once every counted candidate has granted, services on the node may continue until D, counted from the

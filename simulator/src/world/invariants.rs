@@ -10,6 +10,7 @@ pub(crate) use bound::Bound;
 
 use super::World;
 use super::machine::{Doing, Machine};
+use ha_api_types::id::NodeName;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
@@ -41,13 +42,13 @@ impl World {
     }
 
     pub(crate) fn violate(&mut self, invariant: &'static str, detail: String) {
-        self.log("simulator", "VIOLATION", &format!("{invariant}: {detail}"));
+        self.log(&"simulator".into(), "VIOLATION", &format!("{invariant}: {detail}"));
         self.violations.push(Violation { at: self.elapsed_ms(self.now), invariant, detail });
     }
 
     /// Returns the nodes on which each service runs with access to its data.
-    pub(crate) fn running(&self) -> BTreeMap<String, Vec<String>> {
-        let mut running: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    pub(crate) fn running(&self) -> BTreeMap<String, Vec<NodeName>> {
+        let mut running: BTreeMap<String, Vec<NodeName>> = BTreeMap::new();
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
         {
             for (name, present) in &machine.services {
@@ -62,7 +63,7 @@ impl World {
     /// Checks that no service runs on two nodes at the same time. Services that a boot starts automatically count once
     /// the node's epoch is open.
     pub(super) fn check_never_two(&mut self) {
-        let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut places: BTreeMap<&str, Vec<&NodeName>> = BTreeMap::new();
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
         {
             let runs = machine.services.iter().filter(|(_, present)| present.doing == Doing::Runs);
@@ -70,10 +71,10 @@ impl World {
                 places.entry(name).or_default().push(node);
             }
         }
-        let twice: Vec<(String, Vec<String>)> = places
+        let twice: Vec<(String, Vec<NodeName>)> = places
             .into_iter()
             .filter(|(name, nodes)| nodes.len() > 1 && self.is_exclusive(name))
-            .map(|(name, nodes)| (name.to_owned(), nodes.into_iter().map(str::to_owned).collect()))
+            .map(|(name, nodes)| (name.to_owned(), nodes.into_iter().cloned().collect()))
             .collect();
         for (name, nodes) in twice {
             if self.seen_twice.insert(name.clone()) {
@@ -83,7 +84,7 @@ impl World {
     }
 
     /// Returns `true` if the machine's boot started a service that the agent has neither stopped nor been permitted to run.
-    fn is_by_boot_only(&self, node: &str, machine: &Machine, name: &str) -> bool {
+    fn is_by_boot_only(&self, node: &NodeName, machine: &Machine, name: &str) -> bool {
         machine.by_boot.contains(name)
             && !self
                 .record::<ServiceReport>(&self.keys.service_report(node, name))
@@ -91,7 +92,7 @@ impl World {
     }
 
     /// Returns `true` if a committed report states that an exclusive service may run under a machine's present boot.
-    pub(super) fn says_active(&self, node: &str) -> bool {
+    pub(super) fn says_active(&self, node: &NodeName) -> bool {
         let boot_id = self.machines.get(node).map(|machine| machine.boot_id(node)).unwrap_or_default();
         let reports = self.store.list(&self.keys.reports_of(node)).entries;
         reports
@@ -103,25 +104,25 @@ impl World {
 
     /// Returns `true` if the node's last service report came shortly before its last heartbeat. The agent may then have
     /// lacked the time to commit that it is disarmed.
-    pub(super) fn has_just_become_idle(&self, node: &str) -> bool {
-        let at = |times: &BTreeMap<String, Millis>| times.get(node).copied().unwrap_or_default();
+    pub(super) fn has_just_become_idle(&self, node: &NodeName) -> bool {
+        let at = |times: &BTreeMap<NodeName, Millis>| times.get(node).copied().unwrap_or_default();
         at(&self.last_heartbeat) < at(&self.last_report) + RELEASED_WITHIN_MS
     }
 
     /// Returns `true` if the agent armed the watchdog for an ordered start, and has written no service report since. It
     /// hangs, or cannot reach etcd: it could neither start the service nor disarm, even if the order has been withdrawn.
-    pub(super) fn has_armed_without_an_answer(&self, node: &str) -> bool {
+    pub(super) fn has_armed_without_an_answer(&self, node: &NodeName) -> bool {
         let opened_at = self.machines.get(node).and_then(|machine| machine.watchdog.opened_to_start_at);
         opened_at.is_some_and(|at| self.last_report.get(node).is_none_or(|reported| *reported < at))
     }
 
     /// Returns `true` if an assignment orders the machine to start or receive a service, for which it arms its watchdog first.
-    pub(super) fn is_to_start(&self, node: &str) -> bool {
+    pub(super) fn is_to_start(&self, node: &NodeName) -> bool {
         let assignments = self.store.list(&self.keys.assignments()).entries;
         assignments.iter().filter_map(|entry| self.seen::<Assignment>(&entry.value)).any(|assignment| {
             match assignment.action {
-                Action::Start | Action::Restart => assignment.node == node,
-                Action::Migrate { target, .. } => target == node,
+                Action::Start | Action::Restart => assignment.node == *node,
+                Action::Migrate { target, .. } => target == *node,
                 Action::Stop { .. } | Action::Leave => false,
             }
         })
@@ -163,21 +164,21 @@ impl World {
                 }
             };
             match keys.parse(&entry.key) {
-                Some(Key::Fence(node)) => self.check_fence(node, &entry.value),
+                Some(Key::Fence(node)) => self.check_fence(&node, &entry.value),
                 Some(Key::Status(Kind::Resource, name)) => self.note_service(name, &entry.value),
-                Some(Key::Status(Kind::Node, node)) => self.note_node(node, &entry.value),
+                Some(Key::Status(Kind::Node, node)) => self.note_node(&node.into(), &entry.value),
                 Some(Key::Spec(kind, _)) => {
                     self.check_spec(&entry.key, &entry.value);
                     self.note_rules(kind);
                 }
                 Some(Key::Assignment(name)) => self.check_capacity(name, &entry.value),
-                Some(Key::NodeReport(node)) => self.note_node_report(node, &entry.value),
+                Some(Key::NodeReport(node)) => self.note_node_report(&node, &entry.value),
                 Some(Key::Alive(node)) => {
-                    self.last_heartbeat.insert(node.to_owned(), self.now);
+                    self.last_heartbeat.insert(node.clone(), self.now);
                 }
                 Some(Key::ServiceReport(node, name)) => {
-                    self.last_report.insert(node.to_owned(), self.now);
-                    self.note_permit(node, name, &entry.value);
+                    self.last_report.insert(node.clone(), self.now);
+                    self.note_permit(&node, name, &entry.value);
                 }
                 Some(
                     Key::Status(..)
@@ -200,7 +201,7 @@ impl World {
     }
 
     /// Checks that epochs never decrease, and records whether the fence releases the node's services.
-    fn check_fence(&mut self, node: &str, value: &[u8]) {
+    fn check_fence(&mut self, node: &NodeName, value: &[u8]) {
         let Ok(fence) = serde_json::from_slice::<Fence>(value) else {
             return self.violate("readable records", format!("fence of {node} cannot be read"));
         };
@@ -235,7 +236,7 @@ impl World {
     }
 
     /// Records the time of a start permit.
-    fn note_permit(&mut self, node: &str, name: &str, value: &[u8]) {
+    fn note_permit(&mut self, node: &NodeName, name: &str, value: &[u8]) {
         let report = serde_json::from_slice::<ServiceReport>(value);
         if report.is_ok_and(|report| report.phase == Phase::Starting) {
             self.permits.insert((name.to_owned(), node.to_owned()), self.now);
@@ -267,7 +268,7 @@ impl World {
             self.log(&node, "service", &format!("{name} is {:?}", status.state));
         }
         if matches!(status.state, ServiceState::Fence | ServiceState::Recovery) {
-            self.recovers(name, status.node.as_deref());
+            self.recovers(name, status.node.as_ref());
         }
         if !matches!(status.state, ServiceState::Ignored | ServiceState::Queued) {
             self.managed.insert(name.to_owned());
@@ -292,7 +293,7 @@ impl World {
         }
     }
 
-    fn note_node(&mut self, node: &str, value: &[u8]) {
+    fn note_node(&mut self, node: &NodeName, value: &[u8]) {
         let Ok(status) = serde_json::from_slice::<NodeStatus>(value) else {
             return self.violate("readable records", format!("status of {node} cannot be read"));
         };

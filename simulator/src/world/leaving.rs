@@ -3,6 +3,7 @@
 use super::World;
 use super::event::Event;
 use super::process::Who;
+use ha_api_types::id::NodeName;
 use ha_api_types::record::Leave;
 use ha_api_types::time::Millis;
 use ha_controller::core::Input as ControllerInput;
@@ -19,7 +20,7 @@ const RESTART_MS: Millis = 200;
 
 impl World {
     /// Begins an orderly shutdown of a machine: the service manager stops the agent first, and everything else waits for it.
-    pub(super) fn shut_down(&mut self, node: &str, leave: Leave) -> Result<(), String> {
+    pub(super) fn shut_down(&mut self, node: &NodeName, leave: Leave) -> Result<(), String> {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) else {
             return Err(format!("{node} is not up"));
         };
@@ -41,7 +42,7 @@ impl World {
     }
 
     /// Handles the end of an agent's process: a shutdown that waits for it continues, and a restart starts the next process.
-    pub(super) fn agent_has_ended(&mut self, node: &str) {
+    pub(super) fn agent_has_ended(&mut self, node: &NodeName) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let (boot, ending) = (machine.boot, machine.ending);
         let restarts = std::mem::take(&mut machine.agent_restarts);
@@ -57,7 +58,7 @@ impl World {
     }
 
     /// Restarts the agent once its process has ended, or starts it if it does not run.
-    pub(super) fn restart_agent(&mut self, node: &str) {
+    pub(super) fn restart_agent(&mut self, node: &NodeName) {
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
         if self.agents.contains_key(node) {
             if let Some(machine) = self.machines.get_mut(node) {
@@ -69,7 +70,7 @@ impl World {
     }
 
     /// Restarts the controller once its process has ended, or starts it if it does not run.
-    pub(super) fn restart_controller(&mut self, node: &str) {
+    pub(super) fn restart_controller(&mut self, node: &NodeName) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         if self.controllers.contains_key(node) {
             machine.controller_restarts = true;
@@ -80,7 +81,7 @@ impl World {
     }
 
     /// Handles the end of a controller's process, and starts the next one if a restart was requested.
-    pub(super) fn end_controller(&mut self, node: &str) {
+    pub(super) fn end_controller(&mut self, node: &NodeName) {
         self.controllers.remove(node);
         let Some(machine) = self.machines.get_mut(node) else { return };
         if std::mem::take(&mut machine.controller_restarts) {
@@ -90,7 +91,7 @@ impl World {
     }
 
     /// Completes a shutdown, or ends the service manager's wait for it.
-    pub(super) fn down(&mut self, node: &str, boot: u64) {
+    pub(super) fn down(&mut self, node: &NodeName, boot: u64) {
         let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.up)
         else {
             return;
@@ -104,7 +105,7 @@ impl World {
     }
 
     /// Replaces a machine by another one under the same name, which is switched on with an empty disk or a copy of the disk.
-    pub(super) fn replace(&mut self, node: &str, clone: bool) {
+    pub(super) fn replace(&mut self, node: &NodeName, clone: bool) {
         let by = if clone { "a machine with a copy of the disk" } else { "another machine" };
         self.log(node, "machine", &format!("is switched off and replaced by {by}"));
         self.lose_everything(node);

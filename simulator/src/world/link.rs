@@ -5,7 +5,7 @@ use super::event::{Event, Sender};
 use super::network::Way;
 use super::process::{Generation, Who};
 use super::recorded::Step;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::time::{Millis, Mono};
 use ha_controller::core as controller;
@@ -198,7 +198,7 @@ impl World {
                 let before = self.store.revision();
                 let outcome = self.store.commit(&transaction);
                 if matches!(outcome, Outcome::Applied(_)) {
-                    self.note_step("", || Step::Committed(transaction.clone()));
+                    self.note_step(&"".into(), || Step::Committed(transaction.clone()));
                 }
                 if self.store.revision() != before {
                     self.committed(before + 1);
@@ -307,7 +307,7 @@ impl World {
         }
     }
 
-    fn agent_answered(&mut self, node: &str, generation: Generation, ask: Ask, answer: Option<Answer>) {
+    fn agent_answered(&mut self, node: &NodeName, generation: Generation, ask: Ask, answer: Option<Answer>) {
         let no_answer = || "no answer in time".to_owned();
         let input = match (ask, answer) {
             (Ask::AgentCommit(id), Some(Answer::Outcome(outcome))) => agent::Input::Committed { id, outcome },
@@ -352,7 +352,13 @@ impl World {
         self.tell_agent(node, generation, input);
     }
 
-    fn controller_answered(&mut self, node: &str, generation: Generation, ask: Ask, answer: Option<Answer>) {
+    fn controller_answered(
+        &mut self,
+        node: &NodeName,
+        generation: Generation,
+        ask: Ask,
+        answer: Option<Answer>,
+    ) {
         let no_answer = || StoreError::Unreachable("no answer in time".to_owned());
         let input = match (ask, answer) {
             (Ask::ControllerCommit(id), Some(Answer::Outcome(outcome))) => {

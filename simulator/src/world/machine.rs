@@ -6,6 +6,7 @@ use super::version::Version;
 use crate::clock::Clock;
 use crate::scenario::Device;
 use crate::scenario::action::Pets;
+use ha_api_types::id::{BootId, NodeName};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Leave, Observed, SleepProtection};
 use ha_api_types::resource::ServiceDefinition;
@@ -32,7 +33,7 @@ pub(crate) struct Machine {
     /// Number of the machine among those with a copy of one disk.
     pub copy: u64,
     /// Node whose boot and machine ids this machine has.
-    pub clone_of: Option<String>,
+    pub clone_of: Option<NodeName>,
     /// Sleep protection that the agent reports.
     pub sleep: Option<SleepProtection>,
     /// Whether the agent supports the drivers of services.
@@ -183,40 +184,40 @@ pub(crate) struct Stopped {
 }
 
 /// Returns the id of a boot of a node's machine.
-pub(crate) fn boot_id(node: &str, boot: u64) -> String {
-    format!("boot-{node}-{boot}")
+pub(crate) fn boot_id(node: &NodeName, boot: u64) -> BootId {
+    format!("boot-{node}-{boot}").into()
 }
 
 /// Returns the machine id of the machine with this number among those that had the name of the node.
-pub(crate) fn machine_id(node: &str, number: u64) -> String {
+pub(crate) fn machine_id(node: &NodeName, number: u64) -> String {
     if number == 0 { format!("machine-{node}") } else { format!("machine-{node}-{number}") }
 }
 
 /// Returns the URL of the controller on a node's machine.
-pub(crate) fn controller_url(node: &str) -> String {
+pub(crate) fn controller_url(node: &NodeName) -> String {
     format!("https://{node}:7443")
 }
 
 /// Returns the product id of a machine. `copy` distinguishes machines with a copy of one disk.
-pub(crate) fn product_id(node: &str, number: u64, copy: u64) -> String {
+pub(crate) fn product_id(node: &NodeName, number: u64, copy: u64) -> String {
     format!("product-{node}-{number}-{copy}")
 }
 
 impl Machine {
     /// Returns the boot id, which is new at each power-on.
-    pub(crate) fn boot_id(&self, name: &str) -> String {
+    pub(crate) fn boot_id(&self, name: &NodeName) -> BootId {
         boot_id(name, self.boot)
     }
 
     /// Returns the machine id, which differs after a replacement of the machine.
-    pub(crate) fn machine_id(&self, name: &str) -> String {
-        let name = self.clone_of.as_deref().unwrap_or(name);
+    pub(crate) fn machine_id(&self, name: &NodeName) -> String {
+        let name = self.clone_of.as_ref().unwrap_or(name);
         machine_id(name, self.number)
     }
 
     /// Returns the product id of the hardware, which also differs on a machine with a copy of the disk.
-    pub(crate) fn product_id(&self, name: &str) -> String {
-        let name = self.clone_of.as_deref().unwrap_or(name);
+    pub(crate) fn product_id(&self, name: &NodeName) -> String {
+        let name = self.clone_of.as_ref().unwrap_or(name);
         product_id(name, self.number, self.copy)
     }
 

@@ -2,6 +2,7 @@
 
 use super::World;
 use super::machine::{Doing, Present};
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::Quantity;
 use ha_api_types::resource::{Resource, ServiceDefinition};
@@ -18,7 +19,7 @@ impl World {
     }
 
     /// Answers an agent's measurement of its machine, without delay.
-    pub(super) fn measure(&mut self, node: &str, id: MeasureId, services: &[ServiceDefinition]) {
+    pub(super) fn measure(&mut self, node: &NodeName, id: MeasureId, services: &[ServiceDefinition]) {
         let now = self.clock_of(node);
         let measured = self.measured(node, now.raw, services);
         // The agent's effects are being collected, so it receives this input directly.
@@ -27,7 +28,7 @@ impl World {
         }
     }
 
-    fn measured(&self, node: &str, at: Mono, asked: &[ServiceDefinition]) -> Measured {
+    fn measured(&self, node: &NodeName, at: Mono, asked: &[ServiceDefinition]) -> Measured {
         let Some(machine) = self.machines.get(node).filter(|_| !self.loads.is_empty()) else {
             return Measured::default();
         };

@@ -3,6 +3,7 @@
 use super::World;
 use super::process::Who;
 use crate::scenario::action::End;
+use ha_api_types::id::NodeName;
 use std::collections::BTreeSet;
 
 /// Cut links, in addition to machines without any network.
@@ -11,7 +12,7 @@ pub(super) struct Network {
     /// Cut links, as source and destination.
     cut: BTreeSet<(End, End)>,
     /// Machines without their migration network.
-    no_migration: BTreeSet<String>,
+    no_migration: BTreeSet<NodeName>,
 }
 
 /// A direction between a process and etcd.
@@ -40,7 +41,7 @@ impl Network {
     }
 
     /// Sets whether a machine has its migration network.
-    pub(super) fn set_migration(&mut self, node: &str, on: bool) {
+    pub(super) fn set_migration(&mut self, node: &NodeName, on: bool) {
         if on {
             self.no_migration.remove(node);
         } else {
@@ -54,12 +55,12 @@ impl Network {
 }
 
 impl World {
-    fn is_connected(&self, node: &str) -> bool {
+    fn is_connected(&self, node: &NodeName) -> bool {
         self.machines.get(node).is_some_and(|machine| machine.up && machine.network)
     }
 
     /// Returns `true` if a packet from one machine reaches the other.
-    pub(super) fn gets_through(&self, from: &str, to: &str) -> bool {
+    pub(super) fn gets_through(&self, from: &NodeName, to: &NodeName) -> bool {
         if from == to {
             return self.machines.get(from).is_some_and(|machine| machine.up);
         }
@@ -76,20 +77,20 @@ impl World {
     }
 
     /// Returns `true` if a request of a machine's agent reaches a machine's controller.
-    pub(super) fn asks_controller(&self, node: &str, candidate: &str) -> bool {
+    pub(super) fn asks_controller(&self, node: &NodeName, candidate: &NodeName) -> bool {
         let cut = node != candidate && self.network.is_cut(&End::Node(node.to_owned()), &End::Controllers);
         !cut && self.gets_through(node, candidate)
     }
 
     /// Returns `true` if an answer of a machine's controller reaches a machine's agent.
-    pub(super) fn hears_controller(&self, candidate: &str, node: &str) -> bool {
+    pub(super) fn hears_controller(&self, candidate: &NodeName, node: &NodeName) -> bool {
         let cut = node != candidate && self.network.is_cut(&End::Controllers, &End::Node(node.to_owned()));
         !cut && self.gets_through(candidate, node)
     }
 
     /// Returns `true` if a live migration can run from one machine to another.
-    pub(super) fn migrates_between(&self, source: &str, target: &str) -> bool {
-        let works = |node: &str| {
+    pub(super) fn migrates_between(&self, source: &NodeName, target: &NodeName) -> bool {
+        let works = |node: &NodeName| {
             self.machines.get(node).is_some_and(super::machine::Machine::works)
                 && !self.network.no_migration.contains(node)
         };
@@ -97,7 +98,7 @@ impl World {
     }
 
     /// Returns `true` if the machine's controller runs and reaches etcd.
-    pub(crate) fn controller_works(&self, node: &str) -> bool {
+    pub(crate) fn controller_works(&self, node: &NodeName) -> bool {
         let who = Who::Controller(node.to_owned());
         self.controllers.get(node).is_some_and(|process| !process.hung)
             && self.reaches_store(&who, Way::Request)
@@ -105,7 +106,7 @@ impl World {
     }
 
     /// Returns `true` if two machines reach each other in both directions.
-    pub(super) fn both_ways(&self, one: &str, other: &str) -> bool {
+    pub(super) fn both_ways(&self, one: &NodeName, other: &NodeName) -> bool {
         self.gets_through(one, other) && self.gets_through(other, one)
     }
 

@@ -3,6 +3,7 @@
 use super::World;
 use super::event::Event;
 use super::process::Generation;
+use ha_api_types::id::NodeName;
 use ha_api_types::notification::NotificationItem;
 use ha_api_types::time::Millis;
 use ha_controller::core::Input;
@@ -12,13 +13,13 @@ use ha_controller::core::notifications::deliveries::{Delivery, DeliveryOutcome};
 const DELIVERY_MS: Millis = 50;
 
 impl World {
-    pub(super) fn begin_delivery(&mut self, node: &str, generation: Generation, delivery: Delivery) {
+    pub(super) fn begin_delivery(&mut self, node: &NodeName, generation: Generation, delivery: Delivery) {
         let event = Event::Delivery { node: node.to_owned(), generation, delivery: Box::new(delivery) };
         self.queue.push(self.now + DELIVERY_MS, event);
     }
 
     /// Ends a delivery. Targets are outside the cluster, so an isolated node does not reach them.
-    pub(super) fn end_delivery(&mut self, node: &str, generation: Generation, delivery: &Delivery) {
+    pub(super) fn end_delivery(&mut self, node: &NodeName, generation: Generation, delivery: &Delivery) {
         let reaches = self.machines.get(node).is_some_and(|machine| machine.network);
         let outcome = if reaches {
             let notification = &delivery.notification;

@@ -6,6 +6,7 @@ use super::invariants::Bound;
 use super::process::{Generation, Process, Who};
 use super::version::Version;
 use crate::scenario::action::ProcessVerb;
+use ha_api_types::id::NodeName;
 use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
 use ha_controller::core::replica::Replica;
@@ -23,7 +24,7 @@ const RESET_MS: Millis = 20_000;
 
 impl World {
     /// Switches a machine on.
-    pub(super) fn power_on(&mut self, node: &str, boot_ms: Millis) {
+    pub(super) fn power_on(&mut self, node: &NodeName, boot_ms: Millis) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         if machine.powered {
             return;
@@ -35,7 +36,7 @@ impl World {
     }
 
     /// Switches a machine on or cuts its power, as a step demands.
-    pub(super) fn power(&mut self, node: &str, on: bool) {
+    pub(super) fn power(&mut self, node: &NodeName, on: bool) {
         if on {
             self.power_on(node, BOOT_MS);
         } else {
@@ -45,7 +46,7 @@ impl World {
     }
 
     /// Ends everything that ran on a machine; its disk keeps its content.
-    pub(super) fn lose_everything(&mut self, node: &str) {
+    pub(super) fn lose_everything(&mut self, node: &NodeName) {
         let ran: Vec<String> = self
             .machines
             .get(node)
@@ -87,7 +88,7 @@ impl World {
     }
 
     /// Resets a machine by its watchdog, after which the machine boots again.
-    pub(super) fn reset(&mut self, node: &str) {
+    pub(super) fn reset(&mut self, node: &NodeName) {
         self.log(node, "watchdog", "resets the machine");
         let active = self.machines.get(node).is_some_and(|machine| {
             machine.services.values().any(|present| present.definition.exclusive)
@@ -115,7 +116,7 @@ impl World {
         self.power_on(node, RESET_MS);
     }
 
-    pub(super) fn booted(&mut self, node: &str, boot: u64) {
+    pub(super) fn booted(&mut self, node: &NodeName, boot: u64) {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && !machine.up)
         else {
             return;
@@ -175,7 +176,7 @@ impl World {
                 }
                 let config = ControllerConfig {
                     cluster: super::CLUSTER.to_owned(),
-                    id: node.clone(),
+                    id: node.to_string(),
                     url: super::machine::controller_url(node),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                     instance: format!("controller-{generation}"),
@@ -205,7 +206,7 @@ impl World {
     }
 
     /// Ends an agent's process; its services continue.
-    pub(super) fn end_agent(&mut self, node: &str) {
+    pub(super) fn end_agent(&mut self, node: &NodeName) {
         self.agents.remove(node);
         if let Some(machine) = self.machines.get_mut(node) {
             // A migration in progress continues without the agent, until the next agent ends it.
@@ -217,7 +218,7 @@ impl World {
     }
 
     /// Applies an operation to an agent's process.
-    pub(super) fn agent_process(&mut self, node: &str, verb: ProcessVerb) {
+    pub(super) fn agent_process(&mut self, node: &NodeName, verb: ProcessVerb) {
         let who = Who::Agent(node.to_owned());
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
         match verb {
@@ -271,7 +272,7 @@ impl World {
     }
 
     /// Applies an operation to a controller's process.
-    pub(super) fn controller_process(&mut self, node: &str, verb: ProcessVerb) {
+    pub(super) fn controller_process(&mut self, node: &NodeName, verb: ProcessVerb) {
         let who = Who::Controller(node.to_owned());
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
         match verb {
@@ -324,7 +325,7 @@ impl World {
     }
 
     /// Suspends a whole machine.
-    pub(super) fn suspend(&mut self, node: &str, length_ms: Millis) {
+    pub(super) fn suspend(&mut self, node: &NodeName, length_ms: Millis) {
         let now = self.now;
         match self.machines.get(node).and_then(|machine| machine.sleep) {
             Some(SleepProtection::NotNeeded | SleepProtection::Masked | SleepProtection::Inhibitor) => {
@@ -345,7 +346,7 @@ impl World {
     }
 
     /// Changes a machine's sleep protection; its agent checks it every few seconds.
-    pub(super) fn set_sleep(&mut self, node: &str, protection: SleepProtection) {
+    pub(super) fn set_sleep(&mut self, node: &NodeName, protection: SleepProtection) {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.sleep = Some(protection);
         }
@@ -355,7 +356,7 @@ impl World {
         }
     }
 
-    pub(super) fn awake(&mut self, node: &str) {
+    pub(super) fn awake(&mut self, node: &NodeName) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.suspended) else { return };
         machine.suspended = false;
@@ -364,7 +365,7 @@ impl World {
         self.log(node, "machine", "wakes");
         let deferred = std::mem::take(&mut self.deferred);
         for (suspended, event) in deferred {
-            if suspended == node {
+            if suspended == *node {
                 self.queue.push(now, event);
             } else {
                 self.deferred.push((suspended, event));

@@ -1,7 +1,7 @@
 //! A simulated process: a core, its inbox while it is paused, and the state of its watch.
 
 use super::link::Token;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::time::{Mono, Now};
 use ha_controller::core::RefreshId;
 use ha_controller::core::replica::{Replica, is_elections};
@@ -17,14 +17,14 @@ pub(crate) type Generation = u64;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     /// The agent of this node.
-    Agent(String),
+    Agent(NodeName),
     /// The controller on this node.
-    Controller(String),
+    Controller(NodeName),
 }
 
 impl Who {
     /// Returns the node on which the process runs.
-    pub(super) fn node(&self) -> &str {
+    pub(super) fn node(&self) -> &NodeName {
         match self {
             Who::Agent(node) | Who::Controller(node) => node,
         }

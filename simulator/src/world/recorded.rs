@@ -3,6 +3,7 @@
 use super::World;
 use super::machine::Doing;
 use super::process::Generation;
+use ha_api_types::id::NodeName;
 use ha_api_types::keys::Keys;
 use ha_api_types::time::Millis;
 use ha_node_agent::watchdog::protocol::Request;
@@ -51,7 +52,7 @@ pub enum Step {
         /// Name of the service.
         service: String,
         /// Source machine.
-        from: String,
+        from: NodeName,
     },
     /// The agent sent a linearizable read of these keys.
     Reads(Vec<String>),
@@ -62,7 +63,7 @@ pub enum Step {
     /// A controller on this node granted a request of another node's agent.
     Grants {
         /// Node for which hold was granted.
-        node: String,
+        node: NodeName,
     },
 }
 
@@ -72,7 +73,7 @@ pub struct Recorded {
     /// Virtual time of the step, in milliseconds.
     pub at: Millis,
     /// Machine of the step; empty for a transaction.
-    pub node: String,
+    pub node: NodeName,
     /// Recorded step.
     pub step: Step,
 }
@@ -81,7 +82,7 @@ pub struct Recorded {
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     steps: Vec<Recorded>,
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<NodeName, Seen>,
 }
 
 /// State of a machine that is compared after each event.
@@ -114,14 +115,14 @@ impl World {
         &self.keys
     }
 
-    pub(super) fn note_step(&mut self, node: &str, step: impl FnOnce() -> Step) {
+    pub(super) fn note_step(&mut self, node: &NodeName, step: impl FnOnce() -> Step) {
         if let Some(recording) = &mut self.recorded {
             recording.steps.push(Recorded { at: self.now, node: node.to_owned(), step: step() });
         }
     }
 
     /// Records a request that the agent sent to the watchdog daemon.
-    pub(super) fn note_watchdog_request(&mut self, node: &str, request: &Request) {
+    pub(super) fn note_watchdog_request(&mut self, node: &NodeName, request: &Request) {
         let deadline = match request {
             Request::Deadline(deadline) => deadline,
             Request::Stay => return self.note_step(node, || Step::Stays),
@@ -165,9 +166,9 @@ impl World {
                 add(if after.open { Step::DeviceOpens } else { Step::DeviceCloses });
             }
             for service in before.services.keys().filter(|service| !after.services.contains_key(*service)) {
-                let arrived = |other: &&String| {
+                let arrived = |other: &&NodeName| {
                     let is_there =
-                        |all: &BTreeMap<String, Seen>| all.get(*other)?.services.get(service).copied();
+                        |all: &BTreeMap<NodeName, Seen>| all.get(*other)?.services.get(service).copied();
                     matches!(is_there(&now_seen), Some(Doing::Arrived | Doing::Runs))
                         && !matches!(is_there(&seen), Some(Doing::Arrived | Doing::Runs))
                 };
@@ -199,8 +200,8 @@ impl World {
         }
     }
 
-    fn machines_seen(&self) -> BTreeMap<String, Seen> {
-        let look = |(node, machine): (&String, &super::machine::Machine)| {
+    fn machines_seen(&self) -> BTreeMap<NodeName, Seen> {
+        let look = |(node, machine): (&NodeName, &super::machine::Machine)| {
             let seen = Seen {
                 boot: machine.boot,
                 up: machine.up,

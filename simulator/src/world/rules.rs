@@ -1,6 +1,7 @@
 //! Placement rules as users wrote them, evaluated without the scheduler, for the invariants and the progress check.
 
 use super::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::bare;
 use ha_api_types::node::Node;
@@ -45,14 +46,14 @@ impl World {
 
     /// Returns the reasons that keep a service off a node regardless of other services: strict node rules, and a
     /// restricted group.
-    pub(crate) fn kept_off(&self, rules: &[AffinityRule], name: &str, node: &str) -> Vec<String> {
+    pub(crate) fn kept_off(&self, rules: &[AffinityRule], name: &str, node: &NodeName) -> Vec<String> {
         let about = |rule: &AffinityRule| {
             let about = rule.spec.node_affinity.clone()?;
             about.resources.iter().any(|member| bare(member) == name).then_some(about)
         };
         let by_rule = rules.iter().filter_map(|rule| {
             let about = about(rule).filter(|about| about.strict && !about.nodes.0.contains_key(node))?;
-            let nodes: Vec<&str> = about.nodes.0.keys().map(String::as_str).collect();
+            let nodes: Vec<&str> = about.nodes.0.keys().map(NodeName::as_str).collect();
             let title = &rule.metadata.name;
             Some(format!("{name} is on {node}, and rule {title} allows {}", nodes.join(", ")))
         });
@@ -85,7 +86,12 @@ impl World {
     }
 
     /// Returns the amounts that a node lacks for a service in addition to others; empty if the service fits.
-    pub(crate) fn lacking(&self, resource: &Resource, node: &str, others: &[String]) -> Vec<&'static str> {
+    pub(crate) fn lacking(
+        &self,
+        resource: &Resource,
+        node: &NodeName,
+        others: &[String],
+    ) -> Vec<&'static str> {
         let spec = self.typed::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
         let declared = spec.capacity.unwrap_or_default();
         let reserved = spec.reserved.unwrap_or_default();

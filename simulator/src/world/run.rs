@@ -6,6 +6,7 @@ use super::hold::Question;
 use super::link::{Ask, Request};
 use super::process::{Core, Generation, Process, Who};
 use super::recorded::Step;
+use ha_api_types::id::NodeName;
 use ha_api_types::time::{Now, Timestamp};
 use ha_controller::core as controller;
 use ha_node_agent::core as agent;
@@ -36,7 +37,7 @@ impl World {
     }
 
     /// Returns the machine that must be awake to handle an event, if that machine is suspended.
-    fn suspended_machine_of(&self, event: &Event) -> Option<String> {
+    fn suspended_machine_of(&self, event: &Event) -> Option<NodeName> {
         let node = match event {
             Event::Wake(who, ..)
             | Event::Watch(who, _)
@@ -198,7 +199,7 @@ impl World {
     }
 
     /// Returns the clock readings of a process on this machine.
-    pub(super) fn clock_of(&self, node: &str) -> Now {
+    pub(super) fn clock_of(&self, node: &NodeName) -> Now {
         self.machines.get(node).map_or_else(Now::default, |machine| machine.clock.read(self.now))
     }
 
@@ -218,7 +219,7 @@ impl World {
     }
 
     /// Delivers an input to an agent.
-    pub(super) fn tell_agent(&mut self, node: &str, generation: Generation, input: agent::Input) {
+    pub(super) fn tell_agent(&mut self, node: &NodeName, generation: Generation, input: agent::Input) {
         let now = self.clock_of(node);
         let Some(process) = self.agents.get_mut(node).filter(|process| process.generation == generation)
         else {
@@ -240,7 +241,7 @@ impl World {
         self.schedule_wake(&Who::Agent(node.to_owned()));
     }
 
-    fn agent_effect(&mut self, node: &str, generation: Generation, effect: agent::Effect) {
+    fn agent_effect(&mut self, node: &NodeName, generation: Generation, effect: agent::Effect) {
         let who = Who::Agent(node.to_owned());
         match effect {
             agent::Effect::Commit { id, transaction, lane } => {
@@ -285,7 +286,8 @@ impl World {
             }
             agent::Effect::AskHold { id, candidate, request, patience_ms, .. } => {
                 let asked_at = self.now;
-                let question = Question { node: node.to_owned(), generation, id, candidate, asked_at };
+                let question =
+                    Question { node: node.to_owned(), generation, id, candidate: candidate.into(), asked_at };
                 self.ask_hold(question, request, patience_ms);
             }
             agent::Effect::Measure { id, services } => self.measure(node, id, &services),
@@ -306,7 +308,12 @@ impl World {
     }
 
     /// Delivers an input to a controller.
-    pub(super) fn tell_controller(&mut self, node: &str, generation: Generation, input: controller::Input) {
+    pub(super) fn tell_controller(
+        &mut self,
+        node: &NodeName,
+        generation: Generation,
+        input: controller::Input,
+    ) {
         let now = self.clock_of(node);
         let Some(process) = self.controllers.get_mut(node).filter(|process| process.generation == generation)
         else {
@@ -330,7 +337,7 @@ impl World {
     }
 
     /// Schedules the end of a plan that takes time.
-    fn schedule_plan(&mut self, node: &str, generation: Generation) {
+    fn schedule_plan(&mut self, node: &NodeName, generation: Generation) {
         let plan_ms = self.machines.get(node).map_or(0, |machine| machine.plan_ms);
         if let Some(process) = self.controllers.get_mut(node)
             && process.core.is_planning()
@@ -341,7 +348,7 @@ impl World {
         }
     }
 
-    fn plan_made(&mut self, node: &str, generation: Generation) {
+    fn plan_made(&mut self, node: &NodeName, generation: Generation) {
         let now = self.clock_of(node);
         if let Some(process) =
             self.controllers.get_mut(node).filter(|process| process.generation == generation)
@@ -352,7 +359,7 @@ impl World {
         }
     }
 
-    fn controller_effect(&mut self, node: &str, generation: Generation, effect: controller::Effect) {
+    fn controller_effect(&mut self, node: &NodeName, generation: Generation, effect: controller::Effect) {
         let who = Who::Controller(node.to_owned());
         match effect {
             controller::Effect::Commit { id, transaction } => {

@@ -7,6 +7,7 @@ use super::World;
 use super::driver::pretence;
 use super::event::Event;
 use super::machine::{Doing, Order, Present};
+use ha_api_types::id::{BootId, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::Observed;
 use ha_api_types::resource::{RequestedState, Resource, ServiceDefinition};
@@ -19,7 +20,7 @@ impl World {
     /// in milliseconds.
     pub(super) fn order(
         &mut self,
-        node: &str,
+        node: &NodeName,
         service: &ServiceDefinition,
         command: &Command,
         takes_ms: Millis,
@@ -53,7 +54,7 @@ impl World {
     }
 
     /// Returns the result of a slow driver's probe if it is fixed at the probe's beginning.
-    pub(super) fn seen_early(&mut self, node: &str, name: &str, command: &Command) -> Option<Observed> {
+    pub(super) fn seen_early(&mut self, node: &NodeName, name: &str, command: &Command) -> Option<Observed> {
         if !matches!(command, Command::Probe) {
             return None;
         }
@@ -67,7 +68,7 @@ impl World {
     }
 
     /// Executes an order of a slow driver.
-    pub(super) fn order_due(&mut self, node: &str, boot: u64, order: u64) {
+    pub(super) fn order_due(&mut self, node: &NodeName, boot: u64, order: u64) {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
         else {
             return;
@@ -92,7 +93,7 @@ impl World {
     }
 
     /// Sets whether a service starts when a machine boots.
-    pub(super) fn autostart(&mut self, node: &str, name: &str, on: bool) -> Result<(), String> {
+    pub(super) fn autostart(&mut self, node: &NodeName, name: &str, on: bool) -> Result<(), String> {
         let resource: Option<Resource> = self.typed(Kind::Resource, name);
         let Some(machine) = self.machines.get_mut(node) else { return Ok(()) };
         if on {
@@ -105,7 +106,7 @@ impl World {
     }
 
     /// Starts the services that are set to start when a machine boots.
-    pub(super) fn start_at_boot(&mut self, node: &str) {
+    pub(super) fn start_at_boot(&mut self, node: &NodeName) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let mut started = Vec::new();
         for (name, definition) in &machine.autostart {
@@ -123,12 +124,13 @@ impl World {
 
     /// Handles the opening of the epoch of a machine's boot: the agent has stopped every service that the boot started,
     /// except the Ignored and deleted ones, which no agent touches (SEMANTICS 2).
-    pub(super) fn boot_is_admitted(&mut self, node: &str, boot_id: &str) {
+    pub(super) fn boot_is_admitted(&mut self, node: &NodeName, boot_id: &BootId) {
         let is_ignored = |name: &String| {
             self.typed::<Resource>(Kind::Resource, name)
                 .is_none_or(|resource| resource.spec.state == RequestedState::Ignored)
         };
-        let Some(machine) = self.machines.get(node).filter(|machine| machine.boot_id(node) == boot_id) else {
+        let Some(machine) = self.machines.get(node).filter(|machine| machine.boot_id(node) == *boot_id)
+        else {
             return;
         };
         let kept: BTreeSet<String> =

@@ -22,7 +22,7 @@ impl World {
                     let end = self.step_began + within.0;
                     if !self.holds(condition) && self.now >= end {
                         let got = format!("not reached within {} s", within.0 as f64 / 1000.0);
-                        self.log("script", "", &format!("{text}: {got}"));
+                        self.log(&"script".into(), "", &format!("{text}: {got}"));
                         self.checks.push(Check { check: format!("when: {text}"), ok: false, got });
                     } else if !self.holds(condition) {
                         self.queue.push(end, Event::Step);
@@ -49,7 +49,7 @@ impl World {
                 let ok = self.holds(condition);
                 self.checks.push(Check { check: format!("check: {text}"), ok, got: ok.to_string() });
                 if !ok {
-                    self.log("script", "", &format!("does not hold: {text}"));
+                    self.log(&"script".into(), "", &format!("does not hold: {text}"));
                 }
             }
         }
@@ -71,13 +71,13 @@ impl World {
             Doing::Apply(object) => {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
                 let text = format!("apply {name}");
-                self.log("script", "", &text);
+                self.log(&"script".into(), "", &text);
                 if let Err(problem) = self.apply(&object) {
                     self.refuse(&text, &problem);
                 }
             }
             Doing::Verb(text, action) => {
-                self.log("script", "", &text);
+                self.log(&"script".into(), "", &text);
                 if let Err(problem) = self.act(&text, action) {
                     self.refuse(&text, &problem);
                 }
@@ -86,7 +86,7 @@ impl World {
     }
 
     fn refuse(&mut self, text: &str, problem: &str) {
-        self.log("script", "", &format!("{text} is refused: {problem}"));
+        self.log(&"script".into(), "", &format!("{text} is refused: {problem}"));
         self.refused.push((text.to_owned(), None));
     }
 

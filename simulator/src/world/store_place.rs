@@ -8,6 +8,7 @@
 use super::World;
 use super::event::Event;
 use super::process::Who;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Restored, forgotten, revision_raise};
 use ha_api_types::time::{Millis, Mono};
@@ -38,20 +39,20 @@ impl World {
         self.store_down_until <= self.now && self.has_quorum() && self.restored.is_none()
     }
 
-    fn member_works(&self, node: &str) -> bool {
+    fn member_works(&self, node: &NodeName) -> bool {
         self.machines.get(node).is_some_and(|machine| machine.works() && machine.network)
     }
 
     /// Returns `true` if a member works and reaches etcd's leader.
-    pub(super) fn member_serves(&self, node: &str) -> bool {
-        let leader = self.store_leader.as_deref();
+    pub(super) fn member_serves(&self, node: &NodeName) -> bool {
+        let leader = self.store_leader.as_ref();
         self.member_works(node) && leader.is_some_and(|leader| leader == node || self.both_ways(leader, node))
     }
 
     /// Returns `true` if a member works and reaches a quorum, including itself.
-    fn may_lead(&self, node: &str) -> bool {
+    fn may_lead(&self, node: &NodeName) -> bool {
         let members = &self.scenario.store;
-        let reached = |other: &&String| {
+        let reached = |other: &&NodeName| {
             self.member_works(other) && (other.as_str() == node || self.both_ways(node, other))
         };
         self.member_works(node) && members.iter().filter(reached).count() > members.len() / 2
@@ -73,7 +74,7 @@ impl World {
         let before = self.store_leader.take();
         if !self.has_quorum() {
             if before.is_some() {
-                self.log("store", "", "has no quorum");
+                self.log(&"store".into(), "", "has no quorum");
             }
             return;
         }
@@ -81,7 +82,7 @@ impl World {
         self.store_leader.clone_from(&elected);
         // At the beginning, etcd has had its leader for a long time.
         if self.now > 0 {
-            self.log("store", "", &format!("elects {}", elected.unwrap_or_default()));
+            self.log(&"store".into(), "", &format!("elects {}", elected.unwrap_or_default()));
             self.election();
         }
     }
@@ -108,7 +109,7 @@ impl World {
         let forgotten = forgotten(&self.keys);
         let raise = revision_raise(self.wall_unix_ms() * 1000);
         self.restored = Some(backup.restored(Mono(self.now), raise, &forgotten, marker));
-        self.log("store", "", "is lost, and is being restored");
+        self.log(&"store".into(), "", "is lost, and is being restored");
         self.store_away(0);
         Ok(())
     }
@@ -124,7 +125,7 @@ impl World {
         // Every client uses one member. Two in three use this one, because the leader answers fastest.
         let chosen: BTreeSet<Who> = processes.into_iter().filter(|_| self.random.chance(0.67)).collect();
         let names: Vec<String> = chosen.iter().map(Who::to_string).collect();
-        self.log("store", "", &format!("leader is paused, with {}", names.join(", ")));
+        self.log(&"store".into(), "", &format!("leader is paused, with {}", names.join(", ")));
         self.deposed = Some(Deposed {
             paused_until: self.now + (length_ms / 2).min(MOST_PAUSE_MS),
             until: self.now + length_ms,
@@ -160,7 +161,7 @@ impl World {
     pub(super) fn store_back(&mut self) {
         if self.deposed.as_ref().is_some_and(|deposed| deposed.until <= self.now) {
             self.deposed = None;
-            self.log("store", "", "the isolated leader follows the new one");
+            self.log(&"store".into(), "", "the isolated leader follows the new one");
         }
         if self.store_down_until <= self.now
             && self.has_quorum()
@@ -175,10 +176,10 @@ impl World {
             let (store, keys) = (&self.store, &self.keys);
             self.operations
                 .retain(|name, _| !store.get(&keys.spec(Kind::Operation, name)).entries.is_empty());
-            self.log("store", "", &format!("is restored, at revision {}", self.store.revision()));
+            self.log(&"store".into(), "", &format!("is restored, at revision {}", self.store.revision()));
         }
         if self.store_works() {
-            self.log("store", "", "answers");
+            self.log(&"store".into(), "", "answers");
             self.schedule_expiry();
         }
     }

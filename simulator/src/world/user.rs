@@ -1,7 +1,7 @@
 //! The user of a simulated cluster: applies objects and sends commands, which are stored as the API would store them.
 
 use super::World;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
@@ -90,11 +90,11 @@ impl World {
                     .record::<ServiceReport>(&entry.key)
                     .is_some_and(|report| report.uid == before.metadata.uid && report.phase.may_run())
             {
-                reported.push(node.to_owned());
+                reported.push(node.clone());
             }
         }
         let traces = Traces {
-            assigned: self.record::<Assignment>(&self.keys.assignment(name)).map(|it| it.node),
+            assigned: self.record::<Assignment>(&self.keys.assignment(name)).map(|it| it.node.to_string()),
             reported,
             buried: !self.store.get(&self.keys.tombstone(name)).entries.is_empty(),
         };
@@ -156,7 +156,7 @@ impl World {
     }
 
     /// Deletes a Node object if the API would allow it. Its status stays, and shows Gone.
-    pub(super) fn delete_node(&mut self, node: &str) -> Result<(), String> {
+    pub(super) fn delete_node(&mut self, node: &NodeName) -> Result<(), String> {
         let key = self.keys.spec(Kind::Node, node);
         let entry =
             self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("node {node} not found"))?;
@@ -213,7 +213,7 @@ impl World {
         if let Ok(value) = serde_json::to_value(&operation)
             && let Err(problem) = self.put(&key, None, &value)
         {
-            self.log("script", "", &format!("{text} is refused: {problem}"));
+            self.log(&"script".into(), "", &format!("{text} is refused: {problem}"));
             self.refused.push((text.to_owned(), None));
             return;
         }
@@ -227,12 +227,12 @@ impl World {
         text: &str,
         action: OperationAction,
         resource: &str,
-        node: Option<&str>,
+        node: Option<&NodeName>,
     ) {
         let spec = OperationSpec {
             action,
             resource: Some(resource.to_owned()),
-            node: node.map(str::to_owned),
+            node: node.cloned(),
             ..OperationSpec::default()
         };
         self.operate(text, spec);

@@ -7,6 +7,7 @@ use super::process::Generation;
 use super::recorded::Step;
 use crate::scenario::Device;
 use crate::scenario::action::Pets;
+use ha_api_types::id::NodeName;
 use ha_node_agent::core::{Input, WatchdogNews, WatchdogRequestId};
 use ha_node_agent::watchdog::core::{Core as WatchdogCore, Effect, Input as DaemonInput};
 use ha_node_agent::watchdog::protocol::{
@@ -21,7 +22,7 @@ const NO_DEVICE: u32 = 19;
 const CONNECTS_WITHIN_MS: u64 = 500;
 
 impl World {
-    pub(super) fn connect_watchdog(&mut self, node: &str, generation: Generation) {
+    pub(super) fn connect_watchdog(&mut self, node: &NodeName, generation: Generation) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.number = 0;
         machine.watchdog.waiting.clear();
@@ -35,7 +36,7 @@ impl World {
 
     pub(super) fn tell_watchdog(
         &mut self,
-        node: &str,
+        node: &NodeName,
         boot: u64,
         generation: Generation,
         id: WatchdogRequestId,
@@ -56,7 +57,12 @@ impl World {
     }
 
     /// Delivers an input to the daemon; a paused daemon's inputs wait.
-    pub(super) fn tell_daemon(&mut self, node: &str, generation: Option<Generation>, input: DaemonInput) {
+    pub(super) fn tell_daemon(
+        &mut self,
+        node: &NodeName,
+        generation: Option<Generation>,
+        input: DaemonInput,
+    ) {
         let now = self.clock_of(node);
         let Some(machine) = self.machines.get_mut(node).filter(|machine| !machine.watchdog.dead) else {
             return;
@@ -70,7 +76,7 @@ impl World {
     }
 
     /// Kills the daemon. The service manager keeps its record and the open device, whose countdown continues.
-    pub(super) fn kill_watchdog_daemon(&mut self, node: &str) {
+    pub(super) fn kill_watchdog_daemon(&mut self, node: &NodeName) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.dead = true;
         machine.watchdog.daemon = WatchdogCore::new(Privileges::default());
@@ -84,7 +90,7 @@ impl World {
     }
 
     /// Lets the service manager start the daemon again, with the device and the record that it has kept.
-    pub(super) fn start_watchdog_daemon(&mut self, node: &str) {
+    pub(super) fn start_watchdog_daemon(&mut self, node: &NodeName) {
         let now = self.clock_of(node);
         let Some(machine) = self.machines.get(node).filter(|machine| machine.watchdog.dead) else { return };
         // Properties of the inherited device as the daemon reads them again: a kernel device counts as fixed.
@@ -109,7 +115,7 @@ impl World {
     }
 
     /// Sets whether the device accepts pets.
-    pub(super) fn set_pets(&mut self, node: &str, pets: Pets) {
+    pub(super) fn set_pets(&mut self, node: &NodeName, pets: Pets) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.pets = pets;
         match pets {
@@ -126,7 +132,7 @@ impl World {
     }
 
     /// Returns the device's properties, or the reason why it cannot be opened.
-    fn device_facts(&self, node: &str) -> Result<DeviceFacts, Refusal> {
+    fn device_facts(&self, node: &NodeName) -> Result<DeviceFacts, Refusal> {
         let missing = Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog0") };
         let Some(machine) = self.machines.get(node) else { return Err(missing) };
         let (kind, sliding) = match machine.device {
@@ -152,7 +158,7 @@ impl World {
     }
 
     /// Opens the device, which starts its countdown.
-    fn open_device(&mut self, node: &str, timeout_seconds: u32) -> Result<DeviceFacts, Refusal> {
+    fn open_device(&mut self, node: &NodeName, timeout_seconds: u32) -> Result<DeviceFacts, Refusal> {
         let facts = self.device_facts(node)?;
         let Some(machine) = self.machines.get_mut(node) else { return Ok(facts) };
         match machine.watchdog.pets {
@@ -175,7 +181,7 @@ impl World {
     }
 
     /// Pets the device and sets its timeout. Returns the timeout read back, or the error number.
-    fn pet_device(&mut self, node: &str, timeout_seconds: u32) -> Result<u32, u32> {
+    fn pet_device(&mut self, node: &NodeName, timeout_seconds: u32) -> Result<u32, u32> {
         let Some(machine) = self.machines.get_mut(node) else { return Err(NO_DEVICE) };
         match machine.watchdog.pets {
             Pets::Work => {}
@@ -188,7 +194,7 @@ impl World {
     }
 
     /// Resumes a paused daemon: it makes the pet that it had decided on, and handles the inputs that waited.
-    pub(super) fn watchdog_goes_on(&mut self, node: &str, boot: u64) {
+    pub(super) fn watchdog_goes_on(&mut self, node: &NodeName, boot: u64) {
         let now = self.clock_of(node);
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
         else {
@@ -206,7 +212,7 @@ impl World {
         self.tell_daemon(node, self.agents.get(node).map(|process| process.generation), DaemonInput::Tick);
     }
 
-    pub(super) fn watchdog_wake(&mut self, node: &str, boot: u64, at: u64) {
+    pub(super) fn watchdog_wake(&mut self, node: &NodeName, boot: u64, at: u64) {
         let now = self.clock_of(node);
         let Some(machine) = self
             .machines
@@ -223,12 +229,12 @@ impl World {
         self.watchdog_effects(node);
     }
 
-    fn watchdog_effects(&mut self, node: &str) {
+    fn watchdog_effects(&mut self, node: &NodeName) {
         let generation = self.agents.get(node).map(|process| process.generation);
         self.watchdog_effects_for(node, generation);
     }
 
-    fn watchdog_effects_for(&mut self, node: &str, generation: Option<Generation>) {
+    fn watchdog_effects_for(&mut self, node: &NodeName, generation: Option<Generation>) {
         while let Some(effect) =
             self.machines.get_mut(node).and_then(|machine| machine.watchdog.daemon.poll_effect())
         {
@@ -300,7 +306,7 @@ impl World {
         self.schedule_watchdog(node);
     }
 
-    fn schedule_watchdog(&mut self, node: &str) {
+    fn schedule_watchdog(&mut self, node: &NodeName) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node) else { return };
         let Some((raw_ns, _)) = machine.watchdog.daemon.deadline() else { return };
@@ -315,7 +321,7 @@ impl World {
     }
 
     /// Starts the device's countdown; the device fires at its timeout or later, by up to 2 % plus δw.
-    fn start_device(&mut self, node: &str, seconds: u32) {
+    fn start_device(&mut self, node: &NodeName, seconds: u32) {
         let timeout_ms = u64::from(seconds) * 1000;
         let late_ms = self.random.between_ms(0, timeout_ms / 50 + self.watchdog_lateness_ms);
         let at = self.now + timeout_ms + late_ms;
@@ -327,14 +333,14 @@ impl World {
     }
 
     /// Schedules a check of the device. At most one check is scheduled, regardless of the number of pets.
-    pub(super) fn look_at_device(&mut self, node: &str, at: u64) {
+    pub(super) fn look_at_device(&mut self, node: &NodeName, at: u64) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.looked_at_next = Some(at);
         let boot = machine.boot;
         self.queue.push(at, Event::DeviceDue { node: node.to_owned(), boot, at });
     }
 
-    pub(super) fn device_due(&mut self, node: &str, boot: u64, at: u64) {
+    pub(super) fn device_due(&mut self, node: &NodeName, boot: u64, at: u64) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node).filter(|machine| {
             machine.boot == boot && machine.up && machine.watchdog.looked_at_next == Some(at)
@@ -351,7 +357,7 @@ impl World {
 
     pub(super) fn hear_watchdog(
         &mut self,
-        node: &str,
+        node: &NodeName,
         generation: Generation,
         id: Option<WatchdogRequestId>,
         reply: &Reply,

@@ -2,7 +2,7 @@
 
 use crate::bounds::{Bounds, Device};
 use crate::write::{Change, Key, Proof, Write};
-use ha_api_types::id::ActionUid;
+use ha_api_types::id::{ActionUid, NodeName};
 use ha_api_types::keys::{Key as Stored, Keys};
 use ha_api_types::record::{
     Action as Ordered, Assignment, Fence, FenceState, Mode, NodeReport, Phase, Proof as Proven, ServiceReport,
@@ -159,14 +159,14 @@ fn surplus(write: Write) -> u16 {
 /// A transaction as a write of the model: `node` is the model's node 0, and `peer` its node 1.
 struct Meant {
     write: Write,
-    node: String,
-    peer: Option<String>,
+    node: NodeName,
+    peer: Option<NodeName>,
     resource: Option<String>,
 }
 
 impl Meant {
     fn of(write: Write, node: &str) -> Meant {
-        Meant { write, node: node.to_owned(), peer: None, resource: None }
+        Meant { write, node: node.into(), peer: None, resource: None }
     }
 }
 
@@ -205,10 +205,10 @@ impl Reader {
         for (key, write) in transaction.writes() {
             let Written::Put { value, .. } = write else { continue };
             let meant = match self.keys.clone().parse(key) {
-                Some(Stored::Alive(node)) => Some(self.heartbeat(transaction, key, node)),
-                Some(Stored::NodeReport(node)) => node_report(value, node),
-                Some(Stored::ServiceReport(node, resource)) => self.service_report(value, node, resource),
-                Some(Stored::Fence(node)) => self.fence(key, value, node),
+                Some(Stored::Alive(node)) => Some(self.heartbeat(transaction, key, &node)),
+                Some(Stored::NodeReport(node)) => node_report(value, &node),
+                Some(Stored::ServiceReport(node, resource)) => self.service_report(value, &node, resource),
+                Some(Stored::Fence(node)) => self.fence(key, value, &node),
                 Some(Stored::Assignment(resource)) => self.assignment(key, value, resource),
                 Some(_) | None => None,
             };
@@ -218,7 +218,7 @@ impl Reader {
     }
 
     fn heartbeat(&self, transaction: &Transaction, key: &str, node: &str) -> Meant {
-        let report_key = self.keys.node_report(node);
+        let report_key = self.keys.node_report(&node.into());
         let said = |report: Option<NodeReport>| report.is_some_and(|report| report.armed);
         let change = match transaction.writes().get(&report_key) {
             _ if transaction.guards().get(key) == Some(&Guard::Absent) => Change::Create,
@@ -257,7 +257,7 @@ impl Reader {
             | Ordered::Stop { .. }
             | Ordered::Leave => None,
         });
-        Some(Meant { peer, resource: Some(resource.to_owned()), ..Meant::of(write, node) })
+        Some(Meant { peer, resource: Some(resource.into()), ..Meant::of(write, node) })
     }
 
     fn fence(&self, key: &str, value: &[u8], node: &str) -> Option<Meant> {
@@ -354,17 +354,17 @@ impl Reader {
                 Some(Stored::Assignment(name)) if meant.resource.as_deref().is_none_or(|own| own == name) => {
                     vec![Key::Assignment]
                 }
-                Some(Stored::Fence(node)) => place(node).map(Key::Fence).into_iter().collect(),
-                Some(Stored::NodeReport(node)) => place(node).map(Key::Member).into_iter().collect(),
+                Some(Stored::Fence(node)) => place(&node).map(Key::Fence).into_iter().collect(),
+                Some(Stored::NodeReport(node)) => place(&node).map(Key::Member).into_iter().collect(),
                 // A key at a given revision is still the one that was created.
-                Some(Stored::Alive(node)) => match (guard, place(node)) {
+                Some(Stored::Alive(node)) => match (guard, place(&node)) {
                     (Guard::Created(_), Some(node)) => vec![Key::Created(node)],
                     (Guard::Unchanged(_), Some(node)) => vec![Key::Created(node), Key::Alive(node)],
                     (Guard::Absent, Some(node)) => vec![Key::Alive(node)],
                     (_, None) => Vec::new(),
                 },
                 Some(Stored::ServiceReport(node, name)) if meant.resource.as_deref() == Some(name) => {
-                    place(node).map(Key::Answer).into_iter().collect()
+                    place(&node).map(Key::Answer).into_iter().collect()
                 }
                 Some(Stored::Candidate(_)) => vec![Key::Candidate],
                 Some(_) | None => Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::store::{NODES, NodeId, Work};
 use crate::write::{Change, Proof, Write};
-use ha_api_types::id::ActionUid;
+use ha_api_types::id::{ActionUid, NodeName};
 use ha_api_types::keys::{Key as Stored, Keys};
 use ha_api_types::record::{
     Action as Ordered, Assignment, Fence, FenceState, Leader, Mode, NodeReport, Phase, Proof as Proven,
@@ -121,8 +121,8 @@ pub(crate) fn of_scenario(name: &str, service: &str) -> Trace {
 struct Translator {
     keys: Keys,
     service: String,
-    nodes: Vec<String>,
-    leader: String,
+    nodes: Vec<NodeName>,
+    leader: NodeName,
     values: BTreeMap<String, Vec<u8>>,
     phases: BTreeSet<(String, ActionUid, String)>,
     off: BTreeSet<String>,
@@ -136,7 +136,7 @@ fn parsed<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
 }
 
 impl Translator {
-    fn new(keys: Keys, service: &str, leader: String) -> Translator {
+    fn new(keys: Keys, service: &str, leader: NodeName) -> Translator {
         Translator {
             keys,
             service: service.to_owned(),
@@ -259,12 +259,13 @@ impl Translator {
 
     /// Returns `true` if this node hands over, and these are the service's report and the fence of another node.
     fn checks_a_target(&self, reader: &str, keys: &[String]) -> bool {
-        let report: Option<ServiceReport> = self.before(&self.keys.service_report(reader, &self.service));
+        let report: Option<ServiceReport> =
+            self.before(&self.keys.service_report(&reader.into(), &self.service));
         if report.is_none_or(|report| report.phase != Phase::HandingOver) {
             return false;
         }
         let is_read =
-            |node: &String| *keys == [self.keys.service_report(node, &self.service), self.keys.fence(node)];
+            |node: &NodeName| *keys == [self.keys.service_report(node, &self.service), self.keys.fence(node)];
         self.nodes.iter().any(|node| node != reader && is_read(node))
     }
 
@@ -285,16 +286,16 @@ impl Translator {
             let Written::Put { value, .. } = write else { continue };
             match self.keys.clone().parse(key) {
                 Some(Stored::Alive(name)) => {
-                    if let Some(node) = self.node(name) {
-                        others.extend(self.heartbeat(transaction, key, name, node));
+                    if let Some(node) = self.node(&name) {
+                        others.extend(self.heartbeat(transaction, key, &name, node));
                     }
                 }
-                Some(Stored::NodeReport(name)) => others.extend(self.node_report(value, name)),
+                Some(Stored::NodeReport(name)) => others.extend(self.node_report(value, &name)),
                 Some(Stored::ServiceReport(name, service)) if service == self.service => {
-                    others.extend(self.service_report(value, name));
+                    others.extend(self.service_report(value, &name));
                 }
                 Some(Stored::Fence(name)) => {
-                    if let Some(node) = self.node(name) {
+                    if let Some(node) = self.node(&name) {
                         fences.extend(self.fence(key, value, node));
                     }
                 }
@@ -304,7 +305,7 @@ impl Translator {
                 Some(Stored::Leader) => {
                     let id = parsed::<Leader>(value).map(|leader| leader.id).unwrap_or_default();
                     if id != self.leader {
-                        self.leader = id;
+                        self.leader = id.into();
                         others.push(Event::Leads);
                     }
                 }
@@ -315,7 +316,7 @@ impl Translator {
     }
 
     fn heartbeat(&self, transaction: &Transaction, key: &str, name: &str, node: NodeId) -> Vec<Event> {
-        let report_key = self.keys.node_report(name);
+        let report_key = self.keys.node_report(&name.into());
         let before: Option<NodeReport> = self.before(&report_key);
         let after: Option<NodeReport> = match transaction.writes().get(&report_key) {
             Some(Written::Put { value, .. }) => parsed(value),

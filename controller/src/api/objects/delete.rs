@@ -15,6 +15,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Assignment, Fence};
 use ha_api_types::table::Rows;
@@ -183,7 +184,7 @@ async fn remove<S: Store>(
     let mut transaction = Transaction::new().delete(&key, Guard::Unchanged(stored.spec.mod_revision));
     if kind == Kind::Node {
         // The status of a Node stays: the leader shows the node as Gone for a while.
-        transaction = release_node(state, name, transaction).await?;
+        transaction = release_node(state, &name.into(), transaction).await?;
     } else {
         transaction = match &stored.status {
             Some(status) => transaction.delete(&status_key, Guard::Unchanged(status.mod_revision)),
@@ -206,7 +207,7 @@ async fn remove<S: Store>(
 /// deleted.
 async fn release_node<S: Store>(
     state: &ApiState<S>,
-    name: &str,
+    name: &NodeName,
     transaction: Transaction,
 ) -> Result<Transaction, ApiError> {
     let key = state.keys().fence(name);

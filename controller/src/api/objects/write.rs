@@ -255,7 +255,7 @@ impl<'a, S: Store> Writer<'a, S> {
         let disarmed = cluster.is_some_and(|cluster| {
             cluster.spec.value.pointer("/spec/disarmed").is_some_and(Value::is_string)
         });
-        match maintenance_refused(name, state, disarmed) {
+        match maintenance_refused(&name.into(), state, disarmed) {
             None => Ok(()),
             Some((reason, message)) => {
                 let cause = (reason.as_str().to_owned(), "spec.maintenance".to_owned(), message.clone());

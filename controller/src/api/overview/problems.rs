@@ -6,6 +6,7 @@ use crate::core::stored_view::status_of;
 use crate::core::world::World;
 use ha_api_types::check::{Check, Verdict};
 use ha_api_types::cluster::OnEtcdLoss;
+use ha_api_types::id::NodeName;
 use ha_api_types::keys::Key;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::node::NodeState;
@@ -177,7 +178,7 @@ fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
 
 /// Returns `true` if an operator's confirmation that the node is powered off may end a wait. Nothing proves yet (or
 /// since a restore) that the node's services do not run.
-fn awaits_confirmation(world: &World, node: &str) -> bool {
+fn awaits_confirmation(world: &World, node: &NodeName) -> bool {
     world.is_unheard(node)
         || world.fences.get(node).is_none_or(|fence| match fence.value.state {
             FenceState::Open | FenceState::Fencing => true,
@@ -253,7 +254,7 @@ fn writer_of(world: &World, key: &str) -> String {
             | Key::ServiceReport(node, _)
             | Key::LogAnswer(node, _),
         ) => {
-            let report = world.node_reports.get(node).map(|report| report.value.version.as_str());
+            let report = world.node_reports.get(&node).map(|report| report.value.version.as_str());
             format!("the agent of node {node}{}", version(report))
         }
         Some(Key::Candidate(id) | Key::Refresh(id)) => controller(world, id),
@@ -334,17 +335,14 @@ mod tests {
                 lease: 0,
             };
             let fence = serde_json::json!({"epoch": 3, "state": state, "proof": {"kind": "silence", "waitedMs": 13_200}});
-            let mut entries = vec![entry(keys.fence("node1"), fence, Revision(1))];
+            let mut entries = vec![entry(keys.fence(&"node1".into()), fence, Revision(1))];
             if is_restored {
                 entries.push(entry(keys.restored(), serde_json::json!({}), Revision(2)));
             }
             let mut world = World::new(keys);
             world.replace(entries, Revision(2), Mono(0));
-            let node = NodeOverview {
-                name: "node1".to_owned(),
-                state: NodeState::Unknown,
-                ..NodeOverview::default()
-            };
+            let node =
+                NodeOverview { name: "node1".into(), state: NodeState::Unknown, ..NodeOverview::default() };
             let overview = Overview { nodes: vec![node], ..Overview::default() };
             let found = of(&world, &overview);
             let problem = found.iter().find(|problem| problem.about == "node/node1").expect("a problem");
@@ -378,7 +376,7 @@ mod tests {
         let mut world = World::new(keys.clone());
         world.replace(entries, Revision(1), Mono(0));
         let of_node = |name: &str, kind: &str| NodeOverview {
-            name: name.to_owned(),
+            name: name.into(),
             state: NodeState::Online,
             watchdog: Some(WatchdogStatus { kind: kind.to_owned(), ..WatchdogStatus::default() }),
             ..NodeOverview::default()

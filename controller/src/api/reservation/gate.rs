@@ -8,6 +8,7 @@ use crate::core::reservation::{failed, lines};
 use crate::core::stored_view::view;
 use crate::core::world::World;
 use ha_api_types::error_reason::ErrorReason;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::bare;
 use ha_api_types::operation::{OperationAction, OperationSpec};
@@ -83,14 +84,15 @@ pub(in crate::api) async fn warning<S: Store>(
 
 /// Returns the nodes whose failure would certainly no longer be survived, once the cluster has settled after a
 /// change.
-fn newly_broken(before: &World, after: &World, settled: View) -> Vec<(String, Failing)> {
-    let fails = |model: &Model, node: &str| match model.check(&BTreeSet::from([node.to_owned()]), EFFORT) {
+fn newly_broken(before: &World, after: &World, settled: View) -> Vec<(NodeName, Failing)> {
+    let fails = |model: &Model, node: &NodeName| match model.check(&BTreeSet::from([node.to_owned()]), EFFORT)
+    {
         Verdict::Fails(failing) => Some(failing),
         Verdict::Survives(_) | Verdict::Unknown(_) => None,
     };
     let model = Model::of(settled);
-    let names: Vec<String> = model.nodes_with_services().map(str::to_owned).collect();
-    let broken: Vec<(String, Failing)> =
+    let names: Vec<NodeName> = model.nodes_with_services().cloned().collect();
+    let broken: Vec<(NodeName, Failing)> =
         names.into_iter().filter_map(|node| fails(&model, &node).map(|failing| (node, failing))).collect();
     if broken.is_empty() {
         return broken;
@@ -112,7 +114,7 @@ fn matters(kind: Kind, current: Option<&Value>, value: &Value) -> bool {
     }
 }
 
-fn message(cluster: &str, broken: &[(String, Failing)]) -> String {
+fn message(cluster: &str, broken: &[(NodeName, Failing)]) -> String {
     let nodes: Vec<&str> = broken.iter().map(|(node, _)| node.as_str()).collect();
     let mut details: Vec<String> = broken.iter().flat_map(|(node, failing)| lines(node, failing)).collect();
     let more = details.len().saturating_sub(MOST_NAMED);
@@ -136,7 +138,7 @@ struct Proposal {
 /// Move of one service by an operator.
 struct Moved {
     resource: String,
-    node: String,
+    node: NodeName,
     /// The node becomes the secondary of the service.
     as_secondary: bool,
 }
@@ -177,7 +179,7 @@ impl Proposal {
 
     /// Returns the nodes whose failure would certainly leave services without an eligible node, but only after the
     /// change.
-    fn newly_broken(&self, before: &World) -> Vec<(String, Failing)> {
+    fn newly_broken(&self, before: &World) -> Vec<(NodeName, Failing)> {
         newly_broken(before, &self.after, self.settled(before))
     }
 

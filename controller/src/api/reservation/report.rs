@@ -1,6 +1,7 @@
 //! The report of the N+1 check: each failure with its verdict and evidence.
 
 use crate::core::reservation::failed;
+use ha_api_types::id::NodeName;
 use ha_api_types::view::{
     FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, WithoutPlace,
 };
@@ -31,7 +32,7 @@ impl Default for Question {
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) what: String,
-    pub(super) nodes: BTreeSet<String>,
+    pub(super) nodes: BTreeSet<NodeName>,
 }
 
 pub(super) fn of(view: View, question: &Question, failures: &[Failure]) -> ReservationReport {
@@ -47,7 +48,7 @@ pub(super) fn of(view: View, question: &Question, failures: &[Failure]) -> Reser
     if question.failures == 2 {
         for (at, one) in failures.iter().enumerate() {
             for other in &failures[at + 1..] {
-                let nodes: BTreeSet<String> = one.nodes.union(&other.nodes).cloned().collect();
+                let nodes: BTreeSet<NodeName> = one.nodes.union(&other.nodes).cloned().collect();
                 let what = format!("nodes {}", nodes.iter().cloned().collect::<Vec<_>>().join(", "));
                 answers.judge(&Failure { what, nodes }, false);
             }

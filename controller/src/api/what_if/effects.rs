@@ -3,6 +3,7 @@
 use crate::core::placement::{may_move_live, proves, ungated_note, uses};
 use crate::core::stored_view::{status_of, view};
 use crate::core::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::view::{EffectKind, Plan, PlannedEffect};
@@ -53,7 +54,7 @@ pub(crate) fn settled(before: &World, after: &World, only: Option<&str>) -> View
         let Some(facts) = facts.filter(|facts| facts.stopped && facts.node.is_none()).cloned() else {
             continue;
         };
-        let place = choose(&comparison.view_after, name, &facts).0.map(str::to_owned);
+        let place = choose(&comparison.view_after, name, &facts).0.cloned();
         if let Some(mut facts) = comparison.view_after.services.get_mut(name) {
             facts.node = place;
         }
@@ -154,7 +155,7 @@ impl Comparison<'_> {
     }
 
     /// Records the effect on a service that runs and is still requested to run.
-    fn moved(&mut self, name: &str, node: &str) {
+    fn moved(&mut self, name: &str, node: &NodeName) {
         let before = wish(&self.view_before, name, node);
         let after = wish(&self.view_after, name, node);
         match after {
@@ -185,13 +186,13 @@ impl Comparison<'_> {
         }
     }
 
-    fn choose(&self, name: &str) -> Option<String> {
+    fn choose(&self, name: &str) -> Option<NodeName> {
         let facts = self.view_after.services.get(name)?;
-        choose(&self.view_after, name, facts).0.map(str::to_owned)
+        choose(&self.view_after, name, facts).0.cloned()
     }
 
     /// Counts the service on this node from now on.
-    fn go(&mut self, name: &str, node: &str) {
+    fn go(&mut self, name: &str, node: &NodeName) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.node = Some(node.to_owned());
             facts.uses = BTreeSet::from([node.to_owned()]);
@@ -209,8 +210,8 @@ impl Comparison<'_> {
         &mut self,
         name: &str,
         effect: EffectKind,
-        from: Option<String>,
-        to: Option<String>,
+        from: Option<NodeName>,
+        to: Option<NodeName>,
         reason: Reason,
     ) {
         let mut planned =
@@ -225,13 +226,13 @@ impl Comparison<'_> {
 enum Wish {
     Stay,
     /// Move to a node, for a reason.
-    Go(String, Reason),
+    Go(NodeName, Reason),
     /// Leave the node, but no other node is eligible.
     Stuck,
 }
 
 /// Returns the movement of a service that runs on this node, by the leader's rules.
-fn wish(view: &View, name: &str, node: &str) -> Wish {
+fn wish(view: &View, name: &str, node: &NodeName) -> Wish {
     let Some(facts) = view.services.get(name) else { return Wish::Stay };
     let placement = place(view, name, facts);
     let driven = match placement.verdicts.get(node) {
@@ -246,7 +247,7 @@ fn wish(view: &View, name: &str, node: &str) -> Wish {
     };
     match placement.node {
         None if driven => Wish::Stuck,
-        Some(target) if target != node => {
+        Some(target) if target != *node => {
             Wish::Go(target, if driven { Reason::PlacementChanged } else { placement.reason })
         }
         Some(_) | None => Wish::Stay,

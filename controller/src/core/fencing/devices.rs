@@ -6,11 +6,12 @@ mod work;
 pub use work::{DeviceWork, duration_ms};
 
 use super::{Subjected, is_as_seen, rewrite};
-use crate::core::interface::{FencerAction, FencerOutcome, FencerRun};
+use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
 use crate::core::plan::{Note, Plan, Subject, node_event};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{FenceAction, FenceDevice, FenceKind};
 use ha_api_types::operation::{Operation, OperationAction};
@@ -20,13 +21,17 @@ use ha_api_types::time::Mono;
 use work::Stage;
 
 /// Returns `true` if an operator has requested fencing of this node with its devices.
-pub(super) fn is_asked_for(situation: &Situation<'_>, node: &str) -> bool {
+pub(super) fn is_asked_for(situation: &Situation<'_>, node: &NodeName) -> bool {
     under_way(situation, OperationAction::Fence, node).next().is_some()
 }
 
 /// Returns the errors of a node's devices, if each has failed to switch the node off since a time. `None` while a
 /// device may still confirm.
-pub(in crate::core) fn failed_since(situation: &Situation<'_>, node: &str, since: Mono) -> Option<String> {
+pub(in crate::core) fn failed_since(
+    situation: &Situation<'_>,
+    node: &NodeName,
+    since: Mono,
+) -> Option<String> {
     let failed = &situation.devices.get(node)?.failed_off;
     let errors = devices(situation, node).into_iter().map(|device| {
         let (at, error) = failed.get(&device.name)?;
@@ -37,7 +42,7 @@ pub(in crate::core) fn failed_since(situation: &Situation<'_>, node: &str, since
 }
 
 /// Returns `true` if an operator has requested to reconnect this node, and the fence is still as the operator saw it.
-fn is_unfenced(situation: &Situation<'_>, node: &str, fence: &Fence) -> bool {
+fn is_unfenced(situation: &Situation<'_>, node: &NodeName, fence: &Fence) -> bool {
     under_way(situation, OperationAction::Unfence, node).any(|operation| is_as_seen(&operation.spec, fence))
 }
 
@@ -45,18 +50,18 @@ fn is_unfenced(situation: &Situation<'_>, node: &str, fence: &Fence) -> bool {
 fn under_way<'a>(
     situation: &Situation<'a>,
     action: OperationAction,
-    node: &'a str,
+    node: &'a NodeName,
 ) -> impl Iterator<Item = &'a Operation> {
     let open = situation.world.open_operations().map(|(_, operation)| &operation.value);
     open.filter(move |operation| {
-        operation.spec.action == action && operation.spec.node.as_deref() == Some(node)
+        operation.spec.action == action && operation.spec.node.as_ref() == Some(node)
     })
 }
 
 /// Returns the fabric devices that keep a closed node disconnected, according to the fence record.
 pub(in crate::core) fn cut_off<'a>(
     situation: &Situation<'a>,
-    node: &str,
+    node: &NodeName,
     fence: &Fence,
 ) -> Vec<&'a FenceDevice> {
     let names = switched_off(fence);
@@ -65,11 +70,11 @@ pub(in crate::core) fn cut_off<'a>(
 }
 
 /// Returns `true` if the device of this name switches the node's power, rather than only disconnecting the node.
-pub(super) fn is_power(situation: &Situation<'_>, node: &str, name: &str) -> bool {
+pub(super) fn is_power(situation: &Situation<'_>, node: &NodeName, name: &str) -> bool {
     devices(situation, node).iter().any(|device| device.name == name && device.kind == FenceKind::Power)
 }
 
-fn devices<'a>(situation: &Situation<'a>, node: &str) -> Vec<&'a FenceDevice> {
+fn devices<'a>(situation: &Situation<'a>, node: &NodeName) -> Vec<&'a FenceDevice> {
     let mut devices: Vec<&FenceDevice> = situation
         .world
         .nodes
@@ -340,7 +345,7 @@ impl<'p, 'a> Desk<'p, 'a> {
             Switch::On => FencerAction::On,
         };
         plan.runs.push(FencerRun {
-            id: 0,
+            id: RunId::default(),
             node: self.subject.name.to_owned(),
             device: device.clone(),
             action,

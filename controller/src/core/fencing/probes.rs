@@ -4,6 +4,7 @@ use super::Subjected;
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
+use ha_api_types::id::NodeName;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, Mono};
@@ -45,13 +46,13 @@ impl DeviceProbe {
 }
 
 /// Returns the probe of this definition of a device; `None` if there was none yet.
-fn probe_of<'a>(situation: &Situation<'a>, node: &str, device: &FenceDevice) -> Option<&'a DeviceProbe> {
+fn probe_of<'a>(situation: &Situation<'a>, node: &NodeName, device: &FenceDevice) -> Option<&'a DeviceProbe> {
     let probe = situation.probes.get(&(node.to_owned(), device.name.clone()))?;
     (probe.device == *device).then_some(probe)
 }
 
 /// Probes by node and device.
-pub type DeviceProbes = BTreeMap<(String, String), DeviceProbe>;
+pub type DeviceProbes = BTreeMap<(NodeName, String), DeviceProbe>;
 
 /// Probes the devices of a node whose epoch is open. A probe changes nothing, so no intent is recorded.
 pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
@@ -71,7 +72,7 @@ pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mu
             continue;
         }
         plan.runs.push(FencerRun {
-            id: 0,
+            id: RunId::default(),
             node: subject.name.to_owned(),
             device: device.clone(),
             action: FencerAction::Monitor,
@@ -82,7 +83,7 @@ pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mu
 
 /// Returns the condition that shows whether all devices of a node answer. `None` if it has no devices, or if none
 /// failed and one was not probed yet.
-pub(in crate::core) fn verdict(situation: &Situation<'_>, node: &str) -> Option<(bool, Reason, String)> {
+pub(in crate::core) fn verdict(situation: &Situation<'_>, node: &NodeName) -> Option<(bool, Reason, String)> {
     let devices = &situation.world.nodes.get(node)?.value.spec.fencing.devices;
     let mut failed = Vec::new();
     let mut asked = devices.iter().any(FenceDevice::proves);

@@ -5,7 +5,7 @@ use crate::core::plan::{Note, Plan, Subject, node_event, stored};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::event::EventType;
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeSpec};
 use ha_api_types::reason::Reason;
@@ -144,7 +144,7 @@ fn is_clone(situation: &Situation<'_>, name: &str, report: &Versioned<NodeReport
 /// object that the old machine is off.
 fn refuse(
     situation: &Situation<'_>,
-    name: &str,
+    name: &NodeName,
     fence: &Versioned<Fence>,
     report: &Versioned<NodeReport>,
     plan: &mut Plan,
@@ -190,7 +190,7 @@ fn shown(machine: MachineIds<'_>) -> String {
 /// Errors. Admission waits for that.
 pub(super) fn errors_pending(
     situation: &Situation<'_>,
-    node: &str,
+    node: &NodeName,
     fence: &Versioned<Fence>,
     report: &Versioned<NodeReport>,
     plan: &mut Plan,
@@ -208,7 +208,7 @@ pub(super) fn errors_pending(
                 let status = &status.value;
                 status.state == ServiceState::Error
                     && status.stop_confirmed == Some(false)
-                    && status.node.as_deref() == Some(node)
+                    && status.node.as_ref() == Some(node)
                     && status.epoch == Some(fence.value.epoch)
             })
         })
@@ -225,10 +225,10 @@ pub(super) fn errors_pending(
 
 /// Returns `true` if the service planner has yet to process the node's last reports about replacements of
 /// secondaries. After admission, the agent overwrites these reports.
-fn replacements_pending(situation: &Situation<'_>, node: &str, plan: &mut Plan) -> bool {
+fn replacements_pending(situation: &Situation<'_>, node: &NodeName, plan: &mut Plan) -> bool {
     let world = situation.world;
     let is_pending = |name: &str, assignment: &Assignment| {
-        let asked = assignment.replacement.as_ref().filter(|_| assignment.node == node);
+        let asked = assignment.replacement.as_ref().filter(|_| assignment.node == *node);
         let status = world.resource_statuses.get(name).and_then(|status| status.value.replacement.as_ref());
         let known = world.resources.contains_key(name);
         known && asked.zip(status).is_some_and(|(asked, status)| asked.uid == status.uid)

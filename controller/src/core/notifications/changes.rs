@@ -6,7 +6,7 @@ use crate::core::situation::Situation;
 use crate::core::status::FAILOVER_CAPACITY;
 use crate::core::world::Versioned;
 use ha_api_types::cluster::RecentFence;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::notification::{NotificationItem, NotificationKind, NotificationObject};
@@ -265,7 +265,7 @@ fn error_action(name: &str, may_run: bool) -> String {
 }
 
 /// Returns the suggested action for a fenced node.
-fn fence_action(node: &str) -> String {
+fn fence_action(node: &NodeName) -> String {
     format!(
         "Run \"hactl status\" to find the services of the node and \"hactl describe node {node}\" for the history; \
          check the logs of the node for the cause (docs/runbooks.md#hactlnodefenced)"
@@ -273,7 +273,7 @@ fn fence_action(node: &str) -> String {
 }
 
 /// Returns the suggested action for a node whose fencing cannot be confirmed.
-fn unconfirmed_action(node: &str) -> String {
+fn unconfirmed_action(node: &NodeName) -> String {
     format!(
         "Services of the node wait for its fencing. Check that the node is powered off, then run \"hactl \
          node confirm-fenced {node}\" (docs/runbooks.md#hactlfencestuck)"

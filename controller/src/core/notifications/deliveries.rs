@@ -2,6 +2,7 @@
 
 use crate::core::world::World;
 use ha_api_types::cluster::Target;
+use ha_api_types::id::OperationName;
 use ha_api_types::notification::Notification;
 use ha_api_types::record::Notified;
 use ha_api_types::time::{Millis, Mono};
@@ -28,7 +29,7 @@ pub struct Delivery {
     /// The notification.
     pub notification: Notification,
     /// Name of the operation that requested a test; `None` for other notifications.
-    pub operation: Option<String>,
+    pub operation: Option<OperationName>,
 }
 
 /// Outcome of an attempt.
@@ -95,7 +96,7 @@ pub struct Deliveries {
     /// Notification and target of deliveries that ended, until etcd shows them as ended.
     ended: BTreeSet<(String, String)>,
     /// Test outcomes: by operation, then by target; `None` while a delivery is in progress.
-    tests: BTreeMap<String, BTreeMap<String, Option<DeliveryOutcome>>>,
+    tests: BTreeMap<OperationName, BTreeMap<String, Option<DeliveryOutcome>>>,
     unsaid_since: Option<Mono>,
 }
 
@@ -135,7 +136,10 @@ impl Deliveries {
     }
 
     /// Returns the outcomes of a test so far; `None` before the test starts.
-    pub(super) fn test(&self, operation: &str) -> Option<&BTreeMap<String, Option<DeliveryOutcome>>> {
+    pub(super) fn test(
+        &self,
+        operation: &OperationName,
+    ) -> Option<&BTreeMap<String, Option<DeliveryOutcome>>> {
         self.tests.get(operation)
     }
 

@@ -5,6 +5,7 @@ use super::deliveries::{Delivery, DeliveryOutcome};
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
 use ha_api_types::cluster::NotificationsSpec;
+use ha_api_types::id::OperationName;
 use ha_api_types::notification::{NotificationItem, NotificationKind};
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
@@ -13,7 +14,7 @@ use ha_api_types::reason::Reason;
 /// same id.
 pub(in crate::core) fn test(
     situation: &Situation<'_>,
-    operation: &str,
+    operation: &OperationName,
     plan: &mut Plan,
 ) -> (OperationPhase, Reason, String) {
     let settings = situation.world.settings();

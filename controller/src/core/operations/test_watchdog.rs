@@ -16,10 +16,10 @@ const PATIENCE_MS: Millis = 900_000;
 pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
     let world = situation.world;
     let spec = &request.operation.value.spec;
-    let name = spec.node.as_deref().unwrap_or_default();
+    let name = &spec.node.clone().unwrap_or_default();
     let begun = request.is_begun();
-    let boot = world.fences.get(name).map(|fence| fence.value.boot_id.as_str());
-    let same_boot = boot == spec.boot_id.as_deref();
+    let boot = world.fences.get(name).map(|fence| &fence.value.boot_id);
+    let same_boot = boot == spec.boot_id.as_ref();
     let report = world.node_reports.get(name).map(|report| &report.value);
     let outcome = match (nodes.get(name), report) {
         (None, _) | (_, None) => {
@@ -104,7 +104,7 @@ fn goes_on(name: &str) -> Verdict {
 
 /// Returns the result after another boot has registered.
 fn back(request: &Request<'_>, name: &str, node: &NodeHealth, report: &NodeReport) -> Verdict {
-    let passed = report.watchdog.last_test.as_ref().filter(|test| test.operation == request.name);
+    let passed = report.watchdog.last_test.as_ref().filter(|test| test.operation == *request.name);
     if let Some(test) = passed {
         let seconds = test.lasted_ms.div_ceil(1000);
         let message = format!(

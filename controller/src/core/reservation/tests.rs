@@ -5,20 +5,22 @@ use ha_scheduler::reservation::Lack;
 
 fn without_place(service: &str, node: &str, lacks: &[(&str, &str)]) -> Unplaced {
     let lack = |(node, message): &(&str, &str)| Lack {
-        node: (*node).to_owned(),
+        node: (*node).into(),
         reason: Reason::NotEnoughMemory,
         message: (*message).to_owned(),
     };
     Unplaced {
         service: service.to_owned(),
-        node: node.to_owned(),
+        node: node.into(),
         lacks: lacks.iter().map(lack).collect(),
         more: 0,
     }
 }
 
 fn check(found: &[(&str, Verdict)], reason: Reason, expected: &str) {
-    let found = finding("default", found.iter().map(|(node, verdict)| (*node, verdict)));
+    let found: Vec<(NodeName, &Verdict)> =
+        found.iter().map(|(node, verdict)| ((*node).into(), verdict)).collect();
+    let found = finding("default", found.iter().map(|(node, verdict)| (node, *verdict)));
     assert_eq!((found.reason, message_of(&found).as_str()), (reason, expected));
 }
 

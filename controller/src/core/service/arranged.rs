@@ -6,6 +6,7 @@
 
 use super::policy::with_companions;
 use super::{Draft, Planner, Service};
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::RequestedState;
 use ha_scheduler::{Placement, Verdict};
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub struct Arranged {
     /// Assigned nodes by service.
-    nodes: BTreeMap<String, String>,
+    nodes: BTreeMap<String, NodeName>,
     /// Services that have no eligible node with separate placements.
     left_over: BTreeSet<String>,
 }
@@ -53,7 +54,7 @@ pub(super) fn settled(
     }
     let (placement, words) = match planner.arranged.nodes.get(service.name) {
         Some(node) if matches!(placement.verdicts.get(node), Some(Verdict::Allowed(_))) => {
-            let words = words(planner, service, placement.node.as_deref(), node);
+            let words = words(planner, service, placement.node.as_ref(), node);
             (Placement { node: Some(node.clone()), reason: Reason::Scheduled, ..placement }, words)
         }
         Some(_) | None => (placement, None),
@@ -62,7 +63,12 @@ pub(super) fn settled(
     (placement, words)
 }
 
-fn words(planner: &Planner<'_>, service: &Service<'_>, alone: Option<&str>, node: &str) -> Option<String> {
+fn words(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+    alone: Option<&NodeName>,
+    node: &NodeName,
+) -> Option<String> {
     let alone = alone.filter(|alone| *alone != node)?;
     let others = planner.arranged.left_over.iter().filter(|name| name.as_str() != service.name);
     let others: Vec<&str> = others.map(String::as_str).collect();

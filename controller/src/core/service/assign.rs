@@ -6,7 +6,7 @@ use super::{
 };
 use crate::core::health::Health;
 use crate::core::situation::Situation;
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState, Phase};
 use ha_api_types::resource::{ServiceDefinition, ServiceState};
@@ -23,7 +23,7 @@ pub(super) fn assign(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    node: &str,
+    node: &NodeName,
     action: Action,
 ) -> bool {
     let situation = planner.situation;
@@ -115,7 +115,7 @@ pub(super) fn assign(
 }
 
 /// Returns the node that needs a permit for an action; `None` if the action needs none.
-fn starts_at<'a>(action: &'a Action, node: &'a str) -> Option<&'a str> {
+fn starts_at<'a>(action: &'a Action, node: &'a NodeName) -> Option<&'a str> {
     match action {
         Action::Start | Action::Restart => Some(node),
         Action::Migrate { target, .. } => Some(target),
@@ -132,8 +132,8 @@ pub(in crate::core) fn some_of(names: &[String]) -> String {
 }
 
 /// Returns the nodes that an assignment names, with their epochs.
-pub(super) fn places(assignment: &Assignment) -> Vec<(&str, Epoch)> {
-    let mut places = vec![(assignment.node.as_str(), assignment.epoch)];
+pub(super) fn places(assignment: &Assignment) -> Vec<(&NodeName, Epoch)> {
+    let mut places = vec![(&assignment.node, assignment.epoch)];
     if let Action::Migrate { target, target_epoch, .. } = &assignment.action {
         places.push((target, *target_epoch));
     }
@@ -144,7 +144,7 @@ pub(super) fn places(assignment: &Assignment) -> Vec<(&str, Epoch)> {
 fn leave(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    place: &str,
+    place: &NodeName,
     epoch: Epoch,
     for_node: &str,
 ) -> Result<Vec<(String, Guard)>, (Reason, String)> {
@@ -162,7 +162,7 @@ fn leave(
     };
     let report = service.answer_of(&situation, place, epoch, &assignment.action_uid);
     let phase = report.map(|report| report.value.phase);
-    let is_target = place != assignment.node;
+    let is_target = *place != assignment.node;
     let stopped = match phase {
         Some(Phase::Stopped | Phase::Failed | Phase::HandedOver) => true,
         // A target without a permit can no longer commit one after a new assignment. A move back to the source,
@@ -213,7 +213,7 @@ fn leave(
 fn unproven_target(
     situation: &Situation<'_>,
     service: &Service<'_>,
-    place: &str,
+    place: &NodeName,
     for_node: &str,
 ) -> Option<String> {
     let assignment = service.assignment.map(|assignment| &assignment.value)?;
@@ -232,7 +232,7 @@ fn definition(
     situation: &Situation<'_>,
     service: &Service<'_>,
     draft: &Draft,
-    node: &str,
+    node: &NodeName,
     epoch: Epoch,
     action: &Action,
 ) -> ServiceDefinition {
@@ -263,7 +263,7 @@ pub(super) fn stop_arrivals_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    node: &str,
+    node: &NodeName,
     source_end: Revision,
 ) -> bool {
     let is_assigned = stop_on(planner, service, draft, node);
@@ -284,7 +284,7 @@ pub(super) fn start_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    node: &str,
+    node: &NodeName,
     reason: Reason,
 ) -> bool {
     if !assign(planner, service, draft, node, Action::Start) {
@@ -299,7 +299,7 @@ pub(super) fn stop_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    node: &str,
+    node: &NodeName,
 ) -> bool {
     let timeout_ms = super::operation::stop_timeout_ms(service);
     assign(planner, service, draft, node, Action::Stop { timeout_ms })

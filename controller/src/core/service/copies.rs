@@ -5,7 +5,7 @@ use super::assign::places;
 use super::probe::{is_answered_by_operator, proves_the_machine_empty};
 use super::{Assign, Draft, Service, Standing, fence_guard, report_guard};
 use crate::core::situation::Situation;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{BootId, Epoch, NodeName};
 use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::{ServiceCopy, ServiceDefinition};
 use ha_store::Guard;
@@ -70,14 +70,14 @@ pub(super) fn elsewhere(
     situation: &Situation<'_>,
     service: &Service<'_>,
     draft: &Draft,
-    node: &str,
-) -> Result<Vec<(String, Guard)>, String> {
+    node: &NodeName,
+) -> Result<Vec<(String, Guard)>, NodeName> {
     let assigned = service.assignment.map(|assignment| places(&assignment.value)).unwrap_or_default();
     let mut guards = Vec::new();
     let known = draft.status.copies.iter().cloned().chain(derived(situation, service));
     for copy in known {
-        let was_left = copy.is_guarded() && assigned.contains(&(copy.node.as_str(), copy.epoch));
-        if copy.node == node || was_left {
+        let was_left = copy.is_guarded() && assigned.contains(&(&copy.node, copy.epoch));
+        if copy.node == *node || was_left {
             continue;
         }
         match end_of(situation, service, &copy) {
@@ -94,7 +94,7 @@ pub(super) fn differing(
     situation: &Situation<'_>,
     service: &Service<'_>,
     draft: &Draft,
-    node: &str,
+    node: &NodeName,
     epoch: Epoch,
 ) -> Option<ServiceDefinition> {
     let wanted = ServiceDefinition::of(&service.resource.value);
@@ -107,7 +107,7 @@ pub(super) fn differing(
         .and_then(|report| report.identity.as_ref());
     let known = draft.status.copies.iter().cloned().chain(derived(situation, service));
     known
-        .filter(|copy| copy.node == node && copy.epoch == epoch)
+        .filter(|copy| copy.node == *node && copy.epoch == epoch)
         .map(|copy| copy.definition)
         .filter(|definition| found.is_none() || definition.identity().as_ref() == found)
         .find(|definition| !definition.may_replace(&wanted))
@@ -119,7 +119,7 @@ fn is_of_one_place(one: &ServiceCopy, other: &ServiceCopy) -> bool {
 
 /// Returns the places that an assignment permits.
 fn permitted(assignment: &Assignment) -> Vec<ServiceCopy> {
-    let copy = |node: &str, epoch, boot_id: &str| ServiceCopy {
+    let copy = |node: &NodeName, epoch, boot_id: &BootId| ServiceCopy {
         node: node.to_owned(),
         epoch,
         boot_id: boot_id.to_owned(),

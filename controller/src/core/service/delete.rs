@@ -6,7 +6,7 @@ use super::{Draft, Planner, Service, Standing, replacement, revision_of};
 use crate::core::plan::{Note, Subject, event, stored};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{BootId, Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Tombstone;
@@ -86,10 +86,10 @@ fn wait(planner: &mut Planner<'_>, service: &Service<'_>, message: String) {
 const FINALIZER: &str = "hactl.io/managed";
 
 /// Returns every node where the service may still run once it is unmanaged.
-fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<String> {
+fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<NodeName> {
     let world = situation.world;
-    let mut nodes: BTreeSet<String> =
-        service.may_run_elsewhere(situation, None).into_iter().map(str::to_owned).collect();
+    let mut nodes: BTreeSet<NodeName> =
+        service.may_run_elsewhere(situation, None).into_iter().cloned().collect();
     if let Some(tombstone) = service.tombstone {
         nodes.extend(tombstone.value.nodes.iter().cloned());
     }
@@ -133,7 +133,7 @@ fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<Stri
 fn copies(
     situation: &Situation<'_>,
     service: &Service<'_>,
-    nodes: &BTreeSet<String>,
+    nodes: &BTreeSet<NodeName>,
     mut left: Vec<ServiceCopy>,
 ) -> Vec<ServiceCopy> {
     let mut copies: Vec<ServiceCopy> =
@@ -156,7 +156,7 @@ fn copies(
     copies
 }
 
-fn copy_at(node: &str, epoch: Epoch, boot_id: &str, definition: &ServiceDefinition) -> ServiceCopy {
+fn copy_at(node: &NodeName, epoch: Epoch, boot_id: &BootId, definition: &ServiceDefinition) -> ServiceCopy {
     ServiceCopy {
         node: node.to_owned(),
         epoch,

@@ -4,7 +4,7 @@ use super::{Service, revision_of};
 use crate::core::plan::{event, stored};
 use crate::core::situation::Situation;
 use ha_api_types::event::{Event, EventType};
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::OperationStatus;
 use ha_api_types::reason::Reason;
@@ -52,7 +52,7 @@ pub(super) struct Draft {
     /// `true` if this move and others wait for each other, and no order resolves that.
     pub(super) blocked: bool,
     /// Node on which this service preempts others.
-    pub(super) reserves: Option<String>,
+    pub(super) reserves: Option<NodeName>,
 }
 
 impl Draft {

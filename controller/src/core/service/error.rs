@@ -5,7 +5,7 @@ use super::assign::{assign, places};
 use super::{Assign, Draft, Planner, Service, Standing, report_guard};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::operation::OperationAction;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, ServiceReport};
@@ -62,13 +62,13 @@ pub(super) fn could_not_stop(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    node: &str,
+    node: &NodeName,
     epoch: Epoch,
     message: &str,
 ) {
     let known = draft.status.state == ServiceState::Error
         && draft.status.stop_confirmed == Some(false)
-        && draft.status.node.as_deref() == Some(node)
+        && draft.status.node.as_ref() == Some(node)
         && draft.status.epoch == Some(epoch);
     if known {
         return;
@@ -76,7 +76,7 @@ pub(super) fn could_not_stop(
     let situation = planner.situation;
     let mut text = format!("Found running on {node}, and the stop failed: {message}");
     if let Some((assignment, Standing::InForce)) = service.assigned(&situation)
-        && assignment.node != node
+        && assignment.node != *node
     {
         text = format!("{text}; assigned node: {}", assignment.node);
     }

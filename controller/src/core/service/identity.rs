@@ -5,7 +5,7 @@ use crate::core::plan::Subject;
 use crate::core::situation::Situation;
 use crate::core::world::{Versioned, World};
 use ha_api_types::driver::Identity;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase, Tombstone};
 use ha_api_types::resource::{ServiceCopy, ServiceState};
@@ -65,11 +65,12 @@ pub(super) fn of_identity<'a>(
 
 /// Returns the revision after which a node must have answered, if a deleted resource may have left the service
 /// running there. That resource had the same name, or another name with the same identity.
-pub(super) fn left_running(world: &World, service: &Service<'_>, node: &str) -> Option<Revision> {
+pub(super) fn left_running(world: &World, service: &Service<'_>, node: &NodeName) -> Option<Revision> {
     let own = service.tombstone.filter(|tombstone| tombstone.value.nodes.contains(node));
     let identity = world.identity(service.name);
     let others = held_by(world, service.name).into_iter().filter(|(_, tombstone)| {
-        identity.is_some_and(|identity| of_identity(&tombstone.value, identity).any(|copy| copy.node == node))
+        identity
+            .is_some_and(|identity| of_identity(&tombstone.value, identity).any(|copy| copy.node == *node))
     });
     others.map(|(_, tombstone)| tombstone).chain(own).map(|tombstone| tombstone.modified).max()
 }

@@ -2,6 +2,7 @@
 
 use super::{Assign, Draft, Service, Standing};
 use crate::core::situation::Situation;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -31,7 +32,7 @@ pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mu
 pub(super) fn is_handing_over(situation: &Situation<'_>, service: &Service<'_>) -> bool {
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else { return false };
     let Action::Migrate { target, target_epoch, .. } = &assignment.action else { return false };
-    let standing = |node: &str, epoch| Service::standing(situation, node, epoch);
+    let standing = |node: &NodeName, epoch| Service::standing(situation, node, epoch);
     match service.phase(situation) {
         Some(Phase::HandingOver) => standing(&assignment.node, assignment.epoch) != Standing::Released,
         // The cutover has ended once the target has reported its outcome.

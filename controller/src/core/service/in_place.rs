@@ -4,7 +4,7 @@ use super::operation::{refuse, set};
 use super::{Assign, Draft, Service, Standing, replacement};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName, OperationName};
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment};
@@ -143,12 +143,12 @@ fn rewrite(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, 
 /// rewritten assignment still takes over the definition. `None` for any other definition, which was not confirmed.
 pub(super) fn carried_over(
     service: &Service<'_>,
-    node: &str,
+    node: &NodeName,
     epoch: Epoch,
     definition: &ServiceDefinition,
-) -> Option<String> {
+) -> Option<OperationName> {
     let known = &service.assignment?.value;
-    (known.node == node && known.epoch == epoch && known.definition == *definition)
+    (known.node == *node && known.epoch == epoch && known.definition == *definition)
         .then(|| known.in_place.clone())
         .flatten()
 }

@@ -5,7 +5,7 @@ use super::policy::{remember, remember_failure};
 use super::{Assign, Draft, Planner, Service, Standing, error, recover};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::ServiceState;
@@ -89,7 +89,7 @@ pub(super) fn release_counts(
     situation: &Situation<'_>,
     service: &Service<'_>,
     assignment: &Assignment,
-    target: &str,
+    target: &NodeName,
 ) -> bool {
     let end = source_end(situation, service, assignment);
     let end = match end {
@@ -103,7 +103,12 @@ pub(super) fn release_counts(
 
 /// Returns `true` if the proof that closed a node's last epoch covers everything that arrived until this revision
 /// (R8.17).
-fn proves_empty_after(situation: &Situation<'_>, service: &Service<'_>, node: &str, end: Revision) -> bool {
+fn proves_empty_after(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    node: &NodeName,
+    end: Revision,
+) -> bool {
     let world = situation.world;
     let Some(fence) = world.fences.get(node) else { return false };
     let is_later = fence.value.state == FenceState::Fenced && fence.modified > end;
@@ -130,7 +135,7 @@ fn proves_empty_after(situation: &Situation<'_>, service: &Service<'_>, node: &s
 pub(super) fn unproven_arrival<'a>(
     situation: &Situation<'_>,
     service: &Service<'a>,
-) -> Option<(&'a str, Revision)> {
+) -> Option<(&'a NodeName, Revision)> {
     let assignment = &service.assignment?.value;
     let (node, epoch, end) = match &assignment.action {
         Action::Migrate { target, target_epoch, .. } if is_ungated(assignment) => {
@@ -145,7 +150,7 @@ pub(super) fn unproven_arrival<'a>(
     };
     let is_open = Service::standing(situation, node, epoch) == Standing::Released
         && !proves_empty_after(situation, service, node, end);
-    is_open.then_some((node.as_str(), end))
+    is_open.then_some((node, end))
 }
 
 /// Returns the revision up to which a copy may have arrived on this node. `None` if the node was not asked about an
@@ -153,13 +158,13 @@ pub(super) fn unproven_arrival<'a>(
 pub(super) fn unanswered_arrival(
     situation: &Situation<'_>,
     service: &Service<'_>,
-    node: &str,
+    node: &NodeName,
     epoch: Epoch,
 ) -> Option<Revision> {
     let assignment = &service.assignment?.value;
     // Any report under the assignment is later than it, and so is any registration of a later process or boot.
     let has_answered = service.answer(situation).is_some();
-    let is_asked = assignment.node == node && assignment.epoch == epoch && !has_answered;
+    let is_asked = assignment.node == *node && assignment.epoch == epoch && !has_answered;
     assignment.arrivals_until.filter(|_| is_asked)
 }
 
@@ -182,7 +187,7 @@ pub(super) fn hold_for_arrival(planner: &mut Planner<'_>, service: &Service<'_>,
     true
 }
 
-fn may_have_arrived(node: &str) -> String {
+fn may_have_arrived(node: &NodeName) -> String {
     format!(
         "Service may have arrived on node {node} after that node was fenced: start node {node}, or power it off and run \
          \"hactl node confirm-fenced {node}\""
@@ -392,7 +397,7 @@ fn arrive(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    target: &str,
+    target: &NodeName,
     standing: Standing,
 ) {
     if standing != Standing::InForce {
@@ -403,7 +408,7 @@ fn arrive(
         draft.status.target = None;
         draft.status.move_failures = 0;
         draft.clear_failures();
-        if draft.status.maintenance_node.as_deref() == Some(target) {
+        if draft.status.maintenance_node.as_ref() == Some(target) {
             draft.status.maintenance_node = None;
         }
         draft.go(ServiceState::Started, Reason::Moved, format!("Migrated to {target}"));
@@ -415,7 +420,7 @@ fn stay(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    source: &str,
+    source: &NodeName,
     standing: Standing,
     why: &str,
 ) {
@@ -445,7 +450,7 @@ fn left_behind(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    target: &str,
+    target: &NodeName,
     said: &str,
 ) {
     if !assign(planner, service, draft, target, Action::Leave) {
@@ -463,7 +468,7 @@ fn ask_again(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    target: &str,
+    target: &NodeName,
     end: SourceEnd,
     report: Option<&ServiceReport>,
 ) {
@@ -488,8 +493,8 @@ fn ask_again(
 fn nowhere(
     service: &Service<'_>,
     draft: &mut Draft,
-    source: &str,
-    target: &str,
+    source: &NodeName,
+    target: &NodeName,
     report: Option<&ServiceReport>,
 ) {
     draft.status.target = None;

@@ -7,6 +7,7 @@ use super::{Draft, Planner, Service, Standing, error, ordering, rebalance, recov
 use crate::core::pause;
 use crate::core::placement::{may_move_live, not_live};
 use ha_api_types::driver::DriverSpec;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FenceState, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -104,7 +105,7 @@ fn cannot_leave(
     service: &Service<'_>,
     draft: &mut Draft,
     placement: &Placement,
-    node: &str,
+    node: &NodeName,
     driven: &[Reason],
     reason: Reason,
 ) {
@@ -124,11 +125,11 @@ fn cannot_leave(
 }
 
 /// Returns suggested actions that would let a service leave its node: the remedies of the other nodes, fewest first.
-fn what_would_help(placement: &Placement, name: &str, node: &str) -> String {
+fn what_would_help(placement: &Placement, name: &str, node: &NodeName) -> String {
     let mut remedies: Vec<(usize, String)> = placement
         .verdicts
         .iter()
-        .filter(|(other, _)| other.as_str() != node)
+        .filter(|(other, _)| *other != node)
         .filter_map(|(other, verdict)| match verdict {
             Verdict::Refused(refusals) => {
                 let all: Vec<&str> = refusals.iter().map(|refusal| refusal.remedy.as_str()).collect();
@@ -154,7 +155,7 @@ enum Follows {
     Operator,
 }
 
-fn follows(planner: &Planner<'_>, service: &Service<'_>, target: &str) -> Follows {
+fn follows(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName) -> Follows {
     let statuses = &planner.situation.world.resource_statuses;
     let mut found = Follows::Nobody;
     for name in planner.view.rules.companions(service.name) {
@@ -177,7 +178,7 @@ fn follows(planner: &Planner<'_>, service: &Service<'_>, target: &str) -> Follow
 }
 
 /// Returns `true` if a target is eligible for a service and the companions that move with it.
-pub(super) fn may_go_with_companions(placement: &Placement, target: &str) -> bool {
+pub(super) fn may_go_with_companions(placement: &Placement, target: &NodeName) -> bool {
     match placement.verdicts.get(target) {
         Some(Verdict::Allowed(_)) => true,
         Some(Verdict::Refused(_)) | None => false,
@@ -203,7 +204,7 @@ pub(super) fn begin(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    target: &str,
+    target: &NodeName,
     live: bool,
     reason: Reason,
 ) -> bool {
@@ -221,7 +222,7 @@ pub(super) fn begin(
     });
     if live && can_migrate && is_guarded {
         let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);
-        for place in [node.as_str(), target] {
+        for place in [&node, target] {
             if moves_at(planner, place) >= limit {
                 draft.wait(
                     Reason::Waiting,
@@ -262,7 +263,7 @@ pub(super) fn begin(
 
 /// Returns the number of live migrations and replacements of secondaries in progress on a node, in either role,
 /// including those of this plan.
-pub(super) fn moves_at(planner: &Planner<'_>, node: &str) -> usize {
+pub(super) fn moves_at(planner: &Planner<'_>, node: &NodeName) -> usize {
     let world = planner.situation.world;
     let replacements = replacement::under_way_at(planner, node);
     let moves = planner
@@ -354,7 +355,7 @@ fn arrive(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let placement = choose(planner, service, draft);
     let target = draft.status.target.clone().filter(|target| {
         matches!(placement.verdicts.get(target), Some(Verdict::Allowed(_)))
-            || draft.status.node.as_deref() == Some(target.as_str())
+            || draft.status.node.as_ref() == Some(target)
     });
     let Some(node) = target.or_else(|| placement.node.clone()) else {
         let gone = draft.status.target.take().unwrap_or_default();

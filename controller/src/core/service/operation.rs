@@ -5,6 +5,7 @@ use super::policy::choose;
 use super::{Draft, Planner, Service, in_place, moves, ordering, replacement};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
+use ha_api_types::id::{NodeName, OperationName};
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
 use ha_api_types::names;
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 /// An operation that is not final, and its status.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct Request<'a> {
-    pub(in crate::core) name: &'a str,
+    pub(in crate::core) name: &'a OperationName,
     pub(super) operation: &'a Versioned<Operation>,
     pub(super) status: Option<&'a Versioned<OperationStatus>>,
 }
@@ -226,7 +227,7 @@ fn refusal_of_state(
 fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some(request) = service.operation else { return };
-    let Some(target) = request.operation.value.spec.node.as_deref() else {
+    let Some(target) = request.operation.value.spec.node.as_ref() else {
         refuse(&situation, service, draft, Reason::Invalid, "No target node: set spec.node");
         return;
     };
@@ -234,7 +235,7 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
         refuse(&situation, service, draft, Reason::NotFound, &format!("Node {target} not found"));
         return;
     }
-    if is_at_home(draft.status.state) && draft.status.node.as_deref() == Some(target) {
+    if is_at_home(draft.status.state) && draft.status.node.as_ref() == Some(target) {
         let message = format!("{} is already on {target}", service.name);
         refuse(&situation, service, draft, Reason::CurrentNode, &message);
         return;
@@ -280,7 +281,7 @@ fn is_at_home(state: ServiceState) -> bool {
 }
 
 /// Returns the services on a node that a strict rule keeps apart from this one.
-fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &str) -> Vec<String> {
+fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName) -> Vec<String> {
     let mut names: Vec<String> = planner
         .view
         .rules
@@ -321,7 +322,7 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
         }
         OperationAction::Restart => restart(planner, service, draft),
         OperationAction::ReplaceSecondary => {
-            replacement::begin(planner, service, draft, spec.node.as_deref().unwrap_or_default())
+            replacement::begin(planner, service, draft, &spec.node.clone().unwrap_or_default())
         }
         OperationAction::Start
         | OperationAction::Stop

@@ -7,6 +7,7 @@
 use super::{Draft, Planner, Service, Standing, conditions};
 use crate::core::plan::Subject;
 use crate::core::situation::Situation;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -23,7 +24,11 @@ const REPORTED_MS: Millis = 5_000;
 /// Returns why a service that its node stopped for lack of a lease cannot start again now: see [`holds_start`]. The node
 /// stopped all exclusive services, and reports them one at a time, so an older report about a dependency may no longer
 /// hold. The wait is bounded, because the dependency may also have been started again before the stop was reported.
-pub(super) fn holds_restart(planner: &mut Planner<'_>, service: &Service<'_>, node: &str) -> Option<String> {
+pub(super) fn holds_restart(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    node: &NodeName,
+) -> Option<String> {
     let situation = planner.situation;
     let world = situation.world;
     let stop = world.service_report(service.name, node).filter(|report| {

@@ -35,8 +35,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     match spec.action {
         OperationAction::Migrate | OperationAction::Relocate | OperationAction::Restart => match state {
             ServiceState::Started => {
-                let arrived =
-                    spec.action == OperationAction::Restart || spec.node.as_deref() == Some(node.as_str());
+                let arrived = spec.action == OperationAction::Restart || spec.node.as_ref() == Some(&node);
                 if arrived {
                     end(OperationPhase::Succeeded, Reason::Completed, &format!("Running on {node}"));
                 } else {

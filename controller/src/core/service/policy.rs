@@ -4,6 +4,7 @@ use super::assign::start_on;
 use super::{Draft, Planner, Service, error, ordering, preemption};
 use crate::core::placement::service_facts;
 use ha_api_types::event::EventType;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, ServiceReport};
 use ha_api_types::resource::ServiceState;
@@ -134,14 +135,14 @@ pub(super) fn start_failed(
 }
 
 /// Records a failure on a node. From then on, the node is tried last, or not at all.
-pub(super) fn remember_failure(draft: &mut Draft, node: &str, class: FailureClass) {
+pub(super) fn remember_failure(draft: &mut Draft, node: &NodeName, class: FailureClass) {
     let never_here = class == FailureClass::NeverHere;
     let remembered = if never_here { &mut draft.status.never_nodes } else { &mut draft.status.failed_nodes };
     remember(remembered, node);
 }
 
 /// Adds a node to a list of remembered nodes.
-pub(super) fn remember(nodes: &mut Vec<String>, node: &str) {
+pub(super) fn remember(nodes: &mut Vec<NodeName>, node: &NodeName) {
     if !nodes.iter().any(|known| known == node) {
         nodes.push(node.to_owned());
         nodes.sort();

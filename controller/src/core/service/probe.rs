@@ -3,6 +3,7 @@
 use super::{Planner, Service, identity};
 use crate::core::situation::Situation;
 use crate::core::world::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::ResourceStatus;
@@ -30,14 +31,14 @@ pub(super) fn answers<'a>(
     planner: &Planner<'a>,
     service: &Service<'a>,
     status: &ResourceStatus,
-) -> Vec<(&'a str, Answer)> {
+) -> Vec<(&'a NodeName, Answer)> {
     let situation = &planner.situation;
     situation
         .world
         .fences
         .iter()
         .filter(|(_, fence)| !is_unregistered(&fence.value))
-        .map(|(node, fence)| (node.as_str(), answer(planner, service, status, node, &fence.value)))
+        .map(|(node, fence)| (node, answer(planner, service, status, node, &fence.value)))
         .collect()
 }
 
@@ -47,7 +48,7 @@ fn is_unregistered(fence: &Fence) -> bool {
 }
 
 /// Returns `true` if the node has been silent for Th, on the clock of a leader that could commit all that time.
-pub(super) fn is_unreachable(planner: &Planner<'_>, node: &str) -> bool {
+pub(super) fn is_unreachable(planner: &Planner<'_>, node: &NodeName) -> bool {
     let situation = &planner.situation;
     let valid_ms = situation.world.heartbeat_valid_ms(node);
     planner.nodes.get(node).is_some_and(|known| situation.now.raw >= known.late_at)
@@ -58,7 +59,7 @@ fn answer(
     planner: &Planner<'_>,
     service: &Service<'_>,
     status: &ResourceStatus,
-    node: &str,
+    node: &NodeName,
     fence: &Fence,
 ) -> Answer {
     let situation = &planner.situation;
@@ -143,7 +144,7 @@ pub(super) fn proves_the_machine_empty(fence: &Fence) -> bool {
 
 /// Returns `true` if a node that is closed without a proof has reported that the service may run there. Then the name
 /// was managed before, and only a proof makes the node empty.
-fn may_run_there(situation: &Situation<'_>, service: &Service<'_>, node: &str) -> bool {
+fn may_run_there(situation: &Situation<'_>, service: &Service<'_>, node: &NodeName) -> bool {
     let world = situation.world;
     world
         .service_report(service.name, node)
@@ -206,7 +207,11 @@ fn of_report(
 }
 
 /// Returns `true` if an operator answers for this node with `hactl start R --not-on NODE`, recorded as an operation.
-pub(super) fn is_answered_by_operator(situation: &Situation<'_>, service: &Service<'_>, node: &str) -> bool {
+pub(super) fn is_answered_by_operator(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    node: &NodeName,
+) -> bool {
     situation.world.open_operations().any(|(_, operation)| {
         let spec = &operation.value.spec;
         let named = spec.resource.as_deref().map(ha_api_types::names::bare);

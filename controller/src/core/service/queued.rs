@@ -7,6 +7,7 @@ use super::{Assign, Draft, Planner, Service, Standing, copies, error, identity, 
 use crate::core::restored;
 use crate::core::situation::Situation;
 use crate::core::world::guard_of;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState};
 use ha_api_types::resource::{RequestedState, ResourceStatus, ServiceState};
@@ -133,8 +134,8 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         return;
     }
     let mut open: Vec<String> = Vec::new();
-    let mut counted: Vec<String> = Vec::new();
-    let mut running: Vec<&str> = Vec::new();
+    let mut counted: Vec<NodeName> = Vec::new();
+    let mut running: Vec<&NodeName> = Vec::new();
     for (node, answer) in &answers {
         match answer {
             Answer::Running => running.push(node),
@@ -221,7 +222,12 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
 /// `verify`. None of the node's writes applies before its agent has read that fence, and then the agent commits no
 /// permit until the leader clears `verify`. A node whose epoch is closed gets no assignment before this leader, or a
 /// later one, has read this status.
-fn count_as_empty(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, counted: Vec<String>) {
+fn count_as_empty(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    counted: Vec<NodeName>,
+) {
     let world = situation.world;
     for node in &counted {
         let Some(fence) = world.fences.get(node) else { continue };

@@ -14,6 +14,7 @@ use crate::core::placement::settling_until;
 use crate::core::plan::Subject;
 use crate::core::situation::Measure;
 use ha_api_types::cluster::SchedulerMode;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
@@ -80,7 +81,7 @@ fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
     for _ in 0..settings.max_moves {
         // A move for the load gives no node more services than its limit.
         let counts = view.reservation.enabled.then(|| Counts::of(&view));
-        let suits = |from: &str, to: &str| {
+        let suits = |from: &NodeName, to: &NodeName| {
             lasting.get(from) == Some(&true)
                 && lasting.get(to) == Some(&false)
                 && !counts.as_ref().is_some_and(|counts| counts.is_full(to))
@@ -103,7 +104,7 @@ fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
 /// Plans one move off a node that has had too many services for long enough, unless a move for the load is planned.
 fn relieve_one(planner: &mut Planner<'_>, services: &BTreeSet<&str>) {
     let counts = Counts::of(&planner.view);
-    let sides: BTreeMap<String, bool> =
+    let sides: BTreeMap<NodeName, bool> =
         counts.sides().filter(|(_, above)| *above).map(|(node, above)| (node.to_owned(), above)).collect();
     let lasting =
         lasting(planner, Measure::Services, sides, "a node has had too many services for long enough");
@@ -121,13 +122,13 @@ fn relieve_one(planner: &mut Planner<'_>, services: &BTreeSet<&str>) {
 fn lasting(
     planner: &mut Planner<'_>,
     measure: Measure,
-    sides: BTreeMap<String, bool>,
+    sides: BTreeMap<NodeName, bool>,
     what: &'static str,
-) -> BTreeMap<String, bool> {
+) -> BTreeMap<NodeName, bool> {
     let situation = planner.situation;
     let hold = u64::from(planner.view.settings.auto_rebalance.hold_seconds) * 1000;
     let now = situation.now.raw;
-    let mut lasting: BTreeMap<String, bool> = BTreeMap::new();
+    let mut lasting: BTreeMap<NodeName, bool> = BTreeMap::new();
     for (node, above) in sides {
         let place = (measure, node.clone());
         let known = situation.uneven.get(&place).filter(|side| side.above == above);

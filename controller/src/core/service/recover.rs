@@ -8,6 +8,7 @@ use super::{Draft, Planner, Service, Standing, ordering, preemption, queued};
 use crate::core::health::{Health, NodeHealth};
 use crate::core::situation::Situation;
 use ha_api_types::cluster::ShutdownPolicy;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState, Leave, Mode, Phase, Proof};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -135,7 +136,7 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         queued::look_anew(&situation, service, draft);
         return;
     };
-    let node = assignment.node.as_str();
+    let node = &assignment.node;
     match standing {
         Standing::Closing => lost(planner, service, draft, standing),
         Standing::Released => match planner.nodes.get(node).map(|node| &node.health) {
@@ -230,7 +231,7 @@ pub(super) fn comes_back(planner: &Planner<'_>, draft: &mut Draft) -> bool {
 }
 
 /// Freezes the service if the agent of its node is down for a restart. Returns `true` if the service is frozen.
-pub(super) fn frozen(planner: &Planner<'_>, draft: &mut Draft, node: &str) -> bool {
+pub(super) fn frozen(planner: &Planner<'_>, draft: &mut Draft, node: &NodeName) -> bool {
     if planner.nodes.get(node).is_some_and(|node| node.health == Health::Restarting) {
         draft.go(ServiceState::Freeze, Reason::Frozen, format!("Agent of node {node} is restarting"));
         return true;
@@ -299,7 +300,7 @@ pub(super) fn keeps_its_place(situation: &Situation<'_>, assignment: &Assignment
 }
 
 /// Returns the condition that a frozen service waits for, and the command that ends the wait.
-fn waiting_words(situation: &Situation<'_>, node: &str, for_ever: bool) -> String {
+fn waiting_words(situation: &Situation<'_>, node: &NodeName, for_ever: bool) -> String {
     if for_ever {
         return format!(
             "Waiting for node {node} to return. To run the service elsewhere, power {node} off and run \

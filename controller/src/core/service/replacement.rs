@@ -11,6 +11,7 @@ use crate::core::placement::service_facts;
 use crate::core::situation::Situation;
 use ha_api_types::cluster::Disarmed;
 use ha_api_types::event::EventType;
+use ha_api_types::id::NodeName;
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{
@@ -35,7 +36,7 @@ pub(super) fn look(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
         fail(&situation, service, draft, Reason::ReplaceFailed, "Assignment no longer exists");
         return false;
     };
-    let node = assignment.node.as_str();
+    let node = &assignment.node;
     let standing = Service::standing(&situation, node, assignment.epoch);
     let report = situation
         .world
@@ -43,7 +44,7 @@ pub(super) fn look(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
         .map(|report| &report.value)
         .filter(|report| report.epoch == assignment.epoch && report.uid == service.uid());
     let said = report.and_then(|report| report.replacement.as_ref()).filter(|said| said.uid == known.uid);
-    let present = asked.present.as_deref();
+    let present = asked.present.as_ref();
     match said.map(|said| (said.phase, said)) {
         Some((ReplacementPhase::Done, _)) => done(&situation, service, draft, node, present),
         Some((ReplacementPhase::Failed, said)) => {
@@ -131,7 +132,7 @@ fn words(said: &ReplacementReport) -> String {
     if said.message.is_empty() { said.reason.sentence().to_owned() } else { said.message.clone() }
 }
 
-fn still_used(present: Option<&str>, why: &str) -> String {
+fn still_used(present: Option<&NodeName>, why: &str) -> String {
     match present {
         Some(present) => format!("{why}; {present} remains the secondary"),
         None => format!("{why}; the resource remains without a secondary"),
@@ -142,8 +143,8 @@ fn done(
     situation: &Situation<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    node: &str,
-    present: Option<&str>,
+    node: &NodeName,
+    present: Option<&NodeName>,
 ) {
     let Some(ReplacementStatus { node: new, .. }) = draft.status.replacement.take() else { return };
     let storage = service.resource.value.spec.storage.as_ref();
@@ -201,7 +202,7 @@ pub(super) fn refusal(
 ) -> Option<(Reason, String)> {
     let (name, spec) = (service.name, &service.resource.value.spec);
     let refused = |message: String| Some((Reason::Refused, message));
-    let Some(target) = service.operation.and_then(|request| request.operation.value.spec.node.as_deref())
+    let Some(target) = service.operation.and_then(|request| request.operation.value.spec.node.as_ref())
     else {
         return Some((Reason::Invalid, "No node specified: set spec.node".to_owned()));
     };
@@ -231,7 +232,7 @@ pub(super) fn refusal(
     let Some(node) = planner.view.nodes.get(target) else {
         return Some((Reason::NotFound, format!("Node {target} not found")));
     };
-    if draft.status.node.as_deref() == Some(target) {
+    if draft.status.node.as_ref() == Some(target) {
         return refused(format!("{name} runs on {target}: the secondary must be another node"));
     }
     if draft.status.secondary() == Some(target) {
@@ -250,7 +251,7 @@ pub(super) fn begin(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    target: &str,
+    target: &NodeName,
 ) -> bool {
     let situation = planner.situation;
     let world = situation.world;
@@ -265,7 +266,7 @@ pub(super) fn begin(
         return false;
     }
     let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);
-    for place in [node.as_str(), target] {
+    for place in [&node, target] {
         if super::moves::moves_at(planner, place) >= limit {
             let message = format!(
                 "{limit} live migrations or replacements in progress on {place}, limit reached \
@@ -284,7 +285,7 @@ pub(super) fn begin(
     draft.guards.insert(key, guard);
     let replacement = Replacement {
         uid: planner.action_uid().to_string(),
-        present: draft.status.secondary().map(str::to_owned),
+        present: draft.status.secondary().cloned(),
         node: target.to_owned(),
         definition: ServiceDefinition::of(&service.resource.value),
         called_off: false,
@@ -303,11 +304,11 @@ pub(super) fn begin(
 }
 
 /// Returns the number of replacements in progress that copy from or to a node, including those of this plan.
-pub(super) fn under_way_at(planner: &Planner<'_>, node: &str) -> usize {
+pub(super) fn under_way_at(planner: &Planner<'_>, node: &NodeName) -> usize {
     let statuses = planner.situation.world.resource_statuses.values().map(|status| &status.value);
     let copies = statuses.filter(|status| {
-        let new = status.replacement.as_ref().map(|replacement| replacement.node.as_str());
-        new.is_some() && (new == Some(node) || status.node.as_deref() == Some(node))
+        let new = status.replacement.as_ref().map(|replacement| &replacement.node);
+        new.is_some() && (new == Some(node) || status.node.as_ref() == Some(node))
     });
     copies.count()
         + planner.replacements.iter().filter(|places| places.iter().any(|place| place == node)).count()

@@ -4,6 +4,7 @@ use super::arranged::settled;
 use super::assign::start_on;
 use super::policy::{choose, choose_start, start_failed};
 use super::{Draft, Planner, Service, Standing, error, moves, operation, ordering, preemption, recover};
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -48,7 +49,7 @@ pub(super) fn partners_come_first(
     planner: &Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
-    node: &str,
+    node: &NodeName,
 ) -> bool {
     let elsewhere = ha_scheduler::partners_elsewhere(&planner.view, service.name, node);
     if elsewhere.is_empty() {
@@ -129,7 +130,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             }
             draft.status.displaced_by = None;
             draft.status.running_since = Some(situation.now.timestamp());
-            if draft.status.maintenance_node.as_deref() == Some(assignment.node.as_str()) {
+            if draft.status.maintenance_node.as_ref() == Some(&assignment.node) {
                 draft.status.maintenance_node = None;
             }
             draft.go(ServiceState::Started, Reason::Running, format!("Running on {}", assignment.node));
@@ -278,7 +279,7 @@ fn clear_once_stable(service: &Service<'_>, draft: &mut Draft, since: Mono, now:
 
 /// Handles a service that its agent stopped automatically, for example at D − Ts. The right to start under that
 /// action is spent. The service starts again in place, under a new action, as soon as its node is eligible.
-fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft, node: &str) {
+fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft, node: &NodeName) {
     if wants_stop(service, draft) {
         return;
     }

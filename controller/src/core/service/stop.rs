@@ -4,6 +4,7 @@ use super::assign::stop_on;
 use super::policy::choose;
 use super::start::wants_stop;
 use super::{Draft, Planner, Service, Standing, error, operation, ordering, preemption, recover};
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -53,16 +54,16 @@ pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, dra
 
 /// Returns a node where the service may still run: by that node's report, or because a stop failed there and no proof
 /// exists. Only the answer to an active assignment shows that the service is stopped on its node.
-fn remaining(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Option<String> {
+fn remaining(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Option<NodeName> {
     let situation = planner.situation;
     let stopped_at = service
         .assigned(&situation)
         .filter(|(_, standing)| *standing == Standing::InForce)
-        .map(|(assignment, _)| assignment.node.as_str());
+        .map(|(assignment, _)| &assignment.node);
     if let Some(node) = service.may_run_elsewhere(&situation, stopped_at).first() {
         return Some((*node).to_owned());
     }
-    let node = draft.status.node.as_deref()?;
+    let node = draft.status.node.as_ref()?;
     let epoch = draft.status.epoch?;
     let unconfirmed = service.status.is_some_and(|status| status.value.stop_confirmed == Some(false));
     let here = Some(node) != stopped_at && Service::standing(&situation, node, epoch) != Standing::Released;
@@ -197,14 +198,14 @@ fn changes(service: &Service<'_>, draft: &mut Draft, from: RequestedState) -> bo
 /// Stops a service that was started outside hactl on a node other than its assigned one. On the assigned node, the
 /// agent stops it automatically. Returns `true` if there is such a copy.
 fn started_outside(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
-    let home = service.assignment.map(|assignment| assignment.value.node.as_str());
+    let home = service.assignment.map(|assignment| &assignment.value.node);
     let Some(node) = service.runs_elsewhere(&planner.situation, home) else { return false };
     let message = format!("Started on {node} outside hactl, stopping there");
     draft.go(ServiceState::RequestStop, Reason::StartedExternally, message);
     true
 }
 
-fn is_registering(planner: &Planner<'_>, node: &str) -> bool {
+fn is_registering(planner: &Planner<'_>, node: &NodeName) -> bool {
     planner.nodes.get(node).is_some_and(|node| node.health == crate::core::health::Health::Registering)
 }
 

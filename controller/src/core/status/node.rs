@@ -9,6 +9,7 @@ use crate::core::plan::{Plan, node_event};
 use crate::core::situation::Situation;
 use crate::core::usage;
 use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::rename_conditions;
 use ha_api_types::node::{NodeState, NodeStatus, WatchdogStatus};
@@ -48,7 +49,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         plan.wake(situation, forgotten_at, "the status of a deleted node is removed");
         if situation.now.raw >= forgotten_at {
             plan.actions.retain(|action| {
-                action.subject != crate::core::plan::Subject::Status(Kind::Node, name.clone())
+                action.subject != crate::core::plan::Subject::Status(Kind::Node, name.to_string())
             });
             remove(situation, plan, Kind::Node, name, known);
         }
@@ -59,7 +60,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
 /// for a restart and has not returned, or another machine registers under its name.
 fn alert(
     situation: &Situation<'_>,
-    name: &str,
+    name: &NodeName,
     known: Option<&NodeStatus>,
     status: &NodeStatus,
 ) -> Vec<Event> {
@@ -77,7 +78,7 @@ fn alert(
 /// Emits an event when maintenance of an online node begins or ends.
 fn maintenance(
     situation: &Situation<'_>,
-    name: &str,
+    name: &NodeName,
     before: Option<NodeState>,
     state: NodeState,
 ) -> Option<Event> {
@@ -92,8 +93,8 @@ fn maintenance(
 }
 
 /// Returns the number of services and their requests, by the node that they are assigned to.
-fn loads(situation: &Situation<'_>) -> BTreeMap<String, (u32, Amounts)> {
-    let mut loads: BTreeMap<String, (u32, Amounts)> = BTreeMap::new();
+fn loads(situation: &Situation<'_>) -> BTreeMap<NodeName, (u32, Amounts)> {
+    let mut loads: BTreeMap<NodeName, (u32, Amounts)> = BTreeMap::new();
     for (name, assignment) in &situation.world.assignments {
         let runs = match assignment.value.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => true,
@@ -127,9 +128,9 @@ fn add(one: Option<Quantity>, other: Option<Quantity>) -> Option<Quantity> {
 
 fn status(
     situation: &Situation<'_>,
-    name: &str,
+    name: &NodeName,
     node: &NodeHealth,
-    loads: &BTreeMap<String, (u32, Amounts)>,
+    loads: &BTreeMap<NodeName, (u32, Amounts)>,
     plan: &Plan,
 ) -> NodeStatus {
     let world = situation.world;
@@ -251,7 +252,7 @@ const SIMULATED_IS_ALLOWED: &str =
 
 fn conditions(
     situation: &Situation<'_>,
-    name: &str,
+    name: &NodeName,
     node: &NodeHealth,
     status: &mut NodeStatus,
     plan: &Plan,

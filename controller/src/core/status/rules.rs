@@ -4,6 +4,7 @@ use super::{condition, remove, write};
 use crate::core::plan::{Plan, event};
 use crate::core::situation::Situation;
 use ha_api_types::event::{Event, EventType};
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::placement::{AffinityRuleSpec, RuleStatus};
@@ -25,7 +26,7 @@ fn groups(situation: &Situation<'_>, plan: &mut Plan) {
             situation,
             known.map(|known| &known.value),
             None,
-            unknown,
+            unknown.map(NodeName::as_str),
             group.value.metadata.generation,
         );
         write(situation, plan, Kind::Group, name, known, &status, Vec::new());
@@ -43,7 +44,7 @@ fn rules(situation: &Situation<'_>, conflicts: &[RuleConflict], plan: &mut Plan)
         let missing = missing(situation, &rule.value.spec);
         let generation = rule.value.metadata.generation;
         let known_value = known.map(|known| &known.value);
-        let status = rule_status(situation, known_value, conflict, missing.iter(), generation);
+        let status = rule_status(situation, known_value, conflict, missing.into_iter(), generation);
         let told = conflict_event(situation, name, &rule.value.metadata.uid, known_value, &status);
         let told = told.into_iter().collect();
         write(situation, plan, Kind::AffinityRule, name, known, &status, told);
@@ -76,7 +77,7 @@ fn conflict_event(
 }
 
 /// Returns the names in a rule that do not exist.
-fn missing(situation: &Situation<'_>, spec: &AffinityRuleSpec) -> Vec<String> {
+fn missing<'a>(situation: &Situation<'_>, spec: &'a AffinityRuleSpec) -> Vec<&'a str> {
     let world = situation.world;
     let by_node = spec.node_affinity.iter();
     let resources = by_node
@@ -85,19 +86,19 @@ fn missing(situation: &Situation<'_>, spec: &AffinityRuleSpec) -> Vec<String> {
         .chain(spec.resource_affinity.iter().flat_map(|rule| &rule.resources))
         .filter(|name| !world.resources.contains_key(names::bare(name)));
     let nodes = by_node.flat_map(|rule| rule.nodes.0.keys()).filter(|node| !world.nodes.contains_key(*node));
-    resources.chain(nodes).cloned().collect()
+    resources.map(String::as_str).chain(nodes.map(NodeName::as_str)).collect()
 }
 
 fn rule_status<'a>(
     situation: &Situation<'_>,
     known: Option<&RuleStatus>,
     conflict: Option<&RuleConflict>,
-    missing: impl Iterator<Item = &'a String>,
+    missing: impl Iterator<Item = &'a str>,
     generation: i64,
 ) -> RuleStatus {
     let mut status = known.cloned().unwrap_or_default();
     status.observed_generation = generation;
-    let missing: Vec<&str> = missing.map(String::as_str).collect();
+    let missing: Vec<&str> = missing.collect();
     let (holds, reason, message) = match conflict {
         Some(conflict) => (false, Reason::RuleConflict, conflict.message.clone()),
         None if missing.is_empty() => (true, Reason::Accepted, Reason::Accepted.sentence().to_owned()),

@@ -3,7 +3,7 @@
 
 use super::replacements::Replaces;
 use ha_api_types::cluster::OnEtcdLoss;
-use ha_api_types::id::{ActionUid, Epoch, Revision};
+use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, OperationName, Revision};
 use ha_api_types::keys::Keys;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
@@ -43,7 +43,7 @@ pub(super) struct Faults {
 #[allow(clippy::struct_excessive_bools, reason = "each is one thing that a test turns on or off")]
 #[derive(Clone, Debug)]
 pub(super) struct Agent {
-    pub(super) name: String,
+    pub(super) name: NodeName,
     pub(super) machine_id: String,
     pub(super) boot: u32,
     pub(super) power: bool,
@@ -52,7 +52,7 @@ pub(super) struct Agent {
     pub(super) armed: bool,
     pub(super) kind: WatchdogKind,
     /// Name of the test operation that the node's watchdog has passed.
-    pub(super) tested: Option<String>,
+    pub(super) tested: Option<OperationName>,
     pub(super) is_virtual: bool,
     /// `true` if the watchdog refuses pets.
     pub(super) watchdog_failed: bool,
@@ -101,7 +101,7 @@ fn json<T: serde::Serialize>(value: &T) -> Vec<u8> {
 impl Agent {
     pub(super) fn new(name: &str) -> Agent {
         Agent {
-            name: name.to_owned(),
+            name: name.into(),
             machine_id: format!("machine-{name}"),
             boot: 1,
             power: true,
@@ -130,8 +130,8 @@ impl Agent {
         }
     }
 
-    fn boot_id(&self) -> String {
-        format!("{}-boot{}", self.name, self.boot)
+    fn boot_id(&self) -> BootId {
+        format!("{}-boot{}", self.name, self.boot).into()
     }
 
     /// Powers the machine off: all of its services end.
@@ -168,7 +168,7 @@ impl Agent {
 
     fn report(&self, epoch: Epoch, mode: Mode) -> NodeReport {
         NodeReport {
-            instance: self.boot_id(),
+            instance: self.boot_id().to_string(),
             machine_id: self.machine_id.clone(),
             boot_id: self.boot_id(),
             epoch,
@@ -285,7 +285,8 @@ impl Agent {
         let lease = *self.lease.get_or_insert_with(|| state.grant_lease(now, 40));
         let _ = state.keep_alive(now, lease);
         self.sequence += 1;
-        let value = Alive { instance: self.boot_id(), epoch: fence.value.epoch, sequence: self.sequence };
+        let value =
+            Alive { instance: self.boot_id().to_string(), epoch: fence.value.epoch, sequence: self.sequence };
         let alive_guard = alive.as_ref().map_or(Guard::Absent, |alive| Guard::Created(alive.created));
         let mut transaction = Transaction::new()
             .put_leased(alive_key, alive_guard, json(&value), lease)
@@ -387,7 +388,7 @@ impl Agent {
             report.message = told.map_or_else(String::new, |(_, message)| message.to_owned());
             agent.say(state, keys, fence, &name, &report)
         };
-        let answered = |state: &MemoryState, node: &str| {
+        let answered = |state: &MemoryState, node: &NodeName| {
             read::<ServiceReport>(state, &keys.service_report(node, &name))
                 .filter(|known| known.value.action_uid.as_ref() == Some(&assignment.action_uid))
                 .map(|known| known.value.phase)

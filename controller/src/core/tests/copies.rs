@@ -2,7 +2,7 @@
 //! R6.6).
 
 use super::lab::Lab;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Action, FenceState, Phase, ServiceReport, Tombstone};
 use ha_api_types::resource::{
@@ -21,7 +21,8 @@ fn the_transaction_that_assigns_records_the_copy() {
     let Some(Write::Put { value, .. }) = transaction.writes().get(&status) else { panic!("{transaction:?}") };
     let written: ResourceStatus = serde_json::from_slice(value).unwrap();
     let assignment = lab.assignment("web").unwrap();
-    let copies: Vec<(&String, Epoch)> = written.copies.iter().map(|copy| (&copy.node, copy.epoch)).collect();
+    let copies: Vec<(&NodeName, Epoch)> =
+        written.copies.iter().map(|copy| (&copy.node, copy.epoch)).collect();
     assert_eq!(copies, [(&assignment.node, assignment.epoch)]);
 }
 
@@ -31,7 +32,7 @@ fn a_permitted_place_is_a_copy_until_its_node_says_that_it_stopped() {
     lab.settle();
     lab.start("web");
     let status = lab.status("web");
-    let copies: Vec<(Option<String>, Epoch)> =
+    let copies: Vec<(Option<NodeName>, Epoch)> =
         status.copies.iter().map(|copy| (Some(copy.node.clone()), copy.epoch)).collect();
     assert_eq!(copies, [(status.node, status.epoch.unwrap())]);
     lab.want("web", RequestedState::Stopped);
@@ -52,7 +53,7 @@ fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
     lab.want("web", RequestedState::Stopped);
     lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
     lab.run(10_000);
-    let left: Vec<String> = lab.status("web").copies.into_iter().map(|copy| copy.node).collect();
+    let left: Vec<NodeName> = lab.status("web").copies.into_iter().map(|copy| copy.node).collect();
     assert_eq!(left, [node], "silence proves nothing about a copy that was not guarded");
     // As after a restore, the spec differs although a copy may exist.
     lab.edit::<ResourceSpec>("web", |resource| {
@@ -147,7 +148,7 @@ fn a_copy_of_another_identity_that_a_node_reports_is_adopted_or_stopped_as_it_wa
             phase: Phase::ProbedRunning,
             ..ServiceReport::default()
         };
-        let key = lab.keys.service_report("node2", "web");
+        let key = lab.keys.service_report(&"node2".into(), "web");
         let say = |lab: &mut Lab, report: &ServiceReport| {
             let guard = lab
                 .state

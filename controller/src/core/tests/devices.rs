@@ -4,7 +4,7 @@
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
 use crate::core::{FencerAction, FencerOutcome};
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::node::{FenceAction, FenceDevice, FenceKind, FencePart, NodeSpec};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
@@ -31,7 +31,7 @@ fn switch() -> FenceDevice {
 }
 
 /// Returns a node that its fabric device has disconnected.
-fn cut_off_by(device: FenceDevice) -> (Lab, String) {
+fn cut_off_by(device: FenceDevice) -> (Lab, NodeName) {
     let (mut lab, node) = guarded_by(device);
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.agent(&node).cut = true;
@@ -41,7 +41,7 @@ fn cut_off_by(device: FenceDevice) -> (Lab, String) {
 }
 
 /// Returns a node with this device on which a service runs. Runs of the device do not end until the test allows it.
-fn guarded_by(device: FenceDevice) -> (Lab, String) {
+fn guarded_by(device: FenceDevice) -> (Lab, NodeName) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
     lab.fencer = Some(FencerOutcome::Confirmed);
@@ -51,7 +51,7 @@ fn guarded_by(device: FenceDevice) -> (Lab, String) {
 }
 
 /// Returns a node that was isolated, and that has registered again while its device still works.
-fn released_at_work(device: FenceDevice) -> (Lab, String) {
+fn released_at_work(device: FenceDevice) -> (Lab, NodeName) {
     let (mut lab, node) = guarded_by(device);
     lab.agent(&node).cut = true;
     lab.until(TH + 1_000, "at work", |lab| told(lab, 0) == [FencerAction::Off]);
@@ -167,7 +167,7 @@ fn an_operator_who_fences_a_living_node_has_its_device_act_also_if_it_is_idle() 
         let (mut lab, busy) = guarded_by(pdu());
         let idle = if busy == "node1" { "node2" } else { "node1" };
         lab.edit::<NodeSpec>(idle, |node| node.spec.fencing.devices = vec![pdu()]);
-        let node = if is_idle { idle.to_owned() } else { busy };
+        let node = if is_idle { idle.into() } else { busy };
         lab.operate_node(OperationAction::Fence, &node);
         lab.run(3_000);
         assert_eq!(

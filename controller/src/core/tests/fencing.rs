@@ -2,7 +2,7 @@
 
 use super::lab::Lab;
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec, CountOrPercent, Disarmed};
-use ha_api_types::id::{Epoch, Term};
+use ha_api_types::id::{Epoch, NodeName, Term};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeSpec, NodeState};
@@ -13,7 +13,7 @@ use ha_api_types::resource::ServiceState;
 
 pub(super) const TH: u64 = 6_000;
 
-pub(super) fn running_on(nodes: &[&str]) -> (Lab, String) {
+pub(super) fn running_on(nodes: &[&str]) -> (Lab, NodeName) {
     let mut lab = Lab::new(1, nodes);
     lab.settle();
     lab.start("web");
@@ -209,7 +209,7 @@ fn proof_e_an_operator_confirms_only_the_epoch_and_boot_that_were_seen_and_only_
         OperationSpec { epoch: Some(Epoch(7)), ..seen.clone() },
         OperationSpec { epoch: Some(Epoch(0)), ..seen.clone() },
         OperationSpec { epoch: None, ..seen.clone() },
-        OperationSpec { boot_id: Some("another".to_owned()), ..seen.clone() },
+        OperationSpec { boot_id: Some("another".into()), ..seen.clone() },
         OperationSpec { boot_id: None, ..seen },
     ];
     for (number, other) in others.iter().enumerate() {
@@ -328,7 +328,7 @@ fn max_fencing_counts_what_a_fence_device_confirmed_but_not_what_an_operator_req
         if requested {
             let spec = OperationSpec {
                 action: OperationAction::Fence,
-                node: Some("node1".to_owned()),
+                node: Some("node1".into()),
                 ..OperationSpec::default()
             };
             lab.operate("fence", spec);

@@ -2,8 +2,8 @@
 
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
-use crate::core::Input;
-use ha_api_types::id::Epoch;
+use crate::core::{HoldId, Input};
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Proof};
@@ -19,7 +19,7 @@ pub(super) fn request(lab: &Lab, node: &str) -> HoldRequest {
 }
 
 fn ask(lab: &mut Lab, at: usize, node: &str, request: &HoldRequest) -> HoldAnswer {
-    let input = Input::HoldAsked { id: 1, node: node.to_owned(), request: request.clone() };
+    let input = Input::HoldAsked { id: HoldId(1), node: node.into(), request: request.clone() };
     let now = lab.now.clone();
     lab.members[at].core.handle(&now, input);
     lab.turn();
@@ -41,12 +41,7 @@ fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
     let answer = ask(&mut lab, 0, &node, &asked);
     assert_eq!(answer, HoldAnswer { granted: true, reason: String::new() });
     refused(&mut lab, &node, &HoldRequest { epoch: Epoch(2), ..asked.clone() }, "registration 1 is Open");
-    refused(
-        &mut lab,
-        &node,
-        &HoldRequest { boot_id: "another".to_owned(), ..asked.clone() },
-        "registration 1",
-    );
+    refused(&mut lab, &node, &HoldRequest { boot_id: "another".into(), ..asked.clone() }, "registration 1");
     refused(&mut lab, "node9", &asked, "no registration");
     let meant = HoldRequest { candidate: "c1".to_owned(), ..asked.clone() };
     refused(&mut lab, &node, &meant, "each controller needs its own URL");
@@ -99,7 +94,7 @@ fn a_grant_is_an_observation() {
 }
 
 /// Returns a node with Hold that has read one candidate key, after another controller has joined and become leader.
-fn led_by_a_newer_one(declared_before: bool) -> (Lab, String) {
+fn led_by_a_newer_one(declared_before: bool) -> (Lab, NodeName) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let generation = lab.state.get(&lab.keys.candidate("c0")).entries[0].create_revision;
     lab.agent(&node).hold = Some(generation);

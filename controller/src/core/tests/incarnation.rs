@@ -31,7 +31,7 @@ fn an_operator_lets_a_node_follow_the_data() {
     let before = stored(&lab).expect("named");
     let spec = |node: &str| OperationSpec {
         action: OperationAction::FollowStore,
-        node: Some(node.to_owned()),
+        node: Some(node.into()),
         ..OperationSpec::default()
     };
     // A node that refuses this etcd has never registered in it.
@@ -39,5 +39,5 @@ fn an_operator_lets_a_node_follow_the_data() {
         lab.operate(name, spec("node9"));
         lab.until(5_000, "done", |lab| lab.operation(name).phase == OperationPhase::Succeeded);
     }
-    assert_eq!(stored(&lab), Some(Incarnation { followers: vec!["node9".to_owned()], ..before }));
+    assert_eq!(stored(&lab), Some(Incarnation { followers: vec!["node9".into()], ..before }));
 }

@@ -8,7 +8,7 @@ use crate::core::replica::Replica;
 use crate::core::{Config, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId};
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::event::Event;
-use ha_api_types::id::{Revision, Term};
+use ha_api_types::id::{NodeName, Revision, Term};
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
@@ -63,7 +63,7 @@ pub(super) struct Lab {
     pub(super) keys: Keys,
     pub(super) now: Now,
     pub(super) members: Vec<Member>,
-    pub(super) agents: BTreeMap<String, Agent>,
+    pub(super) agents: BTreeMap<NodeName, Agent>,
     pub(super) events: Vec<Event>,
     /// Counted events of all controllers.
     pub(super) counted: Vec<Counted>,
@@ -94,7 +94,7 @@ impl Lab {
             keys: Keys::new("lab"),
             now: Now { raw: Mono(1_000_000), boot: Mono(1_000_000), wall_unix_ms: 1_700_000_000_000 },
             members: Vec::new(),
-            agents: nodes.iter().map(|name| ((*name).to_owned(), Agent::new(name))).collect(),
+            agents: nodes.iter().map(|name| ((*name).into(), Agent::new(name))).collect(),
             events: Vec::new(),
             counted: Vec::new(),
             sink: DeliveryOutcome::Delivered("204".to_owned()),
@@ -172,7 +172,7 @@ impl Lab {
 
     /// Checks the invariants.
     pub(super) fn check(&self) {
-        let mut runs: BTreeMap<&String, Vec<&String>> = BTreeMap::new();
+        let mut runs: BTreeMap<&String, Vec<&NodeName>> = BTreeMap::new();
         for (node, agent) in &self.agents {
             for name in &agent.running {
                 runs.entry(name).or_default().push(node);
@@ -414,7 +414,7 @@ impl Lab {
     }
 
     /// Starts a resource with `exclusive: false`; returns its node.
-    pub(super) fn start_what_may_run_twice(&mut self, name: &str) -> String {
+    pub(super) fn start_what_may_run_twice(&mut self, name: &str) -> NodeName {
         self.resource(name);
         self.edit::<ResourceSpec>(name, |resource| resource.spec.exclusive = false);
         self.until(20_000, "started", |lab| lab.is(name, ServiceState::Started));
@@ -445,7 +445,7 @@ impl Lab {
         let fence = self.fence(node);
         let spec = OperationSpec {
             action,
-            node: Some(node.to_owned()),
+            node: Some(node.into()),
             epoch: Some(fence.epoch),
             boot_id: Some(fence.boot_id),
             ..OperationSpec::default()
@@ -466,7 +466,7 @@ impl Lab {
     }
 
     pub(super) fn fence(&self, name: &str) -> Fence {
-        self.read(&self.keys.fence(name)).unwrap_or_default()
+        self.read(&self.keys.fence(&name.into())).unwrap_or_default()
     }
 
     pub(super) fn assignment(&self, name: &str) -> Option<Assignment> {
@@ -478,7 +478,7 @@ impl Lab {
     }
 
     /// Returns the nodes where a service really runs.
-    pub(super) fn places(&self, name: &str) -> Vec<String> {
+    pub(super) fn places(&self, name: &str) -> Vec<NodeName> {
         self.agents
             .iter()
             .filter(|(_, agent)| agent.running.contains(name))
@@ -496,7 +496,7 @@ impl Lab {
 
     /// Advances the time until all nodes are online and all services run.
     pub(super) fn settle(&mut self) {
-        let nodes: Vec<String> = self.agents.keys().cloned().collect();
+        let nodes: Vec<NodeName> = self.agents.keys().cloned().collect();
         self.until(20_000, "all nodes online", |lab| {
             nodes.iter().all(|node| lab.node_is(node, NodeState::Online))
         });

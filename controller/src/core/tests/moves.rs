@@ -2,7 +2,7 @@
 //! moves.
 
 use super::services::{condition, group, grouped, lab, operation, other, started};
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeSpec, NodeState};
@@ -149,7 +149,7 @@ fn restart_gets_a_new_action_and_stays() {
 #[test]
 fn a_move_to_a_node_in_maintenance_or_offline_is_refused_with_the_reason() {
     let (mut lab, node) = started(&["node1", "node2", "node3"]);
-    let targets: Vec<String> = lab.agents.keys().filter(|name| **name != node).cloned().collect();
+    let targets: Vec<NodeName> = lab.agents.keys().filter(|name| **name != node).cloned().collect();
     lab.edit::<NodeSpec>(&targets[0], |node| node.spec.maintenance = true);
     lab.agent(&targets[1]).die();
     lab.run(9_000);
@@ -238,7 +238,7 @@ fn a_move_to_a_negative_partner_is_refused_and_names_it() {
 
 /// Returns a migration from the first node to the second. The source has committed the hand-over, and the target has
 /// the active copy. The source registers again, so that its report of the hand-over is overwritten.
-fn handed_over_and_registered_anew() -> (super::lab::Lab, String, String) {
+fn handed_over_and_registered_anew() -> (super::lab::Lab, NodeName, NodeName) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
@@ -283,7 +283,7 @@ fn after_a_hand_over_nothing_starts_afresh_before_the_target_too_is_proven_empty
 /// Returns a service whose migration ended with the end of the source. The leader has ordered the target to stop a copy
 /// that arrived, or to start the copy that it received. The target registers again without an answer, after a copy has
 /// arrived on it.
-fn arrived_after_the_request_to_register(action: Action) -> (super::lab::Lab, String) {
+fn arrived_after_the_request_to_register(action: Action) -> (super::lab::Lab, NodeName) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);
     lab.agent(&target).faults.idle = true;

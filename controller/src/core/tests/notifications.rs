@@ -97,7 +97,7 @@ fn a_fence_is_told_once_with_what_to_do() {
     lab.run(GATHERED);
     lab.agent(&node).boot();
     lab.run(60_000);
-    assert_eq!(got(&lab), [(NotificationKind::NodeFenced, node.clone())]);
+    assert_eq!(got(&lab), [(NotificationKind::NodeFenced, node.to_string())]);
     let told = &lab.delivered[0].1;
     assert_eq!(told.summary, format!("node {node} was fenced"));
     assert!(told.items[0].message.contains("no heartbeat for"), "{told:?}");
@@ -177,14 +177,14 @@ fn a_fence_that_is_not_confirmed_is_told_and_then_its_end() {
     lab.run(TH + 30_000);
     assert_eq!(got(&lab), [], "the notification is not due yet");
     lab.run(60_000);
-    assert_eq!(got(&lab), [(NotificationKind::FenceUnconfirmed, node.clone())]);
+    assert_eq!(got(&lab), [(NotificationKind::FenceUnconfirmed, node.to_string())]);
     let item = lab.delivered[0].1.items[0].clone();
     assert_eq!(item.reason, Reason::FencingUnavailable);
     assert!(item.action.contains(&format!("hactl node confirm-fenced {node}")), "{item:?}");
     lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.run(120_000);
-    assert_eq!(got(&lab)[1..], [(NotificationKind::NodeFenced, node)]);
+    assert_eq!(got(&lab)[1..], [(NotificationKind::NodeFenced, node.to_string())]);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_node_that_is_heard_again_without_having_been_fenced_is_told() {
     let key = lab.keys.notified();
     lab.until(10_000, "begun", |lab| lab.read::<Notified>(&lab.keys.notified()).is_some());
     let mut known: Notified = lab.read(&key).unwrap();
-    known.told.unconfirmed.insert("node1".to_owned(), Epoch(1));
+    known.told.unconfirmed.insert("node1".into(), Epoch(1));
     put(&mut lab, &key, &known);
     lab.run(GATHERED * 2);
     assert_eq!(got(&lab), [(NotificationKind::NodeReturned, "node1".to_owned())]);

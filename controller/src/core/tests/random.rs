@@ -2,7 +2,7 @@
 
 use super::lab::Lab;
 use crate::core::replica::Replica;
-use crate::core::{Config, Effect, FencerOutcome, Input};
+use crate::core::{CommitId, Config, Effect, FencerOutcome, Input, RunId};
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeSpec;
@@ -126,7 +126,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
             let spec = OperationSpec {
                 action,
                 resource: Some(SERVICES[*service].to_owned()),
-                node: Some(NODES[*node].to_owned()),
+                node: Some(NODES[*node].into()),
                 ..OperationSpec::default()
             };
             lab.operate(&format!("move-{number}"), spec);
@@ -249,10 +249,10 @@ fn entry() -> impl Strategy<Value = Entry> {
     let service = (0..3_usize).prop_map(|service| SERVICES[service]);
     let key =
         (0..13_u8, node, service, 0..kinds.len()).prop_map(move |(which, node, service, kind)| match which {
-            0 => keys.fence(node),
-            1 => keys.alive(node),
-            2 => keys.node_report(node),
-            3 => keys.service_report(node, service),
+            0 => keys.fence(&node.into()),
+            1 => keys.alive(&node.into()),
+            2 => keys.node_report(&node.into()),
+            3 => keys.service_report(&node.into(), service),
             4 => keys.assignment(service),
             5 => keys.tombstone(service),
             6 => keys.leader(),
@@ -307,12 +307,12 @@ fn input() -> impl Strategy<Value = Input> {
         4 => (proptest::collection::vec(change, 0..6), revision())
             .prop_map(|(changes, revision)| Input::Changed { changes, revision }),
         1 => revision().prop_map(Input::Progress),
-        4 => (1..30_u64, outcome).prop_map(|(id, outcome)| Input::Committed { id, outcome }),
+        4 => (1..30_u64, outcome).prop_map(|(id, outcome)| Input::Committed { id: CommitId(id), outcome }),
         2 => prop_oneof![Just(Ok(1_i64)), Just(Err(StoreError::LeaseNotFound))]
             .prop_map(|result| Input::LeaseGranted { result }),
         1 => prop_oneof![Just(Ok(5_i64)), Just(Err(StoreError::LeaseNotFound))]
             .prop_map(|result| Input::LeaseKept { lease: 1, result }),
-        1 => (1..4_u64).prop_map(|id| Input::FencerDone { id, outcome: FencerOutcome::Confirmed }),
+        1 => (1..4_u64).prop_map(|id| Input::FencerDone { id: RunId(id), outcome: FencerOutcome::Confirmed }),
         2 => Just(Input::Tick),
     ]
 }

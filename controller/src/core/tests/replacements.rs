@@ -5,6 +5,7 @@ use super::agent::{Agent, Read, read};
 use super::lab::Lab;
 use super::services::{lab, operation};
 use ha_api_types::driver::{DriverSpec, ExecDriver, SimulatedDriver};
+use ha_api_types::id::NodeName;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
@@ -94,19 +95,19 @@ fn replicated() -> Lab {
     let storage = StorageSpec {
         pool: "disks".to_owned(),
         mode: StorageMode::Replicated,
-        secondary: Some("node2".to_owned()),
+        secondary: Some("node2".into()),
     };
     lab.apply(Resource::new(
         "web",
         ResourceSpec { driver, storage: Some(storage), ..ResourceSpec::default() },
     ));
     lab.until(20_000, "adopted", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
-    assert_eq!((lab.places("web"), secondary(&lab)), (vec!["node1".to_owned()], Some("node2".to_owned())));
+    assert_eq!((lab.places("web"), secondary(&lab)), (vec!["node1".into()], Some("node2".into())));
     lab
 }
 
-fn secondary(lab: &Lab) -> Option<String> {
-    lab.status("web").secondary().map(str::to_owned)
+fn secondary(lab: &Lab) -> Option<NodeName> {
+    lab.status("web").secondary().cloned()
 }
 
 fn ask(lab: &mut Lab, name: &str, node: &str) {
@@ -123,7 +124,7 @@ fn replacing() -> Lab {
     });
     let operation = lab.operation("replace");
     assert_eq!((operation.phase, operation.reason), (OperationPhase::Running, Reason::ReplacingSecondary));
-    assert_eq!(secondary(&lab), Some("node2".to_owned()), "the old secondary is still in use");
+    assert_eq!(secondary(&lab), Some("node2".into()), "the old secondary is still in use");
     lab
 }
 
@@ -135,21 +136,21 @@ fn the_new_secondary_counts_until_another_one_is_declared() {
     lab.until(3_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
     lab.run(1_000);
     assert_eq!(lab.operation("replace").message, "node3 is the secondary in place of node2");
-    assert_eq!((secondary(&lab), lab.status("web").replacement), (Some("node3".to_owned()), None));
+    assert_eq!((secondary(&lab), lab.status("web").replacement), (Some("node3".into()), None));
     assert_eq!(lab.assignment("web"), Some(before), "the service keeps running under its permit");
     // The service fails over to the new secondary, and the previous primary has the other copy.
     lab.agent("node1").die();
     lab.until(30_000, "recovered", |lab| lab.places("web") == ["node3"]);
     lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
-    assert_eq!(secondary(&lab), Some("node1".to_owned()));
+    assert_eq!(secondary(&lab), Some("node1".into()));
     ask(&mut lab, "again", "node4");
     lab.until(3_000, "replaced", |lab| lab.operation("again").phase == OperationPhase::Succeeded);
-    assert_eq!(secondary(&lab), Some("node4".to_owned()));
+    assert_eq!(secondary(&lab), Some("node4".into()));
     lab.edit::<ResourceSpec>("web", |resource| {
-        resource.spec.storage.as_mut().unwrap().secondary = Some("node1".to_owned());
+        resource.spec.storage.as_mut().unwrap().secondary = Some("node1".into());
     });
     lab.run(1_000);
-    assert_eq!(secondary(&lab), Some("node1".to_owned()), "a new declaration has precedence");
+    assert_eq!(secondary(&lab), Some("node1".into()), "a new declaration has precedence");
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn a_hook_that_fails_leaves_the_old_secondary() {
         (operation.reason, operation.message.as_str()),
         (Reason::ReplaceFailed, "no room on the new one; node2 remains the secondary")
     );
-    assert_eq!((secondary(&lab), lab.places("web")), (Some("node2".to_owned()), vec!["node1".to_owned()]));
+    assert_eq!((secondary(&lab), lab.places("web")), (Some("node2".into()), vec!["node1".into()]));
     assert!(lab.events.iter().any(|event| event.reason == Reason::ReplaceFailed));
 }
 
@@ -206,7 +207,7 @@ fn what_a_node_said_last_is_taken_in_before_it_is_admitted_again() {
         lab.agent("node1").faults.replaces = Replaces::Well;
         lab.run(1_000);
         lab.agent("node1").die();
-        let (key, fence) = (lab.keys.fence("node1"), lab.fence("node1"));
+        let (key, fence) = (lab.keys.fence(&"node1".into()), lab.fence("node1"));
         let closed = Fence { epoch: fence.epoch + 1, state: FenceState::Fenced, ..fence };
         let guard = Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
         let close = Transaction::new().put(key, guard, serde_json::to_vec(&closed).unwrap());
@@ -231,7 +232,7 @@ fn what_a_node_said_last_is_taken_in_before_it_is_admitted_again() {
             })
         };
         let heard = applied(&key, r#""replicas":["node1","node3"]"#).unwrap();
-        let admitted = applied(&lab.keys.fence("node1"), r#""state":"Open""#).unwrap();
+        let admitted = applied(&lab.keys.fence(&"node1".into()), r#""state":"Open""#).unwrap();
         assert!(heard < admitted, "{lost} writes lost: from then on its agent says other things");
     }
 }
@@ -293,7 +294,7 @@ fn another_leader_goes_on_with_it() {
     assert_eq!(lab.operation("replace").phase, OperationPhase::Running);
     lab.agent("node1").faults.replaces = Replaces::Well;
     lab.until(5_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
-    assert_eq!(secondary(&lab), Some("node3".to_owned()));
+    assert_eq!(secondary(&lab), Some("node3".into()));
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn an_operation_of_before_the_restore_is_not_carried_out() {
     lab.settle();
     let spec = OperationSpec {
         action: OperationAction::FollowStore,
-        node: Some("node9".to_owned()),
+        node: Some("node9".into()),
         ..OperationSpec::default()
     };
     lab.operate("old", spec);

@@ -1,7 +1,7 @@
 //! Tests of the rules of SEMANTICS, sections 2 to 7, and of FENCING, sections 6 to 8, by name.
 
 use super::lab::Lab;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
@@ -18,20 +18,19 @@ pub(super) fn lab(nodes: &[&str]) -> Lab {
     lab
 }
 
-pub(super) fn started(nodes: &[&str]) -> (Lab, String) {
+pub(super) fn started(nodes: &[&str]) -> (Lab, NodeName) {
     let mut lab = lab(nodes);
     lab.start("web");
     let node = lab.status("web").node.unwrap();
     (lab, node)
 }
 
-pub(super) fn other(lab: &Lab, node: &str) -> String {
+pub(super) fn other(lab: &Lab, node: &str) -> NodeName {
     lab.agents.keys().find(|name| *name != node).unwrap().clone()
 }
 
 pub(super) fn group(lab: &mut Lab, nodes: &[(&str, i64)], restricted: bool) {
-    let nodes =
-        NodePriorities(nodes.iter().map(|(node, priority)| ((*node).to_owned(), *priority)).collect());
+    let nodes = NodePriorities(nodes.iter().map(|(node, priority)| ((*node).into(), *priority)).collect());
     lab.apply(Group::new("g", GroupSpec { nodes, restricted, ..GroupSpec::default() }));
 }
 
@@ -44,7 +43,7 @@ pub(super) fn operation(action: OperationAction, node: Option<&str>) -> Operatio
     OperationSpec {
         action,
         resource: Some("web".to_owned()),
-        node: node.map(str::to_owned),
+        node: node.map(Into::into),
         ..OperationSpec::default()
     }
 }
@@ -82,7 +81,7 @@ fn queued_waits_for_every_node_and_names_the_one_that_is_silent() {
     );
     lab.operate(
         "start",
-        OperationSpec { not_on: Some("node2".to_owned()), ..operation(OperationAction::Start, None) },
+        OperationSpec { not_on: Some("node2".into()), ..operation(OperationAction::Start, None) },
     );
     lab.until(3_000, "an operator answers for the node", |lab| lab.is("web", ServiceState::Started));
     lab.run(500);
@@ -116,7 +115,7 @@ fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
     // The second copy is only reported: the lab's own invariants would not allow two.
     lab.agent("node3").faults.mute = true;
     lab.run(500);
-    let key = lab.keys.service_report("node3", "web");
+    let key = lab.keys.service_report(&"node3".into(), "web");
     let report = ha_api_types::record::ServiceReport {
         uid: "uid-web".to_owned(),
         epoch: Epoch(1),
@@ -233,7 +232,7 @@ fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_s
     let status = lab.status("web");
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
     assert_eq!(ready.reason, Reason::MultipleActive);
-    assert!(ready.message.contains(&node) && ready.message.contains(&second), "{}", ready.message);
+    assert!(ready.message.contains(&*node) && ready.message.contains(&*second), "{}", ready.message);
     assert_eq!(lab.places("web"), [node], "nothing was started or stopped");
     lab.operate("clear", operation(OperationAction::ClearError, None));
     lab.until(3_000, "stopped here", |lab| lab.places("web").is_empty());
@@ -350,7 +349,7 @@ fn a_recreated_resource_waits_for_the_nodes_of_its_tombstone_to_be_fenced() {
     lab.run(10_000);
     assert!(lab.is("web", ServiceState::Queued), "{}", lab.show());
     let waiting = lab.members[0].core.waiting();
-    assert!(waiting.iter().any(|w| w.message.contains(&node)), "{waiting:?}");
+    assert!(waiting.iter().any(|w| w.message.contains(&*node)), "{waiting:?}");
 }
 
 #[test]
@@ -447,11 +446,11 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
     for (_, transaction, outcome) in &lab.members[0].commits {
         // R3.16: an epoch opens for the registration that the leader has read.
         for node in ["node1", "node2"] {
-            if let Some(Write::Put { value, .. }) = transaction.writes().get(&lab.keys.fence(node)) {
+            if let Some(Write::Put { value, .. }) = transaction.writes().get(&lab.keys.fence(&node.into())) {
                 let fence: Fence = serde_json::from_slice(value).unwrap();
                 if fence.state == FenceState::Open && opened.insert((node, fence.epoch)) {
                     assert!(
-                        transaction.guards().contains_key(&lab.keys.node_report(node)),
+                        transaction.guards().contains_key(&lab.keys.node_report(&node.into())),
                         "{transaction:?}"
                     );
                 }

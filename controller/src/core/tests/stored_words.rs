@@ -57,18 +57,18 @@ fn samples() -> Vec<Sample> {
         sample::<Candidate>(keys.candidate("c1"), json!({"id": "c1", "protocol": 2})),
         sample::<Refresh>(keys.refresh("c1"), json!({"instance": "i", "sequence": 3})),
         sample::<Leader>(keys.leader(), json!({"id": "c1", "instance": "i"})),
-        sample::<Alive>(keys.alive("n1"), json!({"instance": "i", "epoch": 2, "sequence": 3})),
+        sample::<Alive>(keys.alive(&"n1".into()), json!({"instance": "i", "epoch": 2, "sequence": 3})),
         sample::<Notified>(
             keys.notified(),
             json!({"told": {}, "queue": [{"notification": {"kind": "NodeFenced", "severity": "Warning"}}]}),
         ),
         sample::<Restored>(keys.restored(), json!({"at": "now", "backupRevision": 3})),
         sample::<Incarnation>(keys.incarnation(), json!({"id": "a"})),
-        sample::<DoctorReport>(keys.doctor_report("n1"), json!({"bootId": "b"})),
-        sample::<UsageReport>(keys.usage_report("n1"), json!({"epoch": 2, "bootId": "b"})),
+        sample::<DoctorReport>(keys.doctor_report(&"n1".into()), json!({"bootId": "b"})),
+        sample::<UsageReport>(keys.usage_report(&"n1".into()), json!({"epoch": 2, "bootId": "b"})),
         sample::<Tombstone>(keys.tombstone("web"), json!({"uid": "u", "nodes": ["n1"], "copies": [copy]})),
         sample::<ServiceReport>(
-            keys.service_report("n1", "web"),
+            keys.service_report(&"n1".into(), "web"),
             json!({"uid": "u", "epoch": 2, "phase": "Failed", "failure": "RetryHere", "reason": "Running",
                 "definition": definition, "replacement": {"uid": "r", "phase": "Begun", "reason": "Running"}}),
         ),
@@ -93,14 +93,14 @@ fn samples() -> Vec<Sample> {
     }
     for proof in [json!({"kind": "nothingActive"}), json!({"kind": "cleanLeave", "leave": "Reboot"})] {
         samples.push(sample::<Fence>(
-            keys.fence("n1"),
+            keys.fence(&"n1".into()),
             json!({"epoch": 2, "state": "Closed", "proof": proof, "device": {"name": "d", "switch": "On"},
                 "hold": {"candidateGeneration": 3}}),
         ));
     }
     for mode in [json!({"kind": "Active"}), json!({"kind": "Left", "leave": "Poweroff"})] {
         samples.push(sample::<NodeReport>(
-            keys.node_report("n1"),
+            keys.node_report(&"n1".into()),
             json!({"epoch": 2, "mode": mode, "sleepProtection": "Masked", "watchdog": {"kind": "Kernel"},
                 "onStoreLoss": "Hold", "notStopped": [{"name": "web"}]}),
         ));

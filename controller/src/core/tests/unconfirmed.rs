@@ -1,14 +1,14 @@
 //! Tests that a service which may still run on a node is never started elsewhere (FENCING, sections 3, 5, 7 and 10).
 
 use super::lab::Lab;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, Proof, Tombstone};
 use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
 use ha_store::{Guard, Transaction};
 
-fn running_on(nodes: &[&str]) -> (Lab, String) {
+fn running_on(nodes: &[&str]) -> (Lab, NodeName) {
     let mut lab = Lab::new(1, nodes);
     lab.settle();
     lab.start("web");
@@ -24,7 +24,7 @@ fn clear_error(lab: &mut Lab, name: &str) {
 
 /// Returns a node that registers again in the same boot, while its epoch is open, and names a service that it could
 /// not stop.
-fn registered_with_what_it_could_not_stop() -> (Lab, String) {
+fn registered_with_what_it_could_not_stop() -> (Lab, NodeName) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".to_owned());
     lab.agent(&node).lose_journal();
@@ -157,7 +157,7 @@ fn a_registration_of_the_same_boot_says_nothing_about_what_was_not_managed() {
     lab.run(2_000);
     lab.agent("node1").power = false;
     let fence = lab.fence("node1");
-    let key = lab.keys.fence("node1");
+    let key = lab.keys.fence(&"node1".into());
     let modified = lab.state.get(&key).entries[0].mod_revision;
     let closed = Fence {
         epoch: fence.epoch + 1,
@@ -199,7 +199,7 @@ fn the_tombstone_of_a_resource_deleted_while_it_moves_names_both_sides() {
     let other = if node == "node1" { "node2" } else { "node1" };
     lab.agent(&node).faults.idle = true;
     let action = OperationAction::Migrate;
-    let (resource, target) = (Some("web".to_owned()), Some(other.to_owned()));
+    let (resource, target) = (Some("web".to_owned()), Some(other.into()));
     lab.operate("move", OperationSpec { action, resource, node: target, ..OperationSpec::default() });
     lab.until(5_000, "moving", |lab| lab.is("web", ServiceState::Migrate));
     lab.run(500);

@@ -119,7 +119,7 @@ fn samples() -> (Keys, Vec<Entry>) {
     let spec = OperationSpec {
         action: OperationAction::Migrate,
         resource: Some("web".to_owned()),
-        node: ["node1", "node2"].into_iter().find(|name| *name != node).map(str::to_owned),
+        node: ["node1", "node2"].into_iter().find(|name| *name != node).map(Into::into),
         ..OperationSpec::default()
     };
     lab.operate("move", spec);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 fn test_of(lab: &Lab, node: &str) -> OperationSpec {
     OperationSpec {
         action: OperationAction::TestWatchdog,
-        node: Some(node.to_owned()),
+        node: Some(node.into()),
         boot_id: Some(lab.fence(node).boot_id),
         ..OperationSpec::default()
     }
@@ -57,9 +57,9 @@ fn only_an_idle_node_that_is_there_is_let_reset() {
     let spec = test_of(&lab, &busy);
     check(&mut lab, "busy", spec, Refused, Reason::Refused, "Services are still active on");
     let idle = other;
-    let spec = OperationSpec { boot_id: Some("another".to_owned()), ..test_of(&lab, &idle) };
+    let spec = OperationSpec { boot_id: Some("another".into()), ..test_of(&lab, &idle) };
     check(&mut lab, "old", spec, Refused, Reason::Outdated, "has booted again");
-    let spec = OperationSpec { node: Some("nix".to_owned()), ..test_of(&lab, &idle) };
+    let spec = OperationSpec { node: Some("nix".into()), ..test_of(&lab, &idle) };
     check(&mut lab, "nobody", spec, Refused, Reason::NotFound, "Node nix not found");
     let spec = test_of(&lab, &idle);
     check(&mut lab, "test", spec, Running, Reason::InProgress, "Waiting for the watchdog of");
@@ -87,7 +87,7 @@ fn a_machine_that_is_back_says_whether_it_was_the_watchdog() {
         lab.agent(&idle).die();
         lab.run(10_000);
         assert_eq!(lab.operation("test").phase, OperationPhase::Running);
-        lab.agent(&idle).tested = remembers.map(str::to_owned);
+        lab.agent(&idle).tested = remembers.map(Into::into);
         lab.agent(&idle).boot();
         lab.until(20_000, "followed to its end", |lab| lab.operation("test").phase == phase);
         lab.run(500);
@@ -111,7 +111,7 @@ fn what_was_never_tested_does_not_count_where_a_test_is_required() {
     let spec = test_of(&lab, &idle);
     check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "Waiting for the watchdog of");
     lab.agent(&idle).die();
-    lab.agent(&idle).tested = Some("test".to_owned());
+    lab.agent(&idle).tested = Some("test".into());
     lab.run(8_000);
     lab.agent(&idle).boot();
     lab.until(20_000, "tested", |lab| lab.operation("test").phase == OperationPhase::Succeeded);

@@ -4,6 +4,7 @@
 use super::World;
 use crate::core::counted::{Counted, FailoverPhase};
 use ha_api_types::driver::DriverKind;
+use ha_api_types::id::NodeName;
 use ha_api_types::names;
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 pub(super) struct Counting {
     seen: Vec<Counted>,
     /// Time of the close, by node that is being fenced.
-    closed: BTreeMap<String, Mono>,
+    closed: BTreeMap<NodeName, Mono>,
     /// Time of the assignment to another node, by service whose node failed.
     placed: BTreeMap<String, Mono>,
 }
@@ -25,7 +26,7 @@ pub(super) struct Counting {
 /// Previous state of a service.
 pub(super) struct Before {
     state: ServiceState,
-    node: Option<String>,
+    node: Option<NodeName>,
 }
 
 impl World {
@@ -108,7 +109,7 @@ impl World {
     }
 
     /// Counts a change of a node's fence, given its previous state.
-    pub(super) fn count_fence(&mut self, node: &str, before: Option<FenceState>, now: Mono) {
+    pub(super) fn count_fence(&mut self, node: &NodeName, before: Option<FenceState>, now: Mono) {
         let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
         let Some(fence) = self.fences.get(node).map(|known| &known.value) else { return };
         let proof = fence.proof.as_ref().filter(|proof| !matches!(proof, Proof::CleanLeave { .. }));

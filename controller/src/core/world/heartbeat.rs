@@ -3,6 +3,7 @@
 
 use super::Table;
 use super::tables::put_record;
+use ha_api_types::id::NodeName;
 use ha_api_types::lenient::Partial;
 use ha_api_types::record::Alive;
 use ha_api_types::time::Mono;
@@ -10,8 +11,8 @@ use ha_store::Entry;
 
 /// Applies a heartbeat; `before` is the text of the heartbeat in the table.
 pub(super) fn put(
-    table: &mut Table<Alive>,
-    name: &str,
+    table: &mut Table<NodeName, Alive>,
+    name: &NodeName,
     before: Option<&[u8]>,
     entry: &Entry,
     now: Mono,
@@ -66,8 +67,10 @@ mod tests {
             lease: 0,
         };
         let mut table = Table::new();
-        put_record(&mut table, "n", &entry(before, Revision(1)), Mono(1)).expect("the first can be read");
-        let result = put(&mut table, "n", Some(before.as_bytes()), &entry(after, Revision(2)), Mono(2));
+        put_record(&mut table, &"n".into(), &entry(before, Revision(1)), Mono(1))
+            .expect("the first can be read");
+        let result =
+            put(&mut table, &"n".into(), Some(before.as_bytes()), &entry(after, Revision(2)), Mono(2));
         (result, table.remove("n"))
     }
 

@@ -1,7 +1,7 @@
 //! Times at which this process last observed each node and each candidate, on its own clock. Followers observe too.
 
 use super::World;
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::record::FenceState;
 use ha_api_types::time::{Millis, Mono};
 
@@ -35,7 +35,7 @@ impl World {
     }
 
     /// Observes a heartbeat. Returns `true` if it was so late that the node may have counted as silent.
-    pub(super) fn observe_heartbeat(&mut self, node: &str, revision: Revision, now: Mono) -> bool {
+    pub(super) fn observe_heartbeat(&mut self, node: &NodeName, revision: Revision, now: Mono) -> bool {
         let valid_ms = self.heartbeat_valid_ms(node);
         match self.observations.get_mut(node) {
             Some(known) if known.revision == Some(revision) => false,
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// Records that this process granted hold to a node's agent, which counts as a heartbeat from now on.
-    pub(in crate::core) fn observe_hold(&mut self, node: &str, now: Mono) {
+    pub(in crate::core) fn observe_hold(&mut self, node: &NodeName, now: Mono) {
         if let Some(known) = self.observations.get_mut(node) {
             known.since = now;
         }
@@ -62,7 +62,7 @@ impl World {
 
     /// Returns Th of a node in milliseconds: the committed value, or that of the cluster if the node has committed
     /// none.
-    pub fn heartbeat_valid_ms(&self, node: &str) -> Millis {
+    pub fn heartbeat_valid_ms(&self, node: &NodeName) -> Millis {
         self.node_reports.get(node).map_or_else(
             || self.timings().heartbeat_valid_ms,
             |report| report.value.timings.heartbeat_valid_ms,
@@ -70,7 +70,7 @@ impl World {
     }
 
     /// Observes a fence. A node that was just admitted has the time for a first heartbeat from now on.
-    pub(super) fn observe_fence(&mut self, node: &str, now: Mono) {
+    pub(super) fn observe_fence(&mut self, node: &NodeName, now: Mono) {
         let Some(fence) = self.fences.get(node) else { return };
         let open =
             (fence.value.state == FenceState::Open).then_some((fence.value.epoch, fence.value.request));

@@ -2,6 +2,7 @@
 
 use super::World;
 use ha_api_types::cluster::ShutdownPolicy;
+use ha_api_types::id::NodeName;
 use ha_api_types::timing::Timings;
 
 impl World {
@@ -12,7 +13,7 @@ impl World {
     }
 
     /// Returns the shutdown policy of a node. Maintenance of the node takes precedence over the cluster's policy.
-    pub fn shutdown_policy(&self, node: &str) -> ShutdownPolicy {
+    pub fn shutdown_policy(&self, node: &NodeName) -> ShutdownPolicy {
         if self.nodes.get(node).is_some_and(|node| node.value.spec.maintenance) {
             return ShutdownPolicy::Migrate;
         }

@@ -8,9 +8,9 @@ use ha_store::Entry;
 use serde::de::DeserializeOwned;
 
 /// Inserts an object, which is readable as a whole or not at all.
-pub(super) fn put<T: DeserializeOwned>(
-    table: &mut Table<T>,
-    name: &str,
+pub(super) fn put<K: Ord + Clone, T: DeserializeOwned>(
+    table: &mut Table<K, T>,
+    name: &K,
     entry: &Entry,
     now: Mono,
 ) -> Result<(), String> {
@@ -22,15 +22,15 @@ pub(super) fn put<T: DeserializeOwned>(
     let versioned = Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen };
     match table.get_mut(name) {
         Some(known) => *known = versioned,
-        None => drop(table.insert(name.to_owned(), versioned)),
+        None => drop(table.insert(name.clone(), versioned)),
     }
     Ok(())
 }
 
 /// Inserts a record, with those fields that are readable.
-pub(super) fn put_record<T: DeserializeOwned + Default>(
-    table: &mut Table<T>,
-    name: &str,
+pub(super) fn put_record<K: Ord + Clone, T: DeserializeOwned + Default>(
+    table: &mut Table<K, T>,
+    name: &K,
     entry: &Entry,
     now: Mono,
 ) -> Result<(), Partial<()>> {
@@ -42,7 +42,7 @@ pub(super) fn put_record<T: DeserializeOwned + Default>(
     let versioned = Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen };
     match table.get_mut(name) {
         Some(known) => *known = versioned,
-        None => drop(table.insert(name.to_owned(), versioned)),
+        None => drop(table.insert(name.clone(), versioned)),
     }
     result
 }

@@ -6,7 +6,7 @@
 
 use super::{Versioned, World};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, OnEtcdLoss};
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::lenient::Partial;
@@ -36,11 +36,11 @@ const HARMLESS_IN_STATUS: [&str; 9] = [
 #[derive(Clone, Debug, Default)]
 pub(in crate::core) struct Doubts {
     /// Nodes with an unreadable fence; `true` if its epoch is unreadable too.
-    fences: BTreeMap<String, bool>,
-    node_reports: BTreeSet<String>,
-    heartbeats: BTreeSet<String>,
+    fences: BTreeMap<NodeName, bool>,
+    node_reports: BTreeSet<NodeName>,
+    heartbeats: BTreeSet<NodeName>,
     /// Node and resource of each unreadable report.
-    service_reports: BTreeSet<(String, String)>,
+    service_reports: BTreeSet<(NodeName, String)>,
     statuses: BTreeSet<String>,
     assignments: BTreeSet<String>,
 }
@@ -48,15 +48,15 @@ pub(in crate::core) struct Doubts {
 impl Doubts {
     /// Removes a key that was deleted, or of which no part is kept.
     pub(super) fn forget(&mut self, key: &Key<'_>) {
-        match *key {
+        match key {
             Key::Fence(node) => drop(self.fences.remove(node)),
             Key::NodeReport(node) => drop(self.node_reports.remove(node)),
             Key::Alive(node) => drop(self.heartbeats.remove(node)),
             Key::ServiceReport(node, resource) if !self.service_reports.is_empty() => {
-                self.service_reports.remove(&(node.to_owned(), resource.to_owned()));
+                self.service_reports.remove(&(node.clone(), (*resource).to_owned()));
             }
-            Key::Status(Kind::Resource, name) => drop(self.statuses.remove(name)),
-            Key::Assignment(name) => drop(self.assignments.remove(name)),
+            Key::Status(Kind::Resource, name) => drop(self.statuses.remove(*name)),
+            Key::Assignment(name) => drop(self.assignments.remove(*name)),
             Key::Spec(..)
             | Key::Status(..)
             | Key::Tombstone(_)
@@ -104,22 +104,22 @@ pub(super) fn is_kept(key: &Key<'_>) -> bool {
 
 impl World {
     /// Returns `true` if the fence of a node is unreadable: it counts as Fencing, and only an operator clears it.
-    pub(in crate::core) fn is_fence_unreadable(&self, node: &str) -> bool {
+    pub(in crate::core) fn is_fence_unreadable(&self, node: &NodeName) -> bool {
         self.doubts.fences.contains_key(node)
     }
 
     /// Returns `true` if the report of a node is unreadable: it proves nothing.
-    pub(in crate::core) fn is_node_report_unreadable(&self, node: &str) -> bool {
+    pub(in crate::core) fn is_node_report_unreadable(&self, node: &NodeName) -> bool {
         self.doubts.node_reports.contains(node)
     }
 
     /// Returns `true` if the heartbeat of a node is unreadable: only its change counts.
-    pub(in crate::core) fn is_heartbeat_unreadable(&self, node: &str) -> bool {
+    pub(in crate::core) fn is_heartbeat_unreadable(&self, node: &NodeName) -> bool {
         self.doubts.heartbeats.contains(node)
     }
 
     /// Returns `true` if a service report is unreadable: it counts as an active, exclusive copy in unknown state.
-    pub(in crate::core) fn is_report_unreadable(&self, resource: &str, node: &str) -> bool {
+    pub(in crate::core) fn is_report_unreadable(&self, resource: &str, node: &NodeName) -> bool {
         !self.doubts.service_reports.is_empty()
             && self.doubts.service_reports.contains(&(node.to_owned(), resource.to_owned()))
     }
@@ -143,7 +143,7 @@ impl World {
     }
 
     /// Returns `true` if a service that was permitted on a node under an epoch may still run there.
-    pub fn lives(&self, node: &str, epoch: Epoch) -> bool {
+    pub fn lives(&self, node: &NodeName, epoch: Epoch) -> bool {
         match self.doubts.fences.get(node) {
             None => self.living_epoch(node) == Some(epoch),
             Some(true) => true,
@@ -155,7 +155,7 @@ impl World {
     /// Returns `true` if a service report may still hold, because its epoch is open or closed without a proof. An
     /// unreadable report belongs to the epoch that contains its revision: a registration precedes all reports under its
     /// epoch.
-    pub fn report_lives(&self, resource: &str, node: &str, report: &Versioned<ServiceReport>) -> bool {
+    pub fn report_lives(&self, resource: &str, node: &NodeName, report: &Versioned<ServiceReport>) -> bool {
         if !self.is_report_unreadable(resource, node) {
             return self.lives(node, report.value.epoch);
         }
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// Returns the highest epoch that any key of a node names.
-    pub(in crate::core) fn newest_epoch_of(&self, node: &str) -> Epoch {
+    pub(in crate::core) fn newest_epoch_of(&self, node: &NodeName) -> Epoch {
         let fence = self.fences.get(node).map(|fence| fence.value.epoch);
         let alive = self.alive.get(node).map(|alive| alive.value.epoch);
         let report = self.node_reports.get(node).map(|report| report.value.epoch);
@@ -180,12 +180,16 @@ impl World {
         });
         let assigned = assigned.filter(|(name, _)| *name == node).map(|(_, epoch)| epoch);
         let statuses = self.resource_statuses.values().map(|status| &status.value);
-        let statuses = statuses.filter(|status| status.node.as_deref() == Some(node));
+        let statuses = statuses.filter(|status| status.node.as_ref() == Some(node));
         let named = [fence, alive, report].into_iter().flatten().chain(services).chain(assigned);
         named.chain(statuses.filter_map(|status| status.epoch)).max().unwrap_or_default()
     }
 
-    pub(super) fn doubt_fence(&mut self, node: &str, read: Result<(), Partial<()>>) -> Result<(), String> {
+    pub(super) fn doubt_fence(
+        &mut self,
+        node: &NodeName,
+        read: Result<(), Partial<()>>,
+    ) -> Result<(), String> {
         let Err(partial) = read else {
             self.doubts.fences.remove(node);
             return Ok(());
@@ -203,7 +207,7 @@ impl World {
 
     pub(super) fn doubt_node_report(
         &mut self,
-        node: &str,
+        node: &NodeName,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         self.doubts.node_reports.remove(node);
@@ -233,7 +237,7 @@ impl World {
 
     pub(super) fn doubt_heartbeat(
         &mut self,
-        node: &str,
+        node: &NodeName,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         self.doubts.heartbeats.remove(node);
@@ -244,7 +248,7 @@ impl World {
 
     pub(super) fn doubt_service_report(
         &mut self,
-        node: &str,
+        node: &NodeName,
         resource: &str,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {

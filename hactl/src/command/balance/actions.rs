@@ -33,7 +33,7 @@ impl Action {
         OperationSpec {
             action: self.kind,
             resource: Some(self.resource.clone()),
-            node: Some(self.node.clone()),
+            node: Some(self.node.as_str().into()),
             ..OperationSpec::default()
         }
     }

@@ -113,7 +113,7 @@ impl Read {
 
     /// Returns whether memory, disk and CPUs of these nodes are all known; an unknown capacity is no limit.
     pub(crate) fn known(&self, nodes: &[usize]) -> [bool; 3] {
-        let facts = |node: &usize| self.view.as_ref()?.nodes.get(&self.cluster.nodes[*node].name);
+        let facts = |node: &usize| self.view.as_ref()?.nodes.get(self.cluster.nodes[*node].name.as_str());
         let all =
             |known: fn(&Amounts) -> bool| nodes.iter().filter_map(facts).all(|facts| known(&facts.capacity));
         [

@@ -45,7 +45,7 @@ impl NotHere {
             let spec = OperationSpec {
                 action: OperationAction::Start,
                 resource: Some(resource.to_owned()),
-                not_on: Some(node.clone()),
+                not_on: Some(node.as_str().into()),
                 ..OperationSpec::default()
             };
             carry_out(session, spec, &Patience::none()).await?;

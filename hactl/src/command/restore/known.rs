@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+use ha_api_types::id::NodeName;
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::lenient;
 use ha_api_types::record::{Incarnation, NodeReport};
@@ -13,7 +14,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) controllers: BTreeSet<String>,
-    pub(super) nodes: BTreeSet<String>,
+    pub(super) nodes: BTreeSet<NodeName>,
     /// Longest W in the nodes' reports; `None`: no report exists.
     pub(super) longest_wait_ms: Option<Millis>,
     pub(super) incarnation: Option<Incarnation>,
@@ -26,9 +27,9 @@ impl Known {
         for (key, value) in values {
             match keys.parse(key) {
                 Some(Key::Candidate(id)) => drop(known.controllers.insert(id.to_owned())),
-                Some(Key::Fence(node)) => drop(known.nodes.insert(node.to_owned())),
+                Some(Key::Fence(node)) => drop(known.nodes.insert(node)),
                 Some(Key::NodeReport(node)) => {
-                    known.nodes.insert(node.to_owned());
+                    known.nodes.insert(node);
                     // If timings cannot be read, the longest wait of the profiles covers them.
                     let report: NodeReport =
                         lenient::read(value.as_bytes()).unwrap_or_else(|partial| partial.value);
@@ -93,9 +94,9 @@ mod tests {
         let values = [
             (keys.candidate("c1"), "{}"),
             (keys.candidate("c2"), "{}"),
-            (keys.fence("n1"), "{}"),
-            (keys.node_report("n1"), report.as_str()),
-            (keys.fence("n2"), "not even JSON"),
+            (keys.fence(&"n1".into()), "{}"),
+            (keys.node_report(&"n1".into()), report.as_str()),
+            (keys.fence(&"n2".into()), "not even JSON"),
             (keys.incarnation(), r#"{"value": "a"}"#),
             (keys.leader(), "{}"),
         ];

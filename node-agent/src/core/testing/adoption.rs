@@ -18,7 +18,7 @@ fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
     let created: Vec<bool> = world
         .commits
         .iter()
-        .filter_map(|(transaction, _)| match transaction.writes().get(&world.keys.alive(NODE))? {
+        .filter_map(|(transaction, _)| match transaction.writes().get(&world.keys.alive(&own_node()))? {
             ha_store::Write::Put { .. } => Some(true),
             ha_store::Write::Delete => Some(false),
         })
@@ -78,7 +78,7 @@ fn a_copy_of_another_identity_is_reported_with_the_definition_under_which_it_run
         world.resource_with("web", |spec| {
             spec.driver.simulated.as_mut().expect("simulated").identity = "other".to_owned();
         });
-        for key in [world.keys.assignment("web"), world.keys.service_report(NODE, "web")] {
+        for key in [world.keys.assignment("web"), world.keys.service_report(&own_node(), "web")] {
             world.delete(&key);
         }
         world.advance(3_000);
@@ -146,7 +146,7 @@ fn each_uid_is_probed_once_and_again_when_it_was_ignored() {
     assert_eq!(world.count("web", "probe"), probes);
     world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
     world.advance(1_000);
-    assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(NODE, "web")), None);
+    assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(&own_node(), "web")), None);
     assert_eq!(world.count("web", "probe"), probes, "an Ignored service is not probed");
     world.copies.entry("web".into()).or_default().running = true;
     world.resource("web");

@@ -5,11 +5,11 @@ use super::*;
 pub(super) fn config(instance: &str, boot_id: &str) -> Config {
     Config {
         keys: Keys::new("t"),
-        node: NODE.to_owned(),
+        node: own_node(),
         instance: instance.to_owned(),
         machine_id: "machine-1".to_owned(),
         product_id: None,
-        boot_id: boot_id.to_owned(),
+        boot_id: boot_id.into(),
         is_virtual: false,
         sleep_protection: None,
         drivers: vec!["simulated".to_owned()],

@@ -6,11 +6,12 @@ impl World {
     /// Asserts FENCING 5 (a): once an observer has waited W after the last heartbeat, while the report shows the
     /// watchdog as armed, no exclusive service runs, or the machine was reset.
     pub(super) fn observe(&mut self) {
-        let alive = self.state.get(&self.keys.alive(NODE)).entries.first().map(|entry| entry.mod_revision);
+        let alive =
+            self.state.get(&self.keys.alive(&own_node())).entries.first().map(|entry| entry.mod_revision);
         if alive != self.observed.0 && alive.is_some() {
             self.observed = (alive, self.now_ms);
         }
-        let Some(report) = self.value::<NodeReport>(&self.keys.node_report(NODE)) else { return };
+        let Some(report) = self.value::<NodeReport>(&self.keys.node_report(&own_node())) else { return };
         let silent_ms = self.now_ms - self.observed.1;
         if !report.armed || silent_ms < report.wait_ms() || self.reset {
             return;
@@ -39,8 +40,9 @@ impl World {
             | Command::CloseReception
             | Command::EndReplacement => return,
         }
-        let report: ServiceReport =
-            self.value(&self.keys.service_report(NODE, &service.name)).expect("a permit before a start");
+        let report: ServiceReport = self
+            .value(&self.keys.service_report(&own_node(), &service.name))
+            .expect("a permit before a start");
         assert!(
             matches!(report.phase, Phase::Starting | Phase::Running | Phase::Receiving),
             "started under {:?}",
@@ -81,10 +83,13 @@ impl World {
             assert!(transaction.guards().contains_key(key), "unguarded {key}");
         }
         let guards = transaction.guards();
-        assert!(guards.contains_key(&keys.fence(NODE)), "every agent write guards its fence");
+        assert!(guards.contains_key(&keys.fence(&own_node())), "every agent write guards its fence");
         for (key, write) in transaction.writes() {
-            let Some(ha_api_types::keys::Key::ServiceReport(NODE, name)) = keys.parse(key) else { continue };
-            assert!(matches!(guards[&keys.alive(NODE)], Guard::Created(_)), "guards its alive");
+            let Some(ha_api_types::keys::Key::ServiceReport(node, name)) = keys.parse(key) else { continue };
+            if node != NODE {
+                continue;
+            }
+            assert!(matches!(guards[&keys.alive(&own_node())], Guard::Created(_)), "guards its alive");
             let ha_store::Write::Put { value, .. } = write else { continue };
             let report: ServiceReport = serde_json::from_slice(value).expect("legible");
             let stands: Option<ServiceReport> = self.value(key);
@@ -102,19 +107,19 @@ impl World {
             matches!(guards.get(&self.keys.assignment(name)), Some(Guard::Unchanged(_))),
             "guards its assignment"
         );
-        let Some(Guard::Unchanged(fence_at)) = guards.get(&self.keys.fence(NODE)) else {
+        let Some(Guard::Unchanged(fence_at)) = guards.get(&self.keys.fence(&own_node())) else {
             panic!("guards an existing fence")
         };
-        let fence = self.state.get(&self.keys.fence(NODE));
+        let fence = self.state.get(&self.keys.fence(&own_node()));
         if fence.entries[0].mod_revision == *fence_at {
             let fence: Fence = serde_json::from_slice(&fence.entries[0].value).expect("legible");
             assert_eq!((fence.state, fence.epoch), (FenceState::Open, report.epoch));
         }
         if report.exclusive {
-            let Some(Guard::Unchanged(at)) = guards.get(&self.keys.node_report(NODE)) else {
+            let Some(Guard::Unchanged(at)) = guards.get(&self.keys.node_report(&own_node())) else {
                 panic!("guards armed")
             };
-            let found = self.state.get(&self.keys.node_report(NODE));
+            let found = self.state.get(&self.keys.node_report(&own_node()));
             if found.entries[0].mod_revision == *at {
                 let node: NodeReport = serde_json::from_slice(&found.entries[0].value).expect("legible");
                 assert!(node.armed, "a permit guards a report with the watchdog armed");

@@ -14,7 +14,7 @@ use ha_api_types::record::DoctorReport;
 
 impl World {
     fn doctor(&self) -> Option<DoctorReport> {
-        self.value(&self.keys.doctor_report(NODE))
+        self.value(&self.keys.doctor_report(&own_node()))
     }
 
     fn examine(&mut self, facts: MachineFacts) {
@@ -34,7 +34,7 @@ fn verdict(report: &DoctorReport, name: &str) -> Option<Verdict> {
 #[test]
 fn what_is_found_is_written_once() {
     let mut world = World::running();
-    let node_report = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let node_report = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     let busy = MachineFacts {
         watchdog_owner: Some(Owner { pid: 9, name: "sbd".to_owned() }),
         ..MachineFacts::default()
@@ -43,13 +43,13 @@ fn what_is_found_is_written_once() {
     let found = world.doctor().expect("the doctor's report was written");
     assert_eq!(verdict(&found, "watchdog-owner"), Some(Verdict::Fail));
     assert!(found.watchdog.is_some_and(|seen| seen.smallest_margin_ms.is_some()));
-    let revision = world.state.get(&world.keys.doctor_report(NODE)).entries[0].mod_revision;
+    let revision = world.state.get(&world.keys.doctor_report(&own_node())).entries[0].mod_revision;
     world.examine(busy);
-    assert_eq!(world.state.get(&world.keys.doctor_report(NODE)).entries[0].mod_revision, revision);
+    assert_eq!(world.state.get(&world.keys.doctor_report(&own_node())).entries[0].mod_revision, revision);
     world.examine(MachineFacts::default());
     assert_eq!(verdict(&world.doctor().expect("written"), "watchdog-owner"), Some(Verdict::Ok));
     // Permits guard the node's report, so it must not change for the doctor.
-    assert_eq!(world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision, node_report);
+    assert_eq!(world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision, node_report);
 }
 
 #[test]

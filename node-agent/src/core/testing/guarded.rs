@@ -175,7 +175,7 @@ fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
     assert_eq!((report.phase, report.reason), (Phase::Stopped, Reason::WatchdogMissing));
     assert_eq!(world.report().watchdog.reason, Some(Reason::WatchdogMissing));
     // Otherwise the leader would start the service here again.
-    let keys = [world.keys.node_report(NODE), world.keys.service_report(NODE, "web")];
+    let keys = [world.keys.node_report(&own_node()), world.keys.service_report(&own_node(), "web")];
     let wrote = |key: &String| {
         let of = |(transaction, _): &(Transaction, Outcome)| transaction.writes_key(key);
         world.commits[before..].iter().position(of).expect("the key was written")
@@ -206,7 +206,7 @@ fn a_daemon_that_is_back_in_time_costs_nothing() {
 fn where_nobody_pets_nothing_is_begun_with_what_was_found() {
     let mut world = World::found_running();
     world.lose_the_daemon();
-    let (target, target_boot_id) = ("n2".to_owned(), "boot-n2".to_owned());
+    let (target, target_boot_id) = ("n2".into(), "boot-n2".into());
     world.assign("web", Action::Migrate { target, target_epoch: Epoch(1), target_boot_id });
     // Otherwise the agent would alternate between probes and kills indefinitely.
     world.advance(2_500);

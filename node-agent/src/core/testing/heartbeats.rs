@@ -14,9 +14,9 @@ fn every_heartbeat_guards_alive_fence_and_report_and_names_its_lease() {
     assert!(world.commits.len() >= 4, "every Ki");
     for (transaction, outcome) in &world.commits {
         assert!(outcome.applied().is_some());
-        assert!(matches!(transaction.guards()[&world.keys.alive(NODE)], Guard::Created(_)));
-        assert!(matches!(transaction.guards()[&world.keys.fence(NODE)], Guard::Unchanged(_)));
-        assert!(matches!(transaction.guards()[&world.keys.node_report(NODE)], Guard::Unchanged(_)));
+        assert!(matches!(transaction.guards()[&world.keys.alive(&own_node())], Guard::Created(_)));
+        assert!(matches!(transaction.guards()[&world.keys.fence(&own_node())], Guard::Unchanged(_)));
+        assert!(matches!(transaction.guards()[&world.keys.node_report(&own_node())], Guard::Unchanged(_)));
     }
     assert_ne!(world.lease_of_alive(), 0);
 }
@@ -67,7 +67,7 @@ fn an_outage_shorter_than_the_margin_allows_changes_nothing() {
 #[test]
 fn a_vanished_alive_is_created_again_and_nothing_stops() {
     let mut world = World::running();
-    world.delete(&world.keys.alive(NODE));
+    world.delete(&world.keys.alive(&own_node()));
     world.advance(2_000);
     assert!(world.alive().is_some());
     assert_eq!(world.report().mode, Mode::Active);
@@ -88,8 +88,11 @@ fn a_lease_that_is_gone_is_replaced_and_alive_created_again() {
 #[test]
 fn another_instance_in_alive_ends_this_process_without_touching_services() {
     let mut world = World::running();
-    world.delete(&world.keys.alive(NODE));
-    world.write(&world.keys.alive(NODE), &Alive { instance: "other".into(), epoch: Epoch(1), sequence: 1 });
+    world.delete(&world.keys.alive(&own_node()));
+    world.write(
+        &world.keys.alive(&own_node()),
+        &Alive { instance: "other".into(), epoch: Epoch(1), sequence: 1 },
+    );
     world.advance(2_000);
     assert_eq!(world.exit, Some(Exit::TakenOver));
     assert!(world.copies["web"].running);
@@ -102,7 +105,7 @@ fn another_instance_in_alive_ends_this_process_without_touching_services() {
 fn a_fence_rewritten_with_our_epoch_boot_and_request_changes_nothing() {
     let mut world = World::running();
     let fence = Fence { at: ha_api_types::time::Timestamp("later".into()), ..world.fence() };
-    world.write(&world.keys.fence(NODE), &fence);
+    world.write(&world.keys.fence(&own_node()), &fence);
     world.advance(3_000);
     assert!(world.copies["web"].running);
     assert_eq!(world.count("web", "kill"), 0);

@@ -6,7 +6,7 @@ use super::*;
 fn rewrite(world: &mut World, in_place: Option<&str>, change: impl FnOnce(&mut ServiceDefinition)) {
     let key = world.keys.assignment("web");
     let mut assignment: Assignment = world.value(&key).expect("assigned");
-    assignment.in_place = in_place.map(str::to_owned);
+    assignment.in_place = in_place.map(Into::into);
     change(&mut assignment.definition);
     world.write(&key, &assignment);
     world.deliver();

@@ -18,8 +18,8 @@ fn policy(world: &mut World, shutdown_policy: ShutdownPolicy, timeout_seconds: f
 fn go_on(world: &mut World, name: &str, boot_id: &str) {
     let spec = OperationSpec {
         action: OperationAction::ShutdownContinue,
-        node: Some(NODE.to_owned()),
-        boot_id: Some(boot_id.to_owned()),
+        node: Some(own_node()),
+        boot_id: Some(boot_id.into()),
         ..OperationSpec::default()
     };
     world.write(&world.keys.spec(Kind::Operation, name), &Operation::new(name, spec));

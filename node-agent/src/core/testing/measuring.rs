@@ -7,12 +7,12 @@ use ha_api_types::record::UsageReport;
 
 impl World {
     fn usage(&self) -> Option<UsageReport> {
-        self.value(&self.keys.usage_report(NODE))
+        self.value(&self.keys.usage_report(&own_node()))
     }
 
     /// Returns how often the usage report was written.
     fn writes(&self) -> usize {
-        let key = self.keys.usage_report(NODE);
+        let key = self.keys.usage_report(&own_node());
         self.commits.iter().filter(|(transaction, _)| transaction.writes().contains_key(&key)).count()
     }
 
@@ -51,7 +51,7 @@ impl World {
 #[test]
 fn what_moves_far_enough_is_written_and_nothing_else() {
     let mut world = World::running();
-    let node_report = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let node_report = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     world.advance(120_000);
     assert_eq!(world.usage(), None, "nothing could be measured");
     world.load("web", 2000, 4096);
@@ -70,7 +70,7 @@ fn what_moves_far_enough_is_written_and_nothing_else() {
     let memory = world.usage().expect("written").services["web"].usage.memory;
     assert_eq!(memory, Some(Quantity::from_units(4100 << 20)), "all figures are of one time");
     // Permits guard the node's report, so it must not change for the measurement.
-    assert_eq!(world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision, node_report);
+    assert_eq!(world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision, node_report);
 }
 
 #[test]

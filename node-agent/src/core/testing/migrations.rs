@@ -29,14 +29,14 @@ fn the_source_hands_over_only_once_the_target_is_ready() {
     let (transaction, _) = world
         .commits
         .iter()
-        .find(|(transaction, _)| transaction.guards().contains_key(&world.keys.fence(PEER)))
+        .find(|(transaction, _)| transaction.guards().contains_key(&world.keys.fence(&PEER.into())))
         .expect("handing over");
     for key in [
-        world.keys.alive(NODE),
-        world.keys.fence(NODE),
+        world.keys.alive(&own_node()),
+        world.keys.fence(&own_node()),
         world.keys.assignment("web"),
-        world.keys.service_report(PEER, "web"),
-        world.keys.fence(PEER),
+        world.keys.service_report(&PEER.into(), "web"),
+        world.keys.fence(&PEER.into()),
     ] {
         assert!(transaction.guards().contains_key(&key), "{key}");
     }
@@ -126,7 +126,7 @@ impl World {
         self.peer_open();
         let fence = self.fence();
         let action =
-            Action::Migrate { target: NODE.into(), target_epoch: fence.epoch, target_boot_id: fence.boot_id };
+            Action::Migrate { target: own_node(), target_epoch: fence.epoch, target_boot_id: fence.boot_id };
         self.assign_to("web", PEER, action)
     }
 }

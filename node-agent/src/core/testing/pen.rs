@@ -31,24 +31,24 @@ impl World {
     }
 
     pub(super) fn report(&self) -> NodeReport {
-        self.value(&self.keys.node_report(NODE)).expect("a node report")
+        self.value(&self.keys.node_report(&own_node())).expect("a node report")
     }
 
     pub(super) fn service(&self, name: &str) -> ServiceReport {
-        self.value(&self.keys.service_report(NODE, name)).expect("a service report")
+        self.value(&self.keys.service_report(&own_node(), name)).expect("a service report")
     }
 
     pub(super) fn fence(&self) -> Fence {
-        self.value(&self.keys.fence(NODE)).unwrap_or_default()
+        self.value(&self.keys.fence(&own_node())).unwrap_or_default()
     }
 
     pub(super) fn alive(&self) -> Option<Alive> {
-        self.value(&self.keys.alive(NODE))
+        self.value(&self.keys.alive(&own_node()))
     }
 
     /// Opens an epoch for the stored request, as the leader does.
     pub(super) fn open(&mut self) {
-        let found = self.state.get(&self.keys.node_report(NODE)).entries;
+        let found = self.state.get(&self.keys.node_report(&own_node())).entries;
         let entry = found.first().expect("a request");
         let report: NodeReport = serde_json::from_slice(&entry.value).expect("legible");
         let fence = Fence {
@@ -59,7 +59,7 @@ impl World {
             state: FenceState::Open,
             ..Fence::default()
         };
-        self.write(&self.keys.fence(NODE), &fence);
+        self.write(&self.keys.fence(&own_node()), &fence);
         self.deliver();
     }
 
@@ -67,13 +67,13 @@ impl World {
     pub(super) fn close(&mut self) {
         let fence = self.fence();
         let closed = Fence { epoch: fence.epoch + 1, state: FenceState::Fencing, ..fence };
-        self.write(&self.keys.fence(NODE), &closed);
+        self.write(&self.keys.fence(&own_node()), &closed);
     }
 
     /// Orders the node to answer again, or ends the order, as the leader does.
     pub(super) fn order_to_verify(&mut self, verify: bool) -> Revision {
         let ordered = Fence { verify, ..self.fence() };
-        self.write(&self.keys.fence(NODE), &ordered)
+        self.write(&self.keys.fence(&own_node()), &ordered)
     }
 
     pub(super) fn resource(&mut self, name: &str) {
@@ -111,9 +111,9 @@ impl World {
         let fence = self.fence();
         let action_uid = ActionUid::from(format!("7-{}", self.actions));
         let (epoch, boot_id) =
-            if node == NODE { (fence.epoch, fence.boot_id) } else { (Epoch(1), "peer-boot".to_owned()) };
+            if node == NODE { (fence.epoch, fence.boot_id) } else { (Epoch(1), "peer-boot".into()) };
         let assignment = Assignment {
-            node: node.to_owned(),
+            node: node.into(),
             epoch,
             boot_id,
             action_uid: action_uid.clone(),
@@ -137,7 +137,7 @@ impl World {
     }
 
     pub(super) fn lease_of_alive(&self) -> LeaseId {
-        self.state.get(&self.keys.alive(NODE)).entries[0].lease
+        self.state.get(&self.keys.alive(&own_node())).entries[0].lease
     }
 
     /// Registers another node, `n2`, under epoch 1.
@@ -148,7 +148,7 @@ impl World {
             state: FenceState::Open,
             ..Fence::default()
         };
-        let key = self.keys.fence("n2");
+        let key = self.keys.fence(&"n2".into());
         self.write(&key, &fence);
     }
 
@@ -160,7 +160,7 @@ impl World {
             state: FenceState::Fenced,
             ..Fence::default()
         };
-        let key = self.keys.fence("n2");
+        let key = self.keys.fence(&"n2".into());
         self.write(&key, &fence);
     }
 
@@ -176,7 +176,7 @@ impl World {
             reason,
             ..ServiceReport::default()
         };
-        let key = self.keys.service_report("n2", name);
+        let key = self.keys.service_report(&"n2".into(), name);
         self.write(&key, &report);
     }
 

@@ -95,7 +95,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
         let mut world = World::active();
         world.resource("web");
         let assignment = Assignment {
-            node: NODE.into(),
+            node: own_node(),
             epoch: Epoch(epoch),
             boot_id: boot_id.into(),
             action_uid: "7-1".into(),
@@ -114,7 +114,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
 #[test]
 fn the_permit_guards_all_that_section_6_names() {
     let world = World::running();
-    let key = world.keys.service_report(NODE, "web");
+    let key = world.keys.service_report(&own_node(), "web");
     let (permit, _) = world
         .commits
         .iter()
@@ -123,10 +123,10 @@ fn the_permit_guards_all_that_section_6_names() {
     assert!(permit.writes_key(&key));
     let guarded: Vec<&String> = permit.guards().keys().collect();
     let mut expected = [
-        world.keys.alive(NODE),
+        world.keys.alive(&own_node()),
         world.keys.assignment("web"),
-        world.keys.fence(NODE),
-        world.keys.node_report(NODE),
+        world.keys.fence(&own_node()),
+        world.keys.node_report(&own_node()),
         key,
     ];
     expected.sort();

@@ -123,7 +123,7 @@ fn happen(world: &mut World, what: &Happening) {
                     world.assign_to(
                         name,
                         "n2",
-                        Action::Migrate { target: NODE.into(), target_epoch, target_boot_id },
+                        Action::Migrate { target: own_node(), target_epoch, target_boot_id },
                     )
                 }
                 _ => {
@@ -151,7 +151,7 @@ fn happen(world: &mut World, what: &Happening) {
         }
         Happening::DeleteAlive => {
             if world.alive().is_some() {
-                let key = world.keys.alive(NODE);
+                let key = world.keys.alive(&own_node());
                 world.delete(&key);
             }
         }
@@ -247,7 +247,7 @@ fn strange(world: &mut World, seed: u64) {
         }
         7 => world.input(Input::Changed {
             revision: Revision(1),
-            changes: vec![Change::Delete { key: world.keys.fence(NODE), revision: Revision(1) }],
+            changes: vec![Change::Delete { key: world.keys.fence(&own_node()), revision: Revision(1) }],
         }),
         8 => world.input(Input::Facts { drivers: vec!["exec".into()], hardware: Hardware::default() }),
         _ => world.input(Input::Watchdog(WatchdogNews::Answered {

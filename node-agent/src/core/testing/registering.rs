@@ -9,13 +9,13 @@ fn a_new_node_asks_guarding_that_nobody_was_there_and_creates_alive_only_for_its
     let mut world = World::new();
     let (transaction, outcome) = world.commits.last().expect("a request").clone();
     assert!(outcome.applied().is_some());
-    assert_eq!(transaction.guards()[&world.keys.fence(NODE)], Guard::Absent);
-    assert_eq!(transaction.guards()[&world.keys.node_report(NODE)], Guard::Absent);
+    assert_eq!(transaction.guards()[&world.keys.fence(&own_node())], Guard::Absent);
+    assert_eq!(transaction.guards()[&world.keys.node_report(&own_node())], Guard::Absent);
     assert_eq!((world.report().mode, world.report().armed), (Mode::Registering, false));
     assert_eq!(world.alive(), None);
 
     // An epoch that was opened for another request does not belong to this agent.
-    let request = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let request = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     let fence = Fence {
         epoch: Epoch(1),
         machine_id: "machine-1".into(),
@@ -24,7 +24,7 @@ fn a_new_node_asks_guarding_that_nobody_was_there_and_creates_alive_only_for_its
         state: FenceState::Open,
         ..Fence::default()
     };
-    world.write(&world.keys.fence(NODE), &fence);
+    world.write(&world.keys.fence(&own_node()), &fence);
     world.advance(3_000);
     assert_eq!(world.alive(), None);
 
@@ -35,16 +35,17 @@ fn a_new_node_asks_guarding_that_nobody_was_there_and_creates_alive_only_for_its
         .commits
         .iter()
         .rev()
-        .find(|(t, _)| t.writes_key(&world.keys.alive(NODE)))
+        .find(|(t, _)| t.writes_key(&world.keys.alive(&own_node())))
         .expect("created")
         .clone();
-    assert_eq!(transaction.guards()[&world.keys.node_report(NODE)], Guard::Unchanged(request));
+    assert_eq!(transaction.guards()[&world.keys.node_report(&own_node())], Guard::Unchanged(request));
 }
 
 #[test]
 fn a_request_whose_epoch_was_opened_and_closed_unseen_is_made_anew() {
     let mut world = World::new();
-    let request = |world: &World| world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let request =
+        |world: &World| world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     let first = request(&world);
     let fence = Fence {
         epoch: Epoch(2),
@@ -54,7 +55,7 @@ fn a_request_whose_epoch_was_opened_and_closed_unseen_is_made_anew() {
         state: FenceState::Closed,
         ..Fence::default()
     };
-    world.write(&world.keys.fence(NODE), &fence);
+    world.write(&world.keys.fence(&own_node()), &fence);
     world.advance(3_000);
     assert!(request(&world) > first, "the leader admits no request twice");
     assert_eq!(world.report().mode, Mode::Registering);
@@ -129,14 +130,14 @@ fn an_own_request_whose_outcome_was_unknown_is_recognised() {
     world.advance(1_000);
     world.close();
     world.net = Net::Deaf;
-    let entry = world.state.get(&world.keys.fence(NODE)).entries[0].clone();
+    let entry = world.state.get(&world.keys.fence(&own_node())).entries[0].clone();
     let revision = entry.mod_revision;
     world.input(Input::Changed { changes: vec![Change::Put(entry)], revision });
-    let stands = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let stands = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     assert_eq!(world.report().mode, Mode::Registering, "applied, and the answer is lost");
     world.net = Net::Up;
     world.advance(8_000);
-    let entry = world.state.get(&world.keys.node_report(NODE)).entries[0].clone();
+    let entry = world.state.get(&world.keys.node_report(&own_node())).entries[0].clone();
     assert_eq!(entry.mod_revision, stands, "and not asked again");
     world.open();
     world.advance(1_000);
@@ -184,7 +185,7 @@ fn another_machine_of_the_same_name_waits_while_the_first_lives() {
     world.config.instance = "other".into();
     let mut second = AgentCore::new(world.config.clone(), Journal::default());
     let now = world.now();
-    for prefix in prefixes(&world.keys, NODE) {
+    for prefix in prefixes(&world.keys, &own_node()) {
         let reading = world.state.list(&prefix);
         second.handle(&now, Input::Synced { prefix, entries: reading.entries, revision: reading.revision });
     }
@@ -223,7 +224,7 @@ fn another_machine_of_the_same_name_waits_while_the_first_lives() {
 #[test]
 fn a_registration_that_was_admitted_and_closed_again_is_made_anew() {
     let mut world = World::new();
-    let request = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let request = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     let fence = Fence {
         epoch: Epoch(2),
         machine_id: "machine-1".into(),
@@ -232,9 +233,9 @@ fn a_registration_that_was_admitted_and_closed_again_is_made_anew() {
         state: FenceState::Closed,
         ..Fence::default()
     };
-    world.write(&world.keys.fence(NODE), &fence);
+    world.write(&world.keys.fence(&own_node()), &fence);
     world.advance(3_000);
-    let anew = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let anew = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     assert!(anew > request, "the leader never opens an epoch for the same request twice");
     assert_eq!(world.report().mode, Mode::Registering);
 }
@@ -248,7 +249,7 @@ fn a_request_that_somebody_overwrote_is_made_anew_after_everything_was_looked_fo
     // Another process of this machine, unknown to this one, starts the service and reports that.
     world.copies.get_mut("web").expect("there").running = true;
     let report = NodeReport { instance: "other".into(), mode: Mode::Active, ..world.report() };
-    world.write(&world.keys.node_report(NODE), &report);
+    world.write(&world.keys.node_report(&own_node()), &report);
     world.advance(3_000);
     assert_eq!((world.report().mode, world.report().instance.as_str()), (Mode::Registering, "i1"));
     assert!(!world.copies["web"].running, "{:?}", world.logs);

@@ -22,8 +22,8 @@ impl World {
     fn replacement(&self) -> Replacement {
         Replacement {
             uid: "7-90".to_owned(),
-            present: Some("n2".to_owned()),
-            node: "n3".to_owned(),
+            present: Some("n2".into()),
+            node: "n3".into(),
             definition: self.definition("web"),
             called_off: false,
         }
@@ -66,14 +66,16 @@ fn it_is_committed_as_begun_under_every_guard_and_the_service_goes_on() {
     let mut world = replacing();
     assert_eq!(
         world.ran.last().map(|(_, command)| command.clone()),
-        Some(Command::ReplaceSecondary { present: "n2".into(), node: "n3".into() })
+        Some(Command::ReplaceSecondary { present: Some("n2".into()), node: "n3".into() })
     );
     let begun = |(transaction, _): &&(Transaction, Outcome)| {
         transaction.guards().contains_key(&world.keys.assignment("web"))
-            && transaction.writes().contains_key(&world.keys.service_report(NODE, "web"))
+            && transaction.writes().contains_key(&world.keys.service_report(&own_node(), "web"))
     };
     let (transaction, _) = world.commits.iter().rev().find(begun).expect("begun");
-    for key in [world.keys.alive(NODE), world.keys.fence(NODE), world.keys.node_report(NODE)] {
+    for key in
+        [world.keys.alive(&own_node()), world.keys.fence(&own_node()), world.keys.node_report(&own_node())]
+    {
         assert!(transaction.guards().contains_key(&key), "{key}");
     }
     world.advance(1_800_000);

@@ -202,7 +202,7 @@ fn a_deleted_resource_is_forgotten_and_its_service_left_alone() {
     world.delete(&world.keys.spec(Kind::Resource, "web"));
     world.advance(2_000);
     assert!(world.copies["web"].running);
-    assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(NODE, "web")), None);
+    assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(&own_node(), "web")), None);
     assert!(!world.journal.services.contains_key("web"));
     assert!(!world.report().armed);
 }
@@ -298,9 +298,9 @@ fn a_clean_leave_stops_all_then_says_left_and_deletes_alive_in_one_transaction()
         assert_eq!(world.alive(), None);
         assert_eq!((world.exit, world.fires_at_ms), (Some(Exit::Left), None));
         let both = world.commits.iter().any(|(transaction, _)| {
-            transaction.writes_key(&world.keys.alive(NODE))
-                && transaction.writes_key(&world.keys.node_report(NODE))
-                && matches!(transaction.writes()[&world.keys.alive(NODE)], ha_store::Write::Delete)
+            transaction.writes_key(&world.keys.alive(&own_node()))
+                && transaction.writes_key(&world.keys.node_report(&own_node()))
+                && matches!(transaction.writes()[&world.keys.alive(&own_node())], ha_store::Write::Delete)
         });
         assert!(both);
     }

@@ -30,7 +30,7 @@ fn an_unreadable_assignment_begins_nothing_and_stops_nothing() {
 #[test]
 fn an_unreadable_fence_counts_as_a_closed_epoch() {
     let mut world = World::running();
-    let key = world.keys.fence(NODE);
+    let key = world.keys.fence(&own_node());
     with_novel(&mut world, &key, "/state");
     world.advance(5_000);
     assert!(!world.copies["web"].running);
@@ -80,11 +80,11 @@ fn an_unreadable_cluster_neither_arms_nor_disarms() {
 fn an_agent_replaces_or_deletes_what_it_cannot_read_of_its_own() {
     let mut world = World::running();
     world.dead = true;
-    let lost = world.keys.service_report(NODE, "gone");
+    let lost = world.keys.service_report(&own_node(), "gone");
     world.write(&lost, &json!({"uid": "uid-gone", "epoch": 1, "phase": "Novel"}));
-    let web = world.keys.service_report(NODE, "web");
+    let web = world.keys.service_report(&own_node(), "web");
     with_novel(&mut world, &web, "/phase");
-    let report = world.keys.node_report(NODE);
+    let report = world.keys.node_report(&own_node());
     with_novel(&mut world, &report, "/mode/kind");
     world.restart_agent("boot-1");
     world.advance(10_000);

@@ -13,8 +13,8 @@ impl World {
     fn ask_for_test(&mut self, boot_id: &str, phase: OperationPhase) {
         let spec = OperationSpec {
             action: OperationAction::TestWatchdog,
-            node: Some(NODE.to_owned()),
-            boot_id: Some(boot_id.to_owned()),
+            node: Some(own_node()),
+            boot_id: Some(boot_id.into()),
             ..OperationSpec::default()
         };
         self.in_maintenance(true);

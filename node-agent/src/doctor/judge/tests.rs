@@ -46,7 +46,7 @@ fn well() -> Machine {
             privileges: Privileges { real_time: true, memory_locked: true },
             ..Status::default()
         },
-        circumstances: Circumstances { node: "node1".to_owned(), ..Circumstances::default() },
+        circumstances: Circumstances { node: "node1".into(), ..Circumstances::default() },
     }
 }
 

@@ -1,6 +1,7 @@
 //! Messages between the agent and the supervisor.
 
 use crate::driver::program::order::{LaunchFailure, LaunchOrder, Record};
+use ha_api_types::id::BootId;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ pub(super) struct SupervisorOrder {
     /// Uid of the resource.
     pub(super) uid: String,
     /// Boot id of the node.
-    pub(super) boot_id: String,
+    pub(super) boot_id: BootId,
     /// Directory of the service.
     pub(super) folder: PathBuf,
     /// Size in bytes above which the log is rotated.

@@ -7,6 +7,7 @@ use crate::driver::program::clearing::clear;
 use crate::driver::program::remains::{MARK, Search};
 use crate::driver::program::run::{End, Output, Run, describe};
 use crate::driver::program::{broken, failed};
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceDefinition;
 
@@ -14,8 +15,8 @@ use ha_api_types::resource::ServiceDefinition;
 pub(super) async fn replace(
     context: &Context,
     service: &ServiceDefinition,
-    present: &str,
-    node: &str,
+    present: Option<&NodeName>,
+    node: &NodeName,
 ) -> Result<(), DriverFailure> {
     let exec = service.driver.exec.as_ref().filter(|exec| !exec.replace_secondary.is_empty());
     let Some(exec) = exec else {
@@ -25,6 +26,7 @@ pub(super) async fn replace(
     let mut environment = context.programs.environment(service, &exec.environment, None);
     let mark = mark(context, service);
     environment.retain(|(name, _)| name != MARK);
+    let present = present.map_or("", NodeName::as_str);
     let more = [("HA_SECONDARY", present), ("HA_NEW_SECONDARY", node), (MARK, mark.as_str())];
     environment.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let run = Run {

@@ -6,6 +6,7 @@ use crate::driver::program::cgroup::ServiceCgroup;
 use crate::driver::program::run::{End, Output, Run, describe};
 use crate::driver::program::{broken, failed};
 use ha_api_types::driver::ExecDriver as ExecSpec;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Observed;
 use ha_api_types::resource::ServiceDefinition;
@@ -122,7 +123,7 @@ pub(super) async fn migrate(
     context: &Arc<Context>,
     service: &ServiceDefinition,
     exec: &ExecSpec,
-    target: &str,
+    target: &NodeName,
 ) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
     let limit_ms = service.timeouts.migrate_ms();

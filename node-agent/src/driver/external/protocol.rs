@@ -2,6 +2,7 @@
 
 use crate::core::{DriverFailure, Meter};
 use crate::driver::Sample;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::time::{Millis, Mono};
@@ -73,7 +74,7 @@ impl Action {
 pub(super) struct Request<'a> {
     pub(super) protocol: u32,
     pub(super) action: Action,
-    pub(super) node: &'a str,
+    pub(super) node: &'a NodeName,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) resource: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,7 +94,7 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Returns a request without the fields that only some actions have.
-    pub(super) fn new(action: Action, node: &'a str) -> Request<'a> {
+    pub(super) fn new(action: Action, node: &'a NodeName) -> Request<'a> {
         Request {
             protocol: PROTOCOL,
             action,
@@ -332,12 +333,13 @@ mod tests {
 
     #[test]
     fn a_request_is_one_object() {
+        let node = "n1".into();
         let settings = BTreeMap::from([("path".to_owned(), Value::from("/srv"))]);
         let request = Request {
             resource: Some("web"),
             settings: Some(&settings),
             timeout_milliseconds: Some(5),
-            ..Request::new(Action::Start, "n1")
+            ..Request::new(Action::Start, &node)
         };
         let text = serde_json::to_string(&request).expect("a request");
         assert_eq!(

@@ -7,6 +7,7 @@ use crate::driver::Sample;
 use crate::driver::program::order::LaunchFailure;
 use crate::driver::program::run::{End, Output, Run, describe};
 use crate::driver::program::{broken, failed, measure, unmarked};
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -222,7 +223,7 @@ impl Context {
     pub(super) async fn migrate(
         &self,
         service: &ServiceDefinition,
-        target: &str,
+        target: &NodeName,
     ) -> Result<(), DriverFailure> {
         let description = self.usable(service).await?;
         can_move(service, &description)?;
@@ -235,7 +236,7 @@ impl Context {
     pub(super) async fn arrive(
         &self,
         service: &ServiceDefinition,
-        source: &str,
+        source: &NodeName,
     ) -> Result<(), DriverFailure> {
         let description = self.usable(service).await?;
         self.programs.begin(service)?;

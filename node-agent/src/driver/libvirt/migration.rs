@@ -12,6 +12,7 @@ use super::standing::Standing;
 use super::virsh::VirshError;
 use crate::core::{DriverEvent, DriverFailure};
 use ha_api_types::driver::LibvirtMigration;
+use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use std::sync::Arc;
@@ -65,7 +66,7 @@ impl Domain {
 
     /// Moves the domain to a node. Dropping the future cancels the migration; until libvirt has ended it, probes
     /// report that it is in progress.
-    pub(super) async fn migrate(self: &Arc<Self>, target: &str) -> Result<(), DriverFailure> {
+    pub(super) async fn migrate(self: &Arc<Self>, target: &NodeName) -> Result<(), DriverFailure> {
         // Dropped with this future, which cancels the migration.
         let (_goes_on, called_off) = oneshot::channel();
         let (domain, target) = (Arc::clone(self), target.to_owned());
@@ -75,7 +76,7 @@ impl Domain {
 
     async fn migrate_it(
         &self,
-        target: &str,
+        target: &NodeName,
         mut called_off: oneshot::Receiver<()>,
     ) -> Result<(), DriverFailure> {
         let _held = self.hand().lock_owned().await;
@@ -255,7 +256,7 @@ impl Guide<'_> {
 }
 
 /// Returns the arguments of `virsh` for the migration.
-fn arguments(migration: &LibvirtMigration, uuid: &str, target: &str) -> Vec<String> {
+fn arguments(migration: &LibvirtMigration, uuid: &str, target: &NodeName) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["migrate", "--live", "--p2p", "--domain", uuid, "--desturi"].map(str::to_owned).to_vec();
     arguments.push(migration.uri_of(target));
@@ -285,7 +286,7 @@ mod tests {
 
     fn check(migration: &LibvirtMigration, expected: &str) {
         assert_eq!(
-            arguments(migration, "u", "node2").join(" "),
+            arguments(migration, "u", &"node2".into()).join(" "),
             format!("migrate --live --p2p --domain u {expected}")
         );
     }

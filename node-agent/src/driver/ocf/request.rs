@@ -1,6 +1,7 @@
 //! Requests to a resource agent: environment, time limits and intervals.
 
 use ha_api_types::driver::OcfDriver as OcfSpec;
+use ha_api_types::id::NodeName;
 use ha_api_types::ocf::{AgentMetadata, AgentName};
 use ha_api_types::resource::TimeoutsSpec;
 use ha_api_types::time::Millis;
@@ -35,12 +36,12 @@ pub(super) enum Action<'a> {
     /// Live-migrate: the action on the source.
     MigrateTo {
         /// Node that receives the service.
-        target: &'a str,
+        target: &'a NodeName,
     },
     /// Live-migrate: the action on the target.
     MigrateFrom {
         /// Node that the service comes from.
-        source: &'a str,
+        source: &'a NodeName,
     },
 }
 
@@ -63,7 +64,7 @@ impl Action<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     /// Name of this node.
-    pub(super) node: &'a str,
+    pub(super) node: &'a NodeName,
     /// Value of `OCF_ROOT`.
     pub(super) root: &'a Path,
     /// Value of `HA_VARRUN`.
@@ -169,7 +170,8 @@ mod tests {
     }
 
     fn check(action: Action<'_>, expected: &[(&str, Option<&str>)]) {
-        let place = Place { node: "n1", root: Path::new("/usr/lib/ocf"), run: Path::new("/run") };
+        let node = "n1".into();
+        let place = Place { node: &node, root: Path::new("/usr/lib/ocf"), run: Path::new("/run") };
         let name = "heartbeat:Dummy".parse().expect("a name");
         let found = environment(place, "web", &name, &spec(), Request { action, timeout_ms: 20_000 });
         for (name, value) in expected {
@@ -209,8 +211,9 @@ mod tests {
                 ],
             );
         };
-        moved(Action::MigrateTo { target: "n2" }, "n1", "n2");
-        moved(Action::MigrateFrom { source: "n0" }, "n0", "n1");
+        let (before, after) = ("n0".into(), "n2".into());
+        moved(Action::MigrateTo { target: &after }, "n1", "n2");
+        moved(Action::MigrateFrom { source: &before }, "n0", "n1");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::{Context, OcfSpec};
 use crate::core::DriverFailure;
 use crate::driver::program::run::{End, Output, Run};
 use crate::driver::program::{failed, unmarked};
+use ha_api_types::id::NodeName;
 use ha_api_types::ocf::{AgentMetadata, AgentName, METADATA_LIMIT_SECONDS};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
@@ -174,7 +175,7 @@ impl Context {
     pub(super) async fn arrive(
         &self,
         service: &ServiceDefinition,
-        source: &str,
+        source: &NodeName,
     ) -> Result<(), DriverFailure> {
         self.programs.begin(service)?;
         let timeout_ms = self.timeouts(service).await.migrate_ms();
@@ -186,7 +187,7 @@ impl Context {
     pub(super) async fn migrate(
         &self,
         service: &ServiceDefinition,
-        target: &str,
+        target: &NodeName,
     ) -> Result<(), DriverFailure> {
         self.can_move(service, &["migrate_to", "migrate_from"]).await?;
         self.watches.end(&service.name);

@@ -1,6 +1,7 @@
 //! Translates a service's definition into podman's request to create a container.
 
 use ha_api_types::driver::{Mount, PodmanDriver as PodmanSpec, Port, Protocol};
+use ha_api_types::id::NodeName;
 use ha_api_types::quantity::Quantity;
 use ha_api_types::resource::ServiceDefinition;
 use serde_json::{Map, Value, json};
@@ -38,7 +39,7 @@ pub(super) fn digest(podman: &PodmanSpec) -> String {
 }
 
 /// Returns the body of the request that creates a container from an image.
-pub(super) fn create_body(service: &ServiceDefinition, podman: &PodmanSpec, node: &str) -> Value {
+pub(super) fn create_body(service: &ServiceDefinition, podman: &PodmanSpec, node: &NodeName) -> Value {
     let mut environment: BTreeMap<&str, &str> = BTreeMap::from([
         ("HA_RESOURCE", service.name.as_str()),
         ("HA_RESOURCE_UID", service.uid.as_str()),
@@ -174,7 +175,7 @@ pub(super) mod tests {
 
     fn body(podman: &Value) -> Value {
         let service = service(podman);
-        create_body(&service, service.driver.podman.as_ref().expect("podman"), "node1")
+        create_body(&service, service.driver.podman.as_ref().expect("podman"), &"node1".into())
     }
 
     /// Checks the change that a field makes to the request's body, compared with a definition of the image alone.

@@ -3,6 +3,7 @@
 
 use super::{Programs, broken};
 use crate::core::DriverFailure;
+use ha_api_types::id::BootId;
 use ha_api_types::resource::ServiceDefinition;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 struct Begun {
     uid: String,
-    boot_id: String,
+    boot_id: BootId,
 }
 
 const BEGUN: &str = "begun.json";

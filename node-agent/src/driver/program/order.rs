@@ -2,6 +2,7 @@
 
 use super::process::ProcessIdentity;
 use crate::core::DriverFailure;
+use ha_api_types::id::BootId;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use nix::libc;
@@ -59,7 +60,7 @@ pub(in crate::driver) struct Record {
     /// Uid of the resource at the start.
     pub(in crate::driver) uid: String,
     /// Boot in which the process identities are valid.
-    pub(in crate::driver) boot_id: String,
+    pub(in crate::driver) boot_id: BootId,
     pub(in crate::driver) supervisor: ProcessIdentity,
     pub(in crate::driver) main: ProcessIdentity,
     /// Directory of the service's control group.

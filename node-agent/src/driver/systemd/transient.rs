@@ -1,6 +1,7 @@
 //! Properties of the transient unit of a command.
 
 use ha_api_types::driver::SystemdDriver as SystemdSpec;
+use ha_api_types::id::NodeName;
 use ha_api_types::resource::ServiceDefinition;
 use zbus::zvariant::Value;
 
@@ -11,7 +12,7 @@ const SLICE: &str = "hactl.slice";
 pub(super) fn properties(
     service: &ServiceDefinition,
     spec: &SystemdSpec,
-    node: &str,
+    node: &NodeName,
     agent: Option<&str>,
 ) -> Vec<(&'static str, Value<'static>)> {
     let program = spec.command.first().cloned().unwrap_or_default();
@@ -75,7 +76,7 @@ mod tests {
         resource.spec.driver = serde_json::from_value::<DriverSpec>(json!({"systemd": spec})).unwrap();
         let service = ServiceDefinition::of(&resource);
         let spec = service.driver.systemd.clone().unwrap();
-        let found = properties(&service, &spec, "node1", agent);
+        let found = properties(&service, &spec, &"node1".into(), agent);
         for (name, text) in expected {
             let value = found.iter().find(|(other, _)| other == name).map(|(_, value)| value.to_string());
             assert_eq!(value.as_deref(), Some(*text), "{name}");

@@ -30,8 +30,8 @@ fn cores(milli: i128) -> Option<Quantity> {
     Some(Quantity::from_milli(milli))
 }
 
-fn names(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
+fn names<N: Ord + for<'n> From<&'n str>>(names: &[&str]) -> BTreeSet<N> {
+    names.iter().copied().map(N::from).collect()
 }
 
 /// Returns a view of three nodes with 4 cores, 16 GiB and a storage pool.
@@ -43,7 +43,7 @@ fn view(services: &[(&str, &str)]) -> View {
     };
     let mut view = View::default();
     view.settings.exclusion_tags = vec!["only".to_owned()];
-    view.nodes = ["n1", "n2", "n3"].map(|name| (name.to_owned(), node())).into();
+    view.nodes = ["n1", "n2", "n3"].map(|name| (name.into(), node())).into();
     view.services = services.iter().map(|(name, node)| ((*name).to_owned(), service(node))).collect();
     view
 }
@@ -51,7 +51,7 @@ fn view(services: &[(&str, &str)]) -> View {
 /// Returns a running service of half a core and 2 GiB.
 fn service(node: &str) -> ServiceFacts {
     ServiceFacts {
-        node: Some(node.to_owned()),
+        node: Some(node.into()),
         uses: names(&[node]),
         driver: Some("exec".to_owned()),
         requests: Amounts { cpu: cores(500), memory: gib(2), disk: None },
@@ -208,7 +208,7 @@ fn a_service_goes_only_where_placement_would_let_it() {
     };
     let member = |view: &mut View, nodes: &[(&str, i64)], restricted: bool| {
         let nodes =
-            NodePriorities(nodes.iter().map(|(name, priority)| ((*name).to_owned(), *priority)).collect());
+            NodePriorities(nodes.iter().map(|(name, priority)| ((*name).into(), *priority)).collect());
         view.groups.insert("g".to_owned(), GroupSpec { nodes, restricted, ..GroupSpec::default() });
         a(view).group = Some("g".to_owned());
     };
@@ -266,7 +266,7 @@ fn what_is_not_at_rest_stays() {
     check_stays(|_, a| a.uses = names(&["n1", "n2"]), true);
     check_stays(|_, a| a.uses = BTreeSet::new(), true);
     check_stays(|_, a| (a.uses, a.wanted) = (BTreeSet::new(), false), true);
-    check_stays(|_, a| a.maintenance_node = Some("n3".to_owned()), true);
+    check_stays(|_, a| a.maintenance_node = Some("n3".into()), true);
     check_stays(|view, _| view.nodes.get_mut("n1").unwrap().online = Err(Reason::Fencing), true);
     // A service may leave a drained node.
     check_stays(|view, _| view.nodes.get_mut("n1").unwrap().schedulable = false, false);
@@ -304,7 +304,7 @@ fn rules_hold_in_every_step() {
     let wish = resource_rule(&["a", "b"], Affinity::Positive, false);
     check(&with_rules(three(), &[("wish", wish)]), "a", &["n2", "n3"]);
     for (strict, expected) in [(true, &["n3"][..]), (false, &["n3"][..])] {
-        let nodes = NodePriorities([("n1".to_owned(), 0), ("n3".to_owned(), 1)].into());
+        let nodes = NodePriorities([("n1".into(), 0), ("n3".into(), 1)].into());
         let affinity = NodeAffinity { resources: vec!["a".to_owned()], nodes, strict };
         let rule = AffinityRuleSpec { node_affinity: Some(affinity), ..AffinityRuleSpec::default() };
         check(&with_rules(three(), &[("home", rule)]), "a", expected);
@@ -314,7 +314,7 @@ fn rules_hold_in_every_step() {
 /// A preference does not keep a service on a node that is to be emptied.
 #[test]
 fn a_service_leaves_a_cordoned_node_for_one_that_it_prefers_less() {
-    let nodes = NodePriorities([("n1".to_owned(), 2), ("n2".to_owned(), 1)].into());
+    let nodes = NodePriorities([("n1".into(), 2), ("n2".into(), 1)].into());
     let affinity = NodeAffinity { resources: vec!["a".to_owned()], nodes, strict: false };
     let home = AffinityRuleSpec { node_affinity: Some(affinity), ..AffinityRuleSpec::default() };
     let mut view = with_rules(view(&[("a", "n1"), ("b", "n2")]), &[("home", home)]);
@@ -362,7 +362,7 @@ fn measured_use_is_a_share_of_the_node() {
     };
     let busy = Usage { disk_rate: Some(Quantity::from_units(200 << 20)), ..Usage::default() };
     let usage = UsageOverview {
-        nodes: vec![NodeUsage { name: "n2".to_owned(), usage: Some(busy), ..NodeUsage::default() }],
+        nodes: vec![NodeUsage { name: "n2".into(), usage: Some(busy), ..NodeUsage::default() }],
         resources: vec![measured("a", 1000, 50 << 20), measured("x", 1, 1)],
     };
     let cluster = cluster(&view, &usage);

@@ -8,13 +8,14 @@ use crate::rules::Partners;
 use crate::score::class_of;
 use crate::sets::join;
 use crate::view::{ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the constraints of every service, by its position.
 pub(super) fn bindings(
     view: &View,
     names: &BTreeMap<&str, usize>,
-    positions: &BTreeMap<&str, usize>,
+    positions: &BTreeMap<&NodeName, usize>,
 ) -> BTreeMap<usize, Binding> {
     let mut bindings: BTreeMap<usize, Binding> = BTreeMap::new();
     for (name, position) in names {
@@ -40,7 +41,7 @@ pub(super) fn bindings(
 }
 
 /// Returns `true` if a node is eligible for a service without regard to other services.
-fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &str) -> bool {
+fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &NodeName) -> bool {
     let Some(node) = view.nodes.get(node_name) else { return false };
     against(view, name, facts, node_name, node).is_none()
         && !facts.never_nodes.contains(node_name)
@@ -48,9 +49,9 @@ fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &str) -> b
 }
 
 /// Returns `true` if a service prefers its present node to this one, so that the service would move back.
-fn is_less_preferred(view: &View, name: &str, facts: &ServiceFacts, node_name: &str) -> bool {
-    let class = |node: &str| class_of(view, name, facts, node);
-    facts.node.as_deref().is_some_and(|here| class(node_name) < class(here))
+fn is_less_preferred(view: &View, name: &str, facts: &ServiceFacts, node_name: &NodeName) -> bool {
+    let class = |node: &NodeName| class_of(view, name, facts, node);
+    facts.node.as_ref().is_some_and(|here| class(node_name) < class(here))
 }
 
 /// Returns the nodes, by position, that are eligible for a new service without rules, which needs this pool if any.
@@ -61,7 +62,7 @@ pub fn open_to(view: &View, pool: Option<&str>) -> BTreeSet<usize> {
         storage_pool: pool.map(str::to_owned),
         ..ServiceFacts::default()
     };
-    let open = |(name, node): (&String, _)| against(view, "", &facts, name, node).is_none();
+    let open = |(name, node): (&NodeName, _)| against(view, "", &facts, name, node).is_none();
     (0..).zip(view.nodes.iter()).filter(|(_, node)| open(*node)).map(|(position, _)| position).collect()
 }
 
@@ -72,7 +73,7 @@ pub fn apart_tags(view: &View, tags: &[String]) -> Vec<String> {
 
 /// Returns the reason why a service is not moved; `None` if it may be moved.
 fn stays(view: &View, facts: &ServiceFacts) -> Option<&'static str> {
-    let online = |node: &String| view.nodes.get(node).is_some_and(|node| node.online.is_ok());
+    let online = |node: &NodeName| view.nodes.get(node).is_some_and(|node| node.online.is_ok());
     if !facts.node.as_ref().is_some_and(online) {
         return Some("node of the service is not online");
     }

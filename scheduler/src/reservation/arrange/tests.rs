@@ -57,13 +57,13 @@ fn rules_and_failed_starts_count() {
     rules(&mut view, &[(Affinity::Positive, &["a", "c"]), (Affinity::Negative, &["a", "b"])]);
     check_arranged(view, "a node2, b node3");
     let mut view = cluster(&NODES, &["a node1 2Gi", "b node1 3Gi"]);
-    view.services.get_mut("a").expect("a service").failed_nodes.insert("node3".to_owned());
+    view.services.get_mut("a").expect("a service").failed_nodes.insert("node3".into());
     check_arranged(view, "a node2");
     // A service on a node that it may not use does not attract its partners to that node.
     let mut view = cluster(&NODES, &["a node1 1Gi", "b node2 1Gi"]);
     rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
     check_arranged(view.clone(), "a node2");
-    let nodes = NodePriorities([("node3".to_owned(), 0)].into());
+    let nodes = NodePriorities([("node3".into(), 0)].into());
     view.groups.insert("g".to_owned(), GroupSpec { nodes, restricted: true, ..GroupSpec::default() });
     view.services.get_mut("b").expect("a service").group = Some("g".to_owned());
     check_arranged(view, "");
@@ -74,7 +74,7 @@ proptest! {
 
     #[test]
     fn what_the_reservation_promises_is_found(view in view()) {
-        let failure = BTreeSet::from(["node1".to_owned()]);
+        let failure = BTreeSet::from(["node1".into()]);
         let counted = View { reservation: ha_api_types::cluster::ReservationSpec { count_stopped: false, ..view.reservation.clone() }, ..view.clone() };
         let promised = match check(&counted, &failure) {
             Verdict::Survives(proof) if proof.make_room.is_empty() => Some(proof.moves),

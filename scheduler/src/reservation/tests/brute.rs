@@ -4,6 +4,7 @@ use crate::place::{Verdict, place_unit};
 use crate::reservation::{Move, Proof, counted};
 use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Services that move together, because of failed nodes or a preemption.
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Group {
     /// Services that must leave come first.
     members: Vec<String>,
-    from: String,
+    from: NodeName,
     makes_room: bool,
 }
 
@@ -23,7 +24,7 @@ struct Failed {
     others: Vec<Group>,
 }
 
-fn after(view: &View, failed: &BTreeSet<String>) -> Failed {
+fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
     let mut view = View {
         services: view
             .services
@@ -96,7 +97,7 @@ fn after(view: &View, failed: &BTreeSet<String>) -> Failed {
 }
 
 /// Returns `true` if all groups may be on their nodes once all have arrived.
-fn is_allowed(failed: &Failed, to: &[(&Group, &String)]) -> bool {
+fn is_allowed(failed: &Failed, to: &[(&Group, &NodeName)]) -> bool {
     let priorities = |group: &Group| -> Vec<i32> {
         group.members.iter().map(|member| failed.view.services[member].priority).collect()
     };
@@ -128,16 +129,16 @@ fn is_allowed(failed: &Failed, to: &[(&Group, &String)]) -> bool {
 }
 
 /// Returns `true` if any arrangement has a node for every service.
-pub(super) fn survives(view: &View, failure: &BTreeSet<String>) -> bool {
+pub(super) fn survives(view: &View, failure: &BTreeSet<NodeName>) -> bool {
     let failed = after(view, failure);
-    let nodes: Vec<&String> = view.nodes.keys().filter(|node| !failure.contains(*node)).collect();
+    let nodes: Vec<&NodeName> = view.nodes.keys().filter(|node| !failure.contains(*node)).collect();
     arranged(&failed, &nodes, &mut Vec::new(), 0)
 }
 
 fn arranged<'a>(
     failed: &'a Failed,
-    nodes: &[&'a String],
-    to: &mut Vec<(&'a Group, &'a String)>,
+    nodes: &[&'a NodeName],
+    to: &mut Vec<(&'a Group, &'a NodeName)>,
     at: usize,
 ) -> bool {
     let all: Vec<&Group> = failed.groups.iter().chain(&failed.others).collect();
@@ -156,7 +157,7 @@ fn arranged<'a>(
 }
 
 /// Returns `true` if a proof is valid.
-pub(super) fn proves(view: &View, failure: &BTreeSet<String>, proof: &Proof) -> bool {
+pub(super) fn proves(view: &View, failure: &BTreeSet<NodeName>, proof: &Proof) -> bool {
     let failed = after(view, failure);
     let moves: BTreeMap<&String, &Move> =
         proof.moves.iter().chain(&proof.make_room).map(|one| (&one.service, one)).collect();
@@ -164,11 +165,11 @@ pub(super) fn proves(view: &View, failure: &BTreeSet<String>, proof: &Proof) -> 
     let groups: Vec<&Group> = failed.groups.iter().chain(failed.others.iter().filter(goes)).collect();
     let members: BTreeSet<&String> = groups.iter().flat_map(|group| &group.members).collect();
     let one_node = |group: &&Group| {
-        let nodes: BTreeSet<&String> =
+        let nodes: BTreeSet<&NodeName> =
             group.members.iter().filter_map(|member| Some(&moves.get(member)?.to)).collect();
         nodes.len() == 1
     };
-    let to: Vec<(&Group, &String)> =
+    let to: Vec<(&Group, &NodeName)> =
         groups.iter().filter_map(|group| Some((*group, &moves.get(&group.members[0])?.to))).collect();
     members == moves.keys().copied().collect()
         && groups.iter().all(one_node)

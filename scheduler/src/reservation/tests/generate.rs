@@ -2,6 +2,7 @@
 
 use super::{Affinity, cluster, rules};
 use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::id::NodeName;
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::{GroupSpec, NodePriorities};
 use proptest::prelude::*;
@@ -10,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One service as numbers: node, memory, priority, and a number whose bits select facts.
 pub(super) type Drawn = (usize, u32, i32, u32);
 
-fn node_name(at: usize) -> String {
-    format!("node{}", 1 + at)
+fn node_name(at: usize) -> NodeName {
+    format!("node{}", 1 + at).into()
 }
 
 /// Returns the service for drawn numbers, in a cluster of `nodes` nodes.

@@ -4,10 +4,11 @@ use super::brute::{proves, survives};
 use super::generate::{Drawn, service, view, view_with_preemption};
 use crate::reservation::{EFFORT, Model, Verdict, Watch, check};
 use crate::view::View;
+use ha_api_types::id::NodeName;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-fn check_failure(view: &View, failure: &BTreeSet<String>) {
+fn check_failure(view: &View, failure: &BTreeSet<NodeName>) {
     let verdict = check(view, failure);
     let expected = survives(view, failure);
     match &verdict {
@@ -35,7 +36,7 @@ proptest! {
         for node in view.nodes.keys() {
             check_failure(&view, &BTreeSet::from([node.clone()]));
         }
-        let both: BTreeSet<String> = view.nodes.keys().take(2).cloned().collect();
+        let both: BTreeSet<NodeName> = view.nodes.keys().take(2).cloned().collect();
         check_failure(&view, &both);
     }
 

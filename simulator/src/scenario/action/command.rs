@@ -1,5 +1,6 @@
 //! Commands of a step that a user would send with `hactl`.
 
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::time::Millis;
 use serde_json::Value;
@@ -12,19 +13,19 @@ pub enum Command {
     /// With `in-place`, the running copy gets the new definition without a stop, as an operator confirms.
     Set { kind: Kind, name: String, fields: Vec<(String, Value)>, in_place: bool },
     /// `add R [NODE [running]]`: creates an object given under `later`.
-    Add { resource: String, node: Option<String>, running: bool },
+    Add { resource: String, node: Option<NodeName>, running: bool },
     /// `delete R`.
     Delete { resource: String },
     /// `delete-node N`: deletes the Node object.
-    DeleteNode { node: String },
+    DeleteNode { node: NodeName },
     /// `delete-controller N`: deletes the controller's candidate key.
-    DeleteController { node: String },
+    DeleteController { node: NodeName },
     /// `migrate R N`.
-    Migrate { resource: String, node: String },
+    Migrate { resource: String, node: NodeName },
     /// `relocate R N`.
-    Relocate { resource: String, node: String },
+    Relocate { resource: String, node: NodeName },
     /// `replace-secondary R N`.
-    ReplaceSecondary { resource: String, node: String },
+    ReplaceSecondary { resource: String, node: NodeName },
     /// `stop R [DURATION]`.
     Stop { resource: String, timeout_ms: Option<Millis> },
     /// `start R`.
@@ -34,15 +35,15 @@ pub enum Command {
     /// `clear-error R`.
     ClearError { resource: String },
     /// `maintenance N enable|disable`.
-    Maintenance { node: String, enable: bool },
+    Maintenance { node: NodeName, enable: bool },
     /// `confirm-fenced N`: an operator confirms that the node is powered off.
-    ConfirmFenced { node: String },
+    ConfirmFenced { node: NodeName },
     /// `test-watchdog N`: tests the watchdog by a reset of the machine.
-    TestWatchdog { node: String },
+    TestWatchdog { node: NodeName },
     /// `fence N`: fences the node with its devices.
-    Fence { node: String },
+    Fence { node: NodeName },
     /// `unfence N`: reconnects the node that its fabric devices have isolated.
-    Unfence { node: String },
+    Unfence { node: NodeName },
     /// `disarm freeze|ignore`.
     Disarm { freeze: bool },
     /// `arm`.

@@ -4,6 +4,7 @@ use super::{Action, Command, End, JournalFault, Pets, ProcessVerb, bare};
 use crate::duration::Duration;
 use crate::scenario::reader::one_of;
 use crate::scenario::sections::SLEEPS;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::{Quantity, QuantityError};
 use ha_api_types::renamed::{self, Renamed};
@@ -120,7 +121,7 @@ fn either(word: &str, yes: &str, no: &str) -> Result<bool, String> {
 }
 
 fn of_machine(words: &[&str]) -> Result<Action, String> {
-    let owned = |word: &str| word.to_owned();
+    let owned = |word: &str| NodeName::from(word);
     match words {
         ["power", node, word] => Ok(Action::Power { node: owned(node), on: either(word, "on", "off")? }),
         ["network", node, word] => Ok(Action::Network { node: owned(node), on: either(word, "on", "off")? }),
@@ -205,7 +206,7 @@ fn of_store(words: &[&str]) -> Result<Action, String> {
         ["store", "full", word] => Ok(Action::StoreFull { on: either(word, "on", "off")? }),
         ["store", "flaky", word] => Ok(Action::StoreFlaky { length_ms: length(word)? }),
         ["store", "lag", node, word] => {
-            Ok(Action::StoreLag { node: (*node).to_owned(), length_ms: length(word)? })
+            Ok(Action::StoreLag { node: (*node).into(), length_ms: length(word)? })
         }
         ["store", "latency", word] => Ok(Action::StoreLatency { length_ms: length(word)? }),
         _ => Err(misfit(words)),
@@ -229,20 +230,20 @@ fn of_resource(words: &[&str]) -> Result<Command, String> {
         }
         ["add", resource] => Ok(Command::Add { resource: bare(resource), node: None, running: false }),
         ["add", resource, node] => {
-            Ok(Command::Add { resource: bare(resource), node: Some((*node).to_owned()), running: false })
+            Ok(Command::Add { resource: bare(resource), node: Some((*node).into()), running: false })
         }
         ["add", resource, node, "running"] => {
-            Ok(Command::Add { resource: bare(resource), node: Some((*node).to_owned()), running: true })
+            Ok(Command::Add { resource: bare(resource), node: Some((*node).into()), running: true })
         }
         ["delete", resource] => Ok(Command::Delete { resource: bare(resource) }),
         ["migrate", resource, node] => {
-            Ok(Command::Migrate { resource: bare(resource), node: (*node).to_owned() })
+            Ok(Command::Migrate { resource: bare(resource), node: (*node).into() })
         }
         ["replace-secondary", resource, node] => {
-            Ok(Command::ReplaceSecondary { resource: bare(resource), node: (*node).to_owned() })
+            Ok(Command::ReplaceSecondary { resource: bare(resource), node: (*node).into() })
         }
         ["relocate", resource, node] => {
-            Ok(Command::Relocate { resource: bare(resource), node: (*node).to_owned() })
+            Ok(Command::Relocate { resource: bare(resource), node: (*node).into() })
         }
         ["stop", resource] => Ok(Command::Stop { resource: bare(resource), timeout_ms: None }),
         ["stop", resource, word] => {
@@ -258,14 +259,14 @@ fn of_resource(words: &[&str]) -> Result<Command, String> {
 fn of_cluster(words: &[&str]) -> Result<Command, String> {
     match words {
         ["maintenance", node, word] => {
-            Ok(Command::Maintenance { node: (*node).to_owned(), enable: either(word, "enable", "disable")? })
+            Ok(Command::Maintenance { node: (*node).into(), enable: either(word, "enable", "disable")? })
         }
-        ["delete-node", node] => Ok(Command::DeleteNode { node: (*node).to_owned() }),
-        ["delete-controller", node] => Ok(Command::DeleteController { node: (*node).to_owned() }),
-        ["confirm-fenced", node] => Ok(Command::ConfirmFenced { node: (*node).to_owned() }),
-        ["test-watchdog", node] => Ok(Command::TestWatchdog { node: (*node).to_owned() }),
-        ["fence", node] => Ok(Command::Fence { node: (*node).to_owned() }),
-        ["unfence", node] => Ok(Command::Unfence { node: (*node).to_owned() }),
+        ["delete-node", node] => Ok(Command::DeleteNode { node: (*node).into() }),
+        ["delete-controller", node] => Ok(Command::DeleteController { node: (*node).into() }),
+        ["confirm-fenced", node] => Ok(Command::ConfirmFenced { node: (*node).into() }),
+        ["test-watchdog", node] => Ok(Command::TestWatchdog { node: (*node).into() }),
+        ["fence", node] => Ok(Command::Fence { node: (*node).into() }),
+        ["unfence", node] => Ok(Command::Unfence { node: (*node).into() }),
         ["disarm", word] => Ok(Command::Disarm { freeze: either(word, "freeze", "ignore")? }),
         ["arm"] => Ok(Command::Arm),
         _ => Err(misfit(words)),
@@ -276,10 +277,10 @@ fn of_service(words: &[&str]) -> Result<Action, String> {
     match words {
         ["crash", resource] => Ok(Action::Crash { resource: bare(resource) }),
         ["move-by-hand", resource, node] => {
-            Ok(Action::MoveByHand { resource: bare(resource), node: (*node).to_owned() })
+            Ok(Action::MoveByHand { resource: bare(resource), node: (*node).into() })
         }
         ["start-by-hand", resource, node] => {
-            Ok(Action::StartByHand { resource: bare(resource), node: (*node).to_owned() })
+            Ok(Action::StartByHand { resource: bare(resource), node: (*node).into() })
         }
         ["stop-by-hand", resource] => Ok(Action::StopByHand { resource: bare(resource) }),
         ["load", resource, amounts @ ..] if !amounts.is_empty() => {

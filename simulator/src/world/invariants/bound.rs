@@ -3,7 +3,7 @@
 
 use super::super::World;
 use super::super::machine::Doing;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Fence, FenceState, Mode, NodeReport};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -25,14 +25,14 @@ pub(crate) struct Bound {
 
 impl World {
     /// Records an applied heartbeat.
-    pub(in crate::world) fn note_heartbeat(&mut self, node: &str, sent: Millis) {
+    pub(in crate::world) fn note_heartbeat(&mut self, node: &NodeName, sent: Millis) {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.bound.proven_at = machine.bound.proven_at.max(sent);
         }
     }
 
     /// Updates the bound from the watchdog data in a node's report.
-    pub(super) fn note_node_report(&mut self, node: &str, value: &[u8]) {
+    pub(super) fn note_node_report(&mut self, node: &NodeName, value: &[u8]) {
         let Ok(report) = serde_json::from_slice::<NodeReport>(value) else {
             return self.violate("readable records", format!("report of {node} cannot be read"));
         };
@@ -49,7 +49,7 @@ impl World {
     }
 
     /// Records whether a node's fence releases the present boot.
-    pub(super) fn note_release(&mut self, node: &str, fence: &Fence) {
+    pub(super) fn note_release(&mut self, node: &NodeName, fence: &Fence) {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.bound.released = match fence.state {
                 FenceState::Fenced | FenceState::Closed => machine.boot_id(node) == fence.boot_id,
@@ -60,7 +60,7 @@ impl World {
 
     /// Checks the start of an exclusive service: the node's report must be armed, and its watchdog must follow a
     /// deadline.
-    pub(in crate::world) fn check_guarded_start(&mut self, node: &str, name: &str) {
+    pub(in crate::world) fn check_guarded_start(&mut self, node: &NodeName, name: &str) {
         let Some(machine) = self.machines.get(node) else { return };
         let missing = match machine.watchdog.daemon.status().state {
             State::Armed { .. } | State::Expired { .. } if machine.bound.lasts_ms.is_some() => return,
@@ -100,7 +100,7 @@ impl World {
     }
 
     /// Returns the services that run on a node under guarantee 1: exclusive, and managed with their present uid.
-    fn guarded_on(&self, node: &str) -> Vec<String> {
+    fn guarded_on(&self, node: &NodeName) -> Vec<String> {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present
             .filter(|present| present.doing == Doing::Runs && self.is_exclusive(&present.definition.name))
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Returns the next epoch of a node whose present one is closed; `None` if its epoch is open.
-    fn closed_epoch(&self, node: &str) -> Option<Epoch> {
+    fn closed_epoch(&self, node: &NodeName) -> Option<Epoch> {
         let fence: Fence = self.record(&self.keys.fence(node))?;
         match fence.state {
             FenceState::Open => None,
@@ -125,7 +125,7 @@ impl World {
 
     /// Returns `true` if a service is managed: the leader has taken it on, and it is neither deleted nor Ignored. In Error, a
     /// service is managed only where it may still run; an operator who starts it elsewhere is responsible for it.
-    fn is_guarded(&self, node: &str, name: &str, uid: &str) -> bool {
+    fn is_guarded(&self, node: &NodeName, name: &str, uid: &str) -> bool {
         let resource: Option<Resource> =
             self.spec_of(Kind::Resource, name).and_then(|value| serde_json::from_value(value).ok());
         let wanted = resource.is_some_and(|resource| {
@@ -138,7 +138,7 @@ impl World {
             .get(name)
             .is_some_and(|(state, _)| !matches!(state, ServiceState::Ignored | ServiceState::Queued));
         let left_alone = self.status_of::<ResourceStatus>(Kind::Resource, name).is_some_and(|status| {
-            let elsewhere = status.node.as_deref() != Some(node);
+            let elsewhere = status.node.as_ref() != Some(node);
             // When it registered, the node named the service in notStopped: it counts under the epoch that is not open yet.
             let is_told = status.epoch.is_some() && status.epoch == self.closed_epoch(node);
             status.state == ServiceState::Error

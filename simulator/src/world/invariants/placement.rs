@@ -1,6 +1,7 @@
 //! Invariants of placements: strict rules hold after every planned move, and no placement exceeds a node's capacity.
 
 use super::super::World;
+use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::AffinityRule;
 use ha_api_types::record::{Action, Assignment, Phase, ServiceReport};
@@ -10,7 +11,7 @@ use ha_api_types::time::Millis;
 impl World {
     /// Checks strict rules after a service has moved. The check is skipped if a rule changed during the move, or if a
     /// probe found a service running on the target meanwhile.
-    pub(super) fn check_rules_after_move(&mut self, name: &str, to: &str, begun: Millis) {
+    pub(super) fn check_rules_after_move(&mut self, name: &str, to: &NodeName, begun: Millis) {
         if self.rules_changed_at >= begun || self.found_at.get(to).is_some_and(|at| *at >= begun) {
             return;
         }
@@ -21,7 +22,7 @@ impl World {
     }
 
     /// Returns the strict rules that a service on a node breaks, except positive affinity.
-    pub(crate) fn broken_rules(&self, rules: &[AffinityRule], name: &str, node: &str) -> Vec<String> {
+    pub(crate) fn broken_rules(&self, rules: &[AffinityRule], name: &str, node: &NodeName) -> Vec<String> {
         let mut broken = self.kept_off(rules, name, node);
         let there = World::kept_apart(rules, name).filter(|(_, other)| self.is_counted_on(other, node));
         broken.extend(there.map(|(rule, other)| {
@@ -60,7 +61,7 @@ impl World {
         }
     }
 
-    fn is_reported_running(&self, node: &str, name: &str) -> bool {
+    fn is_reported_running(&self, node: &NodeName, name: &str) -> bool {
         let report: Option<ServiceReport> = self.record(&self.keys.service_report(node, name));
         report.is_some_and(|report| matches!(report.phase, Phase::Running | Phase::ProbedRunning))
     }
@@ -68,7 +69,7 @@ impl World {
     /// Returns `true` if a node has confirmed the end of the action in a service's status. The leader's writes of one
     /// moment commit in any order. A service that takes freed capacity can thus appear before the new status of the
     /// service that freed it.
-    fn has_ended(&self, node: &str, name: &str, status: &ResourceStatus, by: &[Phase]) -> bool {
+    fn has_ended(&self, node: &NodeName, name: &str, status: &ResourceStatus, by: &[Phase]) -> bool {
         let report: Option<ServiceReport> = self.record(&self.keys.service_report(node, name));
         report.is_some_and(|report| {
             by.contains(&report.phase)
@@ -78,9 +79,9 @@ impl World {
     }
 
     /// Returns `true` if a service counts on a node: the node is its node or target, and the service is not at rest.
-    fn is_counted_on(&self, name: &str, node: &str) -> bool {
+    fn is_counted_on(&self, name: &str, node: &NodeName) -> bool {
         let Some(status) = self.status_of::<ResourceStatus>(Kind::Resource, name) else { return false };
-        let here = status.node.as_deref() == Some(node) || status.target.as_deref() == Some(node);
+        let here = status.node.as_ref() == Some(node) || status.target.as_ref() == Some(node);
         here && match status.state {
             ServiceState::Starting => !self.has_ended(node, name, &status, &[Phase::Failed]),
             ServiceState::RequestStop

@@ -7,7 +7,7 @@ use super::super::machine::{Doing, Present};
 use super::super::process::Who;
 use crate::scenario::Scenario;
 use crate::scenario::action::ProcessVerb;
-use ha_api_types::id::Term;
+use ha_api_types::id::{NodeName, Term};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Action, Assignment, Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
@@ -36,8 +36,8 @@ fn healthy() -> World {
     let scenario = Scenario::parse("a test", &scenario.to_string(), Path::new(".")).expect("a scenario");
     let mut world = World::new(scenario).expect("a world");
     pass(&mut world, 60_000);
-    assert_eq!(world.running().get("a"), Some(&vec!["node1".to_owned()]));
-    assert_eq!(world.running().get("b"), Some(&vec!["node2".to_owned()]));
+    assert_eq!(world.running().get("a"), Some(&vec!["node1".into()]));
+    assert_eq!(world.running().get("b"), Some(&vec!["node2".into()]));
     world
 }
 
@@ -67,7 +67,7 @@ fn check(world: &World, invariant: &str) {
     assert!(!world.is_good());
 }
 
-fn leader_term(world: &World) -> (String, Term) {
+fn leader_term(world: &World) -> (NodeName, Term) {
     let leader = world.leader().expect("a leader");
     (leader, Term::created_at(world.store.get(&world.keys.leader()).entries[0].create_revision))
 }
@@ -85,7 +85,7 @@ fn a_second_copy() {
 #[test]
 fn a_service_that_runs_on_after_the_release() {
     let mut world = healthy();
-    let key = world.keys.fence("node1");
+    let key = world.keys.fence(&"node1".into());
     let fence: Fence = stored(&world, &key);
     let proof = Some(Proof::Silence { waited_ms: 13_200 });
     overwrite(&mut world, &key, &Fence { epoch: fence.epoch + 1, state: FenceState::Fenced, proof, ..fence });
@@ -95,7 +95,7 @@ fn a_service_that_runs_on_after_the_release() {
 #[test]
 fn a_service_that_runs_on_after_the_deadline() {
     let mut world = healthy();
-    world.agent_process("node1", ProcessVerb::Hang);
+    world.agent_process(&"node1".into(), ProcessVerb::Hang);
     let until = world.now + 60_000;
     // The device never fires.
     while world.violations().is_empty() && world.advance(until) {
@@ -111,9 +111,9 @@ fn a_service_that_runs_on_after_the_deadline() {
 #[test]
 fn a_start_that_nothing_guards() {
     let mut world = healthy();
-    world.check_guarded_start("node1", "a");
+    world.check_guarded_start(&"node1".into(), "a");
     assert_eq!(world.violations(), [], "the watchdog has a deadline");
-    world.check_guarded_start("node3", "a");
+    world.check_guarded_start(&"node3".into(), "a");
     check(&world, "nothing starts unguarded");
 }
 
@@ -134,7 +134,7 @@ fn a_write_of_a_deposed_leader() {
         let event = Event::Arrive {
             sender,
             token: 0,
-            ask: Ask::ControllerCommit(0),
+            ask: Ask::ControllerCommit(ha_controller::core::CommitId(0)),
             request: Request::Commit(transaction),
         };
         world.queue.push(world.now, event);
@@ -174,7 +174,7 @@ fn an_object_that_vanishes() {
 #[test]
 fn an_epoch_that_goes_back() {
     let mut world = healthy();
-    let key = world.keys.fence("node1");
+    let key = world.keys.fence(&"node1".into());
     let fence: Fence = stored(&world, &key);
     overwrite(&mut world, &key, &Fence { epoch: fence.epoch - 1, ..fence });
     check(&world, "epochs never go back");
@@ -185,11 +185,8 @@ fn a_move_that_breaks_a_strict_rule() {
     let mut world = healthy();
     let key = world.keys.status(Kind::Resource, "a");
     let status: ResourceStatus = stored(&world, &key);
-    let at = |state: ServiceState, node: &str| ResourceStatus {
-        state,
-        node: Some(node.to_owned()),
-        ..status.clone()
-    };
+    let at =
+        |state: ServiceState, node: &str| ResourceStatus { state, node: Some(node.into()), ..status.clone() };
     overwrite(&mut world, &key, &at(ServiceState::Migrate, "node1"));
     overwrite(&mut world, &key, &at(ServiceState::Started, "node2"));
     check(&world, "strict rules hold after a move");
@@ -203,14 +200,10 @@ fn a_placement_where_there_is_no_room() {
     overwrite(
         &mut world,
         &key,
-        &Assignment { action: Action::Start, node: "node3".to_owned(), ..assignment.clone() },
+        &Assignment { action: Action::Start, node: "node3".into(), ..assignment.clone() },
     );
     assert_eq!(world.violations(), [], "a free node has capacity");
-    overwrite(
-        &mut world,
-        &key,
-        &Assignment { action: Action::Start, node: "node2".to_owned(), ..assignment },
-    );
+    overwrite(&mut world, &key, &Assignment { action: Action::Start, node: "node2".into(), ..assignment });
     check(&world, "capacity is never exceeded");
 }
 
@@ -221,12 +214,12 @@ fn room_that_its_node_says_is_free() {
         let key = world.keys.status(Kind::Resource, "b");
         let status: ResourceStatus = stored(&world, &key);
         overwrite(&mut world, &key, &ResourceStatus { state: ServiceState::Stopping, ..status });
-        let key = world.keys.service_report("node2", "b");
+        let key = world.keys.service_report(&"node2".into(), "b");
         let report: ServiceReport = stored(&world, &key);
         overwrite(&mut world, &key, &ServiceReport { phase, ..report });
         let key = world.keys.assignment("a");
         let assignment: Assignment = stored(&world, &key);
-        let there = Assignment { action: Action::Start, node: "node2".to_owned(), ..assignment };
+        let there = Assignment { action: Action::Start, node: "node2".into(), ..assignment };
         overwrite(&mut world, &key, &there);
         world.violations().iter().any(|violation| violation.invariant == "capacity is never exceeded")
     };
@@ -237,14 +230,14 @@ fn room_that_its_node_says_is_free() {
 #[test]
 fn a_needless_reset() {
     let mut world = healthy();
-    world.reset("node3");
+    world.reset(&"node3".into());
     check(&world, "no unnecessary resets");
 }
 
 #[test]
 fn a_record_that_nobody_can_read() {
     let mut world = healthy();
-    let key = world.keys.fence("node1");
+    let key = world.keys.fence(&"node1".into());
     overwrite(&mut world, &key, &"not a fence");
     check(&world, "readable records");
 }
@@ -254,7 +247,7 @@ fn a_cluster_that_does_not_come_right() {
     let mut world = healthy();
     world.check_progress();
     assert_eq!(world.violations(), [], "all services are in their desired state");
-    world.agent_process("node3", ProcessVerb::Kill);
+    world.agent_process(&"node3".into(), ProcessVerb::Kill);
     let now = world.now;
     while world.advance(now + 60_000) {}
     world.check_progress();

@@ -19,7 +19,7 @@ fn node(name: &str) -> NodeOverview {
         ..WatchdogStatus::default()
     };
     NodeOverview {
-        name: name.to_owned(),
+        name: name.into(),
         state: NodeState::Online,
         version: "1".to_owned(),
         watchdog: Some(watchdog),
@@ -172,7 +172,7 @@ fn nodes_of_one_image_are_named() {
         let mut world = world(&[]);
         let keys = Keys::new("test");
         let entry = |(at, (machine_id, product_id)): (usize, &(&str, Option<&str>))| Entry {
-            key: keys.node_report(&format!("node{}", at + 1)),
+            key: keys.node_report(&format!("node{}", at + 1).into()),
             value: json!({"machineId": machine_id, "productId": product_id}).to_string().into_bytes().into(),
             create_revision: Revision(1),
             mod_revision: Revision(1),
