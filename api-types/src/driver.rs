@@ -4,6 +4,7 @@ mod exec;
 mod external;
 mod identity;
 mod libvirt;
+mod lxc;
 mod ocf;
 mod podman;
 mod simulated;
@@ -16,6 +17,7 @@ pub use libvirt::{
     DefinitionError, DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER, console_log,
     is_domain_name,
 };
+pub use lxc::LxcDriver;
 pub use ocf::OcfDriver;
 pub use podman::{HealthCheck, Mount, PodmanDriver, Port, Protocol};
 pub use simulated::SimulatedDriver;
@@ -46,6 +48,9 @@ pub struct DriverSpec {
     /// A container, run by podman.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub podman: Option<PodmanDriver>,
+    /// A system container, run by LXC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lxc: Option<LxcDriver>,
     /// A virtual machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub libvirt: Option<LibvirtDriver>,
@@ -69,6 +74,8 @@ pub enum DriverKind {
     Ocf,
     /// A container, run by podman.
     Podman,
+    /// A system container, run by LXC.
+    Lxc,
     /// A virtual machine.
     Libvirt,
     /// A service of an external driver.
@@ -79,11 +86,12 @@ pub enum DriverKind {
 
 impl DriverKind {
     /// Every driver.
-    pub const ALL: [DriverKind; 7] = [
+    pub const ALL: [DriverKind; 8] = [
         DriverKind::Exec,
         DriverKind::Systemd,
         DriverKind::Ocf,
         DriverKind::Podman,
+        DriverKind::Lxc,
         DriverKind::Libvirt,
         DriverKind::External,
         DriverKind::Simulated,
@@ -96,6 +104,7 @@ impl DriverKind {
             DriverKind::Systemd => "systemd",
             DriverKind::Ocf => "ocf",
             DriverKind::Podman => "podman",
+            DriverKind::Lxc => "lxc",
             DriverKind::Libvirt => "libvirt",
             DriverKind::External => "external",
             DriverKind::Simulated => "simulated",
@@ -117,6 +126,7 @@ impl DriverSpec {
             self.systemd.as_ref().map(|_| DriverKind::Systemd),
             self.ocf.as_ref().map(|_| DriverKind::Ocf),
             self.podman.as_ref().map(|_| DriverKind::Podman),
+            self.lxc.as_ref().map(|_| DriverKind::Lxc),
             self.libvirt.as_ref().map(|_| DriverKind::Libvirt),
             self.external.as_ref().map(|_| DriverKind::External),
             self.simulated.as_ref().map(|_| DriverKind::Simulated),
@@ -143,6 +153,7 @@ impl DriverSpec {
                 DriverKind::Exec
                 | DriverKind::Systemd
                 | DriverKind::Ocf
+                | DriverKind::Lxc
                 | DriverKind::Libvirt
                 | DriverKind::External
                 | DriverKind::Simulated,
@@ -157,7 +168,7 @@ impl DriverSpec {
             Some(DriverKind::Exec) | None => "exec".to_owned(),
             Some(DriverKind::Systemd) => "unit".to_owned(),
             Some(DriverKind::Ocf) => "ocf".to_owned(),
-            Some(DriverKind::Podman) => "ct".to_owned(),
+            Some(DriverKind::Podman | DriverKind::Lxc) => "ct".to_owned(),
             Some(DriverKind::Libvirt) => "vm".to_owned(),
             Some(DriverKind::External) => {
                 self.external.as_ref().map_or_else(String::new, |external| external.name.clone())
@@ -180,6 +191,7 @@ impl DriverSpec {
             | DriverKind::Systemd
             | DriverKind::Ocf
             | DriverKind::Podman
+            | DriverKind::Lxc
             | DriverKind::Libvirt
             | DriverKind::Simulated) => kind.name().to_owned(),
         })
@@ -193,6 +205,7 @@ impl DriverSpec {
                 DriverKind::Exec
                 | DriverKind::Systemd
                 | DriverKind::Podman
+                | DriverKind::Lxc
                 | DriverKind::Libvirt
                 | DriverKind::Simulated,
             )
@@ -210,7 +223,7 @@ impl DriverSpec {
             Some(DriverKind::External) => {
                 self.external.as_ref().is_some_and(|external| external.allow_migrate)
             }
-            Some(DriverKind::Systemd | DriverKind::Podman) | None => false,
+            Some(DriverKind::Systemd | DriverKind::Podman | DriverKind::Lxc) | None => false,
         }
     }
 
@@ -226,7 +239,7 @@ impl DriverSpec {
             Some(DriverKind::Simulated) => self.simulated.as_ref().is_some_and(|simulated| simulated.gated),
             Some(DriverKind::Ocf) => self.ocf.as_ref().is_some_and(|ocf| ocf.gated),
             Some(DriverKind::External) => self.external.as_ref().is_some_and(|external| external.gated),
-            Some(DriverKind::Podman | DriverKind::Systemd) => true,
+            Some(DriverKind::Podman | DriverKind::Lxc | DriverKind::Systemd) => true,
             Some(DriverKind::Exec) | None => false,
         }
     }
@@ -244,6 +257,7 @@ impl DriverSpec {
                 DriverKind::Systemd
                 | DriverKind::Ocf
                 | DriverKind::Podman
+                | DriverKind::Lxc
                 | DriverKind::Libvirt
                 | DriverKind::External,
             )

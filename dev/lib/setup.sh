@@ -55,7 +55,7 @@ install_postgresql() {
 # has_postgresql: succeeds if a version is installed. Its programs are not on PATH: each version has its own directory.
 has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null; }
 
-# busybox_is_static: succeeds if a container image can consist of busybox alone.
+# busybox_is_static: succeeds if a container can consist of busybox alone.
 busybox_is_static() { [ -x /usr/bin/busybox ] && ! ldd /usr/bin/busybox >/dev/null 2>&1; }
 
 # setup_tests: installs the additional requirements of the tests. Sets KUBECTL, CARGO_DENY, CARGO_DEB and SINKS_PYTHON.
@@ -80,6 +80,8 @@ setup_tests() {
   have podman || packages+=(podman)
   [ -x /usr/sbin/runc ] || have runc || packages+=(runc)
   busybox_is_static || packages+=(busybox-static)
+  # Driver lxc, with containers of the same busybox.
+  have lxc-start || packages+=(lxc)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   install_libvirt
   setup_packages

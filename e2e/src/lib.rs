@@ -19,6 +19,7 @@ pub mod faults;
 pub mod fence_agent;
 pub mod init;
 pub mod libvirt;
+pub mod lxc;
 pub mod machine;
 pub mod measure;
 pub mod metal;

@@ -11,6 +11,7 @@ use crate::command::tool;
 use crate::container;
 use crate::init::Program;
 use crate::libvirt::host;
+use crate::lxc;
 use crate::machine::{Machine, Role};
 use crate::metal::hardware::Hardware;
 use crate::metal::{disk, qemu};
@@ -34,6 +35,7 @@ pub const STORAGE_PORT: u16 = 564;
 
 /// Number of machines of each kind, and their settings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each selects one independent part of the machines")]
 pub struct Plan {
     /// Directory for data, logs and certificates.
     pub folder: PathBuf,
@@ -61,6 +63,9 @@ pub struct Plan {
     pub disk_kilobytes: Option<u32>,
     /// `true` if each node has its own podman.
     pub podman: bool,
+    /// `true` if each node has its own LXC.
+    #[serde(default)]
+    pub lxc: bool,
     /// `true` if each node has its own libvirt.
     pub libvirt: bool,
     /// Directory of an older build's programs, with which controllers and nodes start until `upgrade::upgrade`. `None` for the
@@ -85,6 +90,7 @@ impl Plan {
             store_bytes: None,
             disk_kilobytes: None,
             podman: false,
+            lxc: false,
             libvirt: false,
             old_binaries: None,
         }
@@ -267,6 +273,10 @@ impl Layout<'_> {
             let archive = podman::archive(&self.plan.folder.join(&name))?;
             machine.programs.push(podman::program(&machine, &archive));
             agent = podman::before(&machine, agent);
+        }
+        if self.plan.lxc {
+            agent.extend(flags(&[("lxc-path", &text(&lxc::path(&machine)))]));
+            agent = lxc::before(&machine, agent);
         }
         if self.plan.libvirt {
             let names: Vec<(String, Ipv4Addr)> = (1..=self.plan.nodes)

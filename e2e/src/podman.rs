@@ -19,11 +19,8 @@ pub const PROGRAM: &str = "podman";
 /// Name of podman's settings file, next to the archive.
 const SETTINGS: &str = "containers.conf";
 
-/// Mounts control groups, which a network namespace hides, then imports the image and serves podman's API.
-const SCRIPT: &str = r#"
-set -e
-socket=$1 archive=$2 image=$3
-shift 3
+/// Shell commands that mount control groups, which a network namespace hides.
+pub(crate) const MOUNT_GROUPS: &str = r#"
 groups=/sys/fs/cgroup
 mount -t tmpfs tmpfs $groups
 if grep -qv '^0::' /proc/self/cgroup; then
@@ -38,6 +35,12 @@ if grep -qv '^0::' /proc/self/cgroup; then
 else
   mount -t cgroup2 cgroup2 $groups
 fi
+"#;
+
+/// Imports the image and serves podman's API.
+const SCRIPT: &str = r#"
+socket=$1 archive=$2 image=$3
+shift 3
 "$@" image exists "$image" || "$@" import --quiet "$archive" "$image"
 exec "$@" system service --time=0 "unix://$socket"
 "#;
@@ -50,7 +53,8 @@ pub fn socket(machine: &Machine) -> PathBuf {
 /// Returns podman's API service as a program of a machine. `archive` is the result of [`archive`].
 pub fn program(machine: &Machine, archive: &Path) -> Program {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let mut command = ["sh", "-c", SCRIPT, "podman"].map(str::to_owned).to_vec();
+    let script = format!("set -e\n{MOUNT_GROUPS}\n{SCRIPT}");
+    let mut command = ["sh", "-c", &script, "podman"].map(str::to_owned).to_vec();
     command.extend([text(&socket(machine)), text(archive), IMAGE.to_owned(), "podman".to_owned()]);
     for (flag, folder) in [
         ("--root", root(machine)),

@@ -2,8 +2,10 @@
 
 pub mod exec;
 pub mod external;
+mod health;
 pub mod libvirt;
 pub mod log;
+pub mod lxc;
 pub mod ocf;
 pub mod podman;
 pub mod program;

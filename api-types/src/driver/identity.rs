@@ -55,6 +55,7 @@ impl DriverSpec {
                 with_parameters(&named, resource, &ocf.parameters)
             }
             DriverKind::Podman => self.podman.as_ref()?.container_name(resource),
+            DriverKind::Lxc => self.lxc.as_ref()?.container.clone(),
             DriverKind::Libvirt => {
                 let libvirt = self.libvirt.as_ref()?;
                 let uri = libvirt.uri();
@@ -144,6 +145,8 @@ mod tests {
         check(json!({"podman": {"container": "db"}}), Some("podman:db"));
         check(json!({"podman": {"container": "db", "image": "i:2"}}), Some("podman:db"));
         check(json!({"podman": {"image": "i:1"}}), Some("podman:hactl-web"));
+        check(json!({"lxc": {"container": "101"}}), Some("lxc:101"));
+        check(json!({"lxc": {"container": "101", "config": "/srv/101"}}), Some("lxc:101"));
         check(json!({"libvirt": {"domain": "vm1"}}), Some("libvirt:qemu:///system#vm1"));
         check(
             json!({"libvirt": {"domain": "vm1", "uri": "qemu+unix:///system"}}),

@@ -1,6 +1,7 @@
 //! Checks of a resource's driver.
 
 mod libvirt;
+mod lxc;
 mod podman;
 mod systemd;
 
@@ -13,15 +14,15 @@ use std::collections::BTreeMap;
 /// Maximum number of arguments of a command.
 const MAX_ARGUMENTS: usize = 1000;
 /// Reserved names of external drivers: the drivers and types of hactl itself.
-const TAKEN: [&str; 10] =
-    ["exec", "unit", "systemd", "ocf", "ct", "podman", "vm", "libvirt", "sim", "simulated"];
+const TAKEN: [&str; 11] =
+    ["exec", "unit", "systemd", "ocf", "ct", "podman", "lxc", "vm", "libvirt", "sim", "simulated"];
 
 pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
     match driver.kinds().as_slice() {
         [] => context.required(
             "spec.driver",
-            "must name one driver: exec, systemd, ocf, podman, libvirt, external or simulated, such as \
-             driver: {exec: {command: [...]}}",
+            "must name one driver: exec, systemd, ocf, podman, lxc, libvirt, external or simulated, such \
+             as driver: {exec: {command: [...]}}",
         ),
         [_] => {}
         several => {
@@ -41,6 +42,9 @@ pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
     }
     if let Some(podman) = &driver.podman {
         podman::check(podman, context);
+    }
+    if let Some(lxc) = &driver.lxc {
+        lxc::check(lxc, context);
     }
     if let Some(libvirt) = &driver.libvirt {
         libvirt::check(libvirt, context);

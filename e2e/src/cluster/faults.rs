@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use super::{CEILING, Cluster};
 use crate::binaries;
 use crate::container;
+use crate::lxc;
 use crate::machine::{Machine, Role, append};
 use crate::network::Drop;
 use crate::plan::{ETCD_PEER_PORT, stand_in_socket};
@@ -91,6 +92,7 @@ impl Cluster {
         let machine = self.machine_mut(name)?;
         machine.power_off()?;
         podman::remove_groups(machine);
+        lxc::remove_groups();
         self.end_network(name)?;
         self.reap();
         self.save()

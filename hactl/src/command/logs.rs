@@ -18,8 +18,8 @@ const OVERLAP: Duration = Duration::from_secs(5);
 
 /// Print the log of a service from its driver
 ///
-/// systemd: journal of the unit. podman: output of the container. libvirt: log file of the console, or of QEMU. exec, ocf
-/// and external: output of the programs. The agent of the node reads the log. An answer has at most 64 KiB; older lines are
+/// systemd: journal of the unit. podman: output of the container. lxc: output on its console. libvirt: log file of the
+/// console, or of QEMU. exec, ocf and external: output of the programs. The agent of the node reads the log. An answer has at most 64 KiB; older lines are
 /// left out.
 #[derive(Args, Debug)]
 #[command(

@@ -260,7 +260,9 @@ fn every_example_is_taken_without_a_word() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/examples");
     let ran = hactl(&server, &["apply", "-R", "-f", examples]);
     assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
-    for name in ["cache", "ticker", "clock", "current", "database", "machine", "sessions", "web"] {
+    for name in
+        ["builder", "cache", "ticker", "clock", "current", "database", "machine", "sessions", "web", "wiki"]
+    {
         assert!(ran.stdout.contains(&format!("resource/{name} created")), "{name} is not in\n{}", ran.stdout);
     }
 }

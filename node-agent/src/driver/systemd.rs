@@ -6,7 +6,7 @@
 
 mod boot;
 mod bus;
-mod group;
+pub(super) mod group;
 mod manager;
 mod order;
 mod start;

@@ -8,6 +8,7 @@ use crate::driver::Driver;
 use crate::driver::exec::{ExecDriver, ExecSettings};
 use crate::driver::external::{ExternalDriver, ExternalSettings};
 use crate::driver::libvirt::LibvirtDriver;
+use crate::driver::lxc::{LxcDriver, LxcSettings};
 use crate::driver::ocf::{OcfDriver, OcfSettings};
 use crate::driver::podman::{PodmanDriver, PodmanSettings};
 use crate::driver::program::ProgramSettings;
@@ -69,12 +70,15 @@ impl Drivers {
         let libvirt = LibvirtDriver::new(&options.state_dir, events.clone()).with_context(folder)?;
         let systemd = SystemdDriver::new(SystemdSettings::new(options.node.clone()), events.clone())
             .context("cannot read the mounts of this machine")?;
+        let lxc = LxcSettings::new(options.node.clone(), options.lxc_path.clone(), &options.state_dir);
+        let lxc = LxcDriver::new(lxc, events.clone()).context("cannot read the mounts of this machine")?;
         let podman = PodmanSettings::new(options.node.clone(), options.podman_socket.clone());
         let podman = PodmanDriver::new(podman, events);
-        let all: [Arc<dyn Driver>; 7] = [
+        let all: [Arc<dyn Driver>; 8] = [
             Arc::new(exec),
             Arc::new(external),
             Arc::new(libvirt),
+            Arc::new(lxc),
             Arc::new(ocf),
             Arc::new(podman),
             Arc::new(simulated),

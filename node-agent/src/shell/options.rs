@@ -54,6 +54,9 @@ pub struct Options {
     /// API socket of podman, for driver `podman`
     #[arg(long, default_value = crate::driver::podman::DEFAULT_SOCKET, value_name = "PATH")]
     pub podman_socket: PathBuf,
+    /// Directory of LXC's containers, for driver `lxc`
+    #[arg(long, default_value = crate::driver::lxc::DEFAULT_PATH, value_name = "DIR")]
+    pub lxc_path: PathBuf,
     /// Address that serves /metrics, /livez and /readyz; loopback only
     #[arg(long, default_value = "127.0.0.1:7444", value_name = "ADDRESS")]
     pub admin_listen: SocketAddr,

@@ -143,7 +143,7 @@ fn collide(one: &Port, other: &Port) -> bool {
         && (one.address == other.address || everywhere(one) || everywhere(other))
 }
 
-fn limits(path: &str, limits: &Limits, context: &mut Context) {
+pub(super) fn limits(path: &str, limits: &Limits, context: &mut Context) {
     if limits.cpu.is_some_and(|cpu| cpu < LEAST_CPU) {
         context.invalid(&member(path, "cpu"), "must be at least 10m (0.01 cores)");
     }
@@ -196,6 +196,11 @@ fn health_check(path: &str, check: &HealthCheck, is_existing: bool, context: &mu
             "required: a program in the container that exits 0 if the service is healthy",
         );
     }
+    check_times(path, check, context);
+}
+
+/// Checks the command of a health check, and its times.
+pub(super) fn check_times(path: &str, check: &HealthCheck, context: &mut Context) {
     arguments(&member(path, "command"), &check.command, context);
     context.seconds(&member(path, "intervalSeconds"), check.interval_seconds, 0.1, MOST_SECONDS);
     context.seconds(&member(path, "timeoutSeconds"), check.timeout_seconds, 0.1, MOST_SECONDS);

@@ -38,6 +38,9 @@ pub(super) struct DriverFlags {
     /// Image of the podman container
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
+    /// LXC container
+    #[arg(long, value_name = "NAME")]
+    lxc_container: Option<String>,
     /// OCF resource agent
     #[arg(long, value_name = "PROVIDER:AGENT")]
     ocf: Option<String>,
@@ -77,6 +80,9 @@ impl DriverFlags {
             let container = self.container.as_ref().unwrap_or(&name.name);
             let fields = [("container", json!(container)), ("image", json!(self.image))];
             chosen.push(json!({"podman": given(fields)}));
+        }
+        if let Some(container) = &self.lxc_container {
+            chosen.push(json!({"lxc": {"container": container}}));
         }
         if let Some(agent) = &self.ocf {
             let parameters = filled(pairs("--parameter", &self.parameters)?);
@@ -128,7 +134,7 @@ fn implied(name: &TypedName) -> Result<Value, Failure> {
         Some("unit") => Ok(json!({"systemd": {"unit": format!("{plain}.service")}})),
         Some("sim") => Ok(json!({"simulated": {}})),
         Some(_) | None => Err(Failure::usage("no driver specified").help(
-            "add --exec -- COMMAND…, --unit UNIT, --libvirt-domain DOMAIN, --container NAME or --ocf PROVIDER:AGENT",
+            "add --exec -- COMMAND…, --unit UNIT, --libvirt-domain DOMAIN, --container NAME, --lxc-container NAME or --ocf PROVIDER:AGENT",
         )),
     }
 }

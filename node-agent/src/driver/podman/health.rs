@@ -3,24 +3,14 @@
 
 use super::client::Client;
 use super::hanging;
+use crate::driver::health::{self, seconds};
 use ha_api_types::driver::HealthCheck;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::Path;
-use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
-/// Result of a health check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Health {
-    Healthy,
-    /// The check failed, with its output.
-    Unhealthy(String),
-    /// The check could not be run, so the health is unknown.
-    Untold(String),
-    /// The container has no health check.
-    Undefined,
-}
+pub(super) use crate::driver::health::Health;
 
 /// Runs the check once.
 pub(super) async fn ask(client: &Client, container: &str, check: &HealthCheck) -> Health {
@@ -61,71 +51,5 @@ async fn end(client: &Client, name: &str) {
 
 /// Runs the check at its interval. Returns when the service is unhealthy, with the reason as a clause.
 pub(super) async fn unhealthy(client: Client, container: String, check: HealthCheck) -> String {
-    let begin = Instant::now();
-    let mut streak = Streak::default();
-    loop {
-        sleep(seconds(check.interval_seconds)).await;
-        let health = ask(&client, &container, &check).await;
-        if let Health::Untold(why) = &health {
-            tracing::debug!(container, why, "cannot run the health check");
-        }
-        if let Some(message) = streak.record(health, &check, begin.elapsed()) {
-            return message;
-        }
-    }
-}
-
-/// Counter of consecutive failed checks.
-#[derive(Debug, Default)]
-struct Streak {
-    failures: u32,
-}
-
-impl Streak {
-    /// Records a result at a time after the start. Returns the reason once enough checks in a row have failed.
-    fn record(&mut self, health: Health, check: &HealthCheck, since_start: Duration) -> Option<String> {
-        let why = match health {
-            Health::Healthy => {
-                self.failures = 0;
-                return None;
-            }
-            Health::Untold(_) | Health::Undefined => return None,
-            Health::Unhealthy(_) if since_start < seconds(check.start_period_seconds) => return None,
-            Health::Unhealthy(why) => why,
-        };
-        self.failures += 1;
-        (self.failures >= check.retries.max(1)).then(|| {
-            format!("container is unhealthy: health check failed {} times in a row: {why}", self.failures)
-        })
-    }
-}
-
-fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failures_in_a_row_count() {
-        let check = HealthCheck { retries: 2, start_period_seconds: 5.0, ..HealthCheck::default() };
-        let mut streak = Streak::default();
-        let mut record =
-            |health: Health, since: u64| streak.record(health, &check, Duration::from_secs(since));
-        let bad = || Health::Unhealthy("not ok".into());
-        let message = Some("container is unhealthy: health check failed 2 times in a row: not ok".to_owned());
-        for (health, since, expected) in [
-            (bad(), 1, None),
-            (bad(), 4, None),
-            (bad(), 5, None),
-            (Health::Healthy, 6, None),
-            (bad(), 7, None),
-            (Health::Untold("podman is away".into()), 8, None),
-            (bad(), 9, message),
-        ] {
-            assert_eq!(record(health.clone(), since), expected, "{health:?} at {since}");
-        }
-    }
+    health::unhealthy(&container, &check, || ask(&client, &container, &check)).await
 }

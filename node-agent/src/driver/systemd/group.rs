@@ -19,13 +19,13 @@ struct Hierarchy {
 
 /// Cgroup hierarchies of this machine that contain the groups of units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Groups {
+pub(in crate::driver) struct Groups {
     hierarchies: Vec<Hierarchy>,
 }
 
 impl Groups {
     /// Returns the hierarchies among the mounts that this process sees.
-    pub(super) fn here() -> io::Result<Groups> {
+    pub(in crate::driver) fn here() -> io::Result<Groups> {
         Ok(Groups::of(&fs::read_to_string("/proc/self/mountinfo")?))
     }
 
@@ -60,7 +60,7 @@ impl Groups {
     }
 
     /// Returns the directory with the counters of a group.
-    pub(super) fn counters(&self, group: &str) -> Option<PathBuf> {
+    pub(in crate::driver) fn counters(&self, group: &str) -> Option<PathBuf> {
         if group.is_empty() {
             return None;
         }
@@ -71,7 +71,7 @@ impl Groups {
     ///
     /// # Errors
     /// If the group cannot be read, or no mounted hierarchy contains it, so that its members are unknown.
-    pub(super) fn members(&self, group: &str) -> io::Result<Vec<i32>> {
+    pub(in crate::driver) fn members(&self, group: &str) -> io::Result<Vec<i32>> {
         let mut pids = Vec::new();
         // The root group contains the processes of all units.
         if group.is_empty() || group == "/" {
@@ -98,8 +98,19 @@ impl Groups {
         Ok(pids)
     }
 
+    /// Returns the names of the groups directly below the root of any hierarchy.
+    pub(in crate::driver) fn top(&self) -> Vec<String> {
+        let entries = self.hierarchies.iter().filter_map(|hierarchy| fs::read_dir(&hierarchy.mount).ok());
+        let folders = entries.flat_map(Iterator::flatten).filter(|entry| entry.path().is_dir());
+        let mut names: Vec<String> =
+            folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// Kills all processes in a group, without systemd.
-    pub(super) fn kill(&self, group: &str) -> io::Result<()> {
+    pub(in crate::driver) fn kill(&self, group: &str) -> io::Result<()> {
         for pid in self.members(group)? {
             // Zero stands for a process outside this pid namespace, and kill(0) would hit the agent's own process
             // group.
@@ -118,7 +129,7 @@ fn passes(error: &io::Error) -> bool {
 }
 
 /// Returns the pids as text for a message.
-pub(super) fn describe(pids: &[i32]) -> String {
+pub(in crate::driver) fn describe(pids: &[i32]) -> String {
     let words: Vec<String> = pids.iter().take(5).map(ToString::to_string).collect();
     let more = if pids.len() > 5 { " …" } else { "" };
     format!("processes {}{more}", words.join(", "))

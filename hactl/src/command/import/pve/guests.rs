@@ -100,7 +100,7 @@ impl Guests {
                 }
                 json!({DriverKind::Libvirt.name(): libvirt})
             }
-            GuestKind::Container => json!({DriverKind::Podman.name(): {"container": number}}),
+            GuestKind::Container => json!({DriverKind::Lxc.name(): {"container": number}}),
         }
     }
 
@@ -142,8 +142,8 @@ impl Guests {
                     GuestKind::Machine => "vm: each virtual machine uses the libvirt domain named by its ID. Define the domain in \
                         libvirt on every node, with disks that all nodes reach, or replace spec.driver.libvirt (docs/libvirt.md)"
                         .to_owned(),
-                    GuestKind::Container => "ct: each container uses the podman container named by its ID. Create the container on \
-                        every node, or replace spec.driver (docs/podman.md)"
+                    GuestKind::Container => "ct: each container uses the LXC container named by its ID. Create the container (/var/lib/lxc/ID/config) on \
+                        every node, with a root file system that all nodes reach, or replace spec.driver.lxc (docs/lxc.md)"
                         .to_owned(),
                 });
             }

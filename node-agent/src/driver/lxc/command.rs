@@ -1,0 +1,125 @@
+//! Command lines of LXC's programs: the container to which a process belongs.
+
+use std::path::{Path, PathBuf};
+
+/// Short options that have a value, of all programs that are recognized.
+const VALUED: &str = "cfgLnoPpstu";
+/// Long options that have a value.
+const LONG_VALUED: [&str; 15] = [
+    "--console",
+    "--console-log",
+    "--define",
+    "--gid",
+    "--lxcpath",
+    "--logfile",
+    "--logpriority",
+    "--name",
+    "--pidfile",
+    "--rcfile",
+    "--share-ipc",
+    "--share-net",
+    "--share-pid",
+    "--share-uts",
+    "--timeout",
+];
+/// Beginning of the title that LXC gives to a monitor in the background.
+const TITLE: &str = "[lxc monitor] ";
+
+/// Role of a process of LXC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The monitor of a container, or the program that is about to become it.
+    Monitor,
+    /// A program that ends a container.
+    Stopper,
+}
+
+/// Process of LXC for one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Invocation {
+    pub(super) role: Role,
+    pub(super) name: String,
+    /// Directory of the containers; `None` for LXC's default.
+    pub(super) path: Option<PathBuf>,
+}
+
+impl Invocation {
+    /// Parses the content of `/proc/PID/cmdline`. `None` for all other processes.
+    pub(super) fn parse(line: &[u8]) -> Option<Invocation> {
+        let text = String::from_utf8_lossy(line);
+        if let Some(title) = text.strip_prefix(TITLE) {
+            // The name of a container contains no space.
+            let (path, name) = title.trim_end_matches('\0').trim_end().rsplit_once(' ')?;
+            let (name, path) = (name.to_owned(), Some(PathBuf::from(path)));
+            return Some(Invocation { role: Role::Monitor, name, path });
+        }
+        let mut words = text.split('\0');
+        let role = match Path::new(words.next()?).file_name()?.to_str()? {
+            "lxc-start" | "lxc-execute" => Role::Monitor,
+            "lxc-stop" | "lxc-destroy" => Role::Stopper,
+            _ => return None,
+        };
+        let (mut name, mut path, mut free) = (None, None, None);
+        while let Some(word) = words.next() {
+            if word == "--" {
+                break;
+            }
+            let (option, value) = match word.strip_prefix('-') {
+                Some(long) if long.starts_with('-') => match word.split_once('=') {
+                    Some((option, value)) => (option, Some(value)),
+                    None if LONG_VALUED.contains(&word) => (word, words.next()),
+                    None => continue,
+                },
+                Some(short) => {
+                    let Some(at) = short.find(|option| VALUED.contains(option)) else { continue };
+                    let attached = &short[at + 1..];
+                    let value = if attached.is_empty() { words.next() } else { Some(attached) };
+                    (&short[at..=at], value)
+                }
+                None => {
+                    free = free.or((!word.is_empty()).then_some(word));
+                    continue;
+                }
+            };
+            match option {
+                "n" | "--name" => name = value,
+                "P" | "--lxcpath" => path = value,
+                _ => {}
+            }
+        }
+        Some(Invocation { role, name: name.or(free)?.to_owned(), path: path.map(PathBuf::from) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Option<(Role, &str, Option<&str>)>) {
+        let found = Invocation::parse(line.replace('|', "\0").as_bytes());
+        let expected = expected.map(|(role, name, path)| Invocation {
+            role,
+            name: name.to_owned(),
+            path: path.map(PathBuf::from),
+        });
+        assert_eq!(found, expected, "{line}");
+    }
+
+    #[test]
+    fn processes_are_assigned_to_containers() {
+        use Role::{Monitor, Stopper};
+        check("[lxc monitor] /var/lib/lxc web|", Some((Monitor, "web", Some("/var/lib/lxc"))));
+        check("[lxc monitor] /srv/my containers web", Some((Monitor, "web", Some("/srv/my containers"))));
+        check("/usr/bin/lxc-start|-F|-n|web|", Some((Monitor, "web", None)));
+        check("lxc-start|-nweb|-P/srv|-d|", Some((Monitor, "web", Some("/srv"))));
+        check("lxc-start|-dn|web|-f|/x|-s|a=b|--lxcpath=/srv|", Some((Monitor, "web", Some("/srv"))));
+        check("lxc-start|--name|web|--logfile|x|", Some((Monitor, "web", None)));
+        check("lxc-start|-F|web|", Some((Monitor, "web", None)));
+        check("lxc-execute|-n|web|--|/bin/sh|-n|other|", Some((Monitor, "web", None)));
+        check("lxc-stop|-k|-t|5|web|", Some((Stopper, "web", None)));
+        check("lxc-destroy|-f|-n|web|", Some((Stopper, "web", None)));
+        for other in ["", "lxc-start|", "lxc-info|-n|web|", "sh|-c|lxc-start -n web|", "vi|lxc-start|web|"] {
+            check(other, None);
+        }
+    }
+}

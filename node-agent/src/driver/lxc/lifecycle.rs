@@ -1,0 +1,461 @@
+//! The driver's commands: probe, start or adopt, stop, kill.
+
+use super::container::{self, Container, Run, Standing, look, orphans};
+use super::log::{self, Files};
+use super::tools::{self, ToolError};
+use super::{Context, config, health, limits, watch};
+use crate::core::DriverFailure;
+use crate::driver::health::Health;
+use ha_api_types::driver::HealthCheck;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::Millis;
+use ha_runtime::reconcile::Backoff;
+use rustix::process::Signal;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// Time after the start before which the end of a container counts as a failed start.
+const SETTLING: Duration = Duration::from_millis(200);
+/// Time that a container may spend between two states before a probe reports an unknown state.
+const TRANSITION: Duration = Duration::from_secs(3);
+/// Time limit of a kill; a process that takes longer is stuck in the kernel.
+const KILLING: Duration = Duration::from_secs(15);
+/// Time limit for LXC to kill a container, before the driver kills its processes.
+const ASKING: Duration = Duration::from_secs(3);
+/// Time after a kill for the hooks of the container, such as one that detaches storage. Then its monitor is killed.
+const HOOKS: Duration = Duration::from_secs(6);
+/// Time for a last query after the time limit of a start.
+const LATE: Duration = Duration::from_secs(1);
+/// Interval between queries while a container changes.
+const LOOK: Duration = Duration::from_millis(25);
+/// First and longest delay before the health check runs again while the service becomes ready; the delay doubles each
+/// time.
+const READINESS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// Starts a program without the protection from the OOM killer that the service manager set for the agent only.
+const UNPROTECTED: &str = "read score </proc/self/oom_score_adj; \
+    case $score in -*) echo 0 >/proc/self/oom_score_adj;; esac; exec \"$@\"";
+
+fn failure(class: FailureClass, reason: Reason, message: impl Into<String>) -> DriverFailure {
+    DriverFailure { class, reason, message: message.into() }
+}
+
+fn may_pass(reason: Reason, message: impl Into<String>) -> DriverFailure {
+    failure(FailureClass::RetryHere, reason, message)
+}
+
+fn unseen(error: &ToolError) -> DriverFailure {
+    may_pass(Reason::StartFailed, format!("cannot query the container: {error}"))
+}
+
+/// Reports whether the service runs, and starts watching it.
+pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -> Observed {
+    let Some(container) = Container::of(&context.settings, service) else { return Observed::NotRunning };
+    warn_if_unfit(context, service, &container).await;
+    let until = Instant::now() + TRANSITION;
+    loop {
+        match look(context, &container).await {
+            Ok(Standing::Runs(run)) => {
+                watch::ensure(context, service, Some(run));
+                return Observed::Running;
+            }
+            Ok(Standing::Ended | Standing::Undefined) => {
+                watch::ensure(context, service, None);
+                return Observed::NotRunning;
+            }
+            Ok(Standing::Changing(_)) if Instant::now() < until => sleep(LOOK).await,
+            Ok(Standing::Changing(state)) => {
+                return Observed::Unknown(format!("container {} is {state}", container.name));
+            }
+            Ok(Standing::Orphaned(pids)) => return Observed::Unknown(orphans(&container.name, &pids)),
+            Err(error) => return Observed::Unknown(error.to_string()),
+        }
+    }
+}
+
+/// Warns once if the container cannot be a service. A node that is only probed could start the container at its next
+/// boot, before any agent can prevent it.
+async fn warn_if_unfit(context: &Context, service: &ServiceDefinition, container: &Container) {
+    // An error: a node without the container, or without the storage of its configuration.
+    let problem = unfit(container).await.unwrap_or_default();
+    if context.unfit.note(&service.name, problem.clone())
+        && let Some(why) = problem
+    {
+        tracing::warn!(
+            resource = service.name,
+            container = container.name,
+            why,
+            "cannot run the container as a service"
+        );
+    }
+}
+
+async fn unfit(container: &Container) -> std::io::Result<Option<String>> {
+    let container = container.clone();
+    let read = tokio::task::spawn_blocking(move || config::unfit(&container)).await;
+    read.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+}
+
+/// Starts the service, or adopts it if it already runs.
+pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+    let Some(container) = Container::of(&context.settings, service) else {
+        return Err(failure(
+            FailureClass::ConfigurationWrong,
+            Reason::BadConfiguration,
+            "spec.driver.lxc requires container",
+        ));
+    };
+    context.watches.end(&service.name);
+    let until = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
+    // The inner steps have the same time limit, and report the condition that they waited for. So this limit is longer.
+    match timeout_at(until + LATE, start_or_adopt(context, service, &container, until)).await {
+        Ok(Ok(run)) => {
+            watch::ensure(context, service, Some(run));
+            Ok(())
+        }
+        Ok(Err(failure)) => Err(failure),
+        Err(_) => {
+            stop(context, service, 0).await?;
+            Err(may_pass(Reason::TimedOut, "service was not running in time and was killed"))
+        }
+    }
+}
+
+async fn start_or_adopt(
+    context: &Arc<Context>,
+    service: &ServiceDefinition,
+    container: &Container,
+    until: Instant,
+) -> Result<Run, DriverFailure> {
+    loop {
+        match look(context, container).await.map_err(|error| unseen(&error))? {
+            Standing::Runs(run) => {
+                fit(container).await?;
+                return ready(context, service, container, run, until).await;
+            }
+            Standing::Changing(_) => sleep(LOOK).await,
+            Standing::Orphaned(_) => end(context, service, container, 0).await?,
+            Standing::Undefined => {
+                let file = container.config_file();
+                let message = format!(
+                    "container {} does not exist on this node ({} is missing): create it with lxc-create, or mount the storage of the file",
+                    container.name,
+                    file.display()
+                );
+                return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
+            }
+            Standing::Ended => {
+                fit(container).await?;
+                launch(context, service, container, until).await?;
+                // A container that has ended again is not started a second time.
+                return launched(context, service, container, until).await;
+            }
+        }
+    }
+}
+
+async fn launched(
+    context: &Arc<Context>,
+    service: &ServiceDefinition,
+    container: &Container,
+    until: Instant,
+) -> Result<Run, DriverFailure> {
+    loop {
+        match look(context, container).await.map_err(|error| unseen(&error))? {
+            Standing::Runs(run) => return ready(context, service, container, run, until).await,
+            Standing::Changing(_) => sleep(LOOK).await,
+            Standing::Ended | Standing::Undefined => return Err(ended_early(context, service, None).await),
+            Standing::Orphaned(pids) => {
+                return Err(may_pass(Reason::StartFailed, orphans(&container.name, &pids)));
+            }
+        }
+    }
+}
+
+/// Checks that a container can be a service of hactl.
+async fn fit(container: &Container) -> Result<(), DriverFailure> {
+    let class = FailureClass::NeverHere;
+    match unfit(container).await {
+        Ok(None) => Ok(()),
+        Ok(Some(why)) => {
+            let message = format!("container {} cannot be used: {why}", container.name);
+            Err(failure(class, Reason::BadConfiguration, message))
+        }
+        Err(error) => {
+            let message = format!("cannot read {}: {error}", container.config_file().display());
+            Err(failure(FailureClass::TryElsewhere, Reason::StartFailed, message))
+        }
+    }
+}
+
+/// Starts the container in the background. Returns when LXC reports that it runs.
+async fn launch(
+    context: &Context,
+    service: &ServiceDefinition,
+    container: &Container,
+    until: Instant,
+) -> Result<(), DriverFailure> {
+    let files = Files::of(&context.settings, service);
+    files.prepare().map_err(|error| {
+        may_pass(Reason::StartFailed, format!("cannot write {}: {error}", files.lxc().display()))
+    })?;
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", UNPROTECTED, "sh", "lxc-start", "-n", &container.name, "-P"]).arg(&container.path);
+    if let Some(config) = &container.config {
+        command.arg("-f").arg(config);
+    }
+    command.args(["-d", "-l", "INFO", "-o"]).arg(files.lxc());
+    let settings = config::Settings::read(&container.config_file()).unwrap_or_default();
+    if settings.console_log().is_none() {
+        command.arg("-L").arg(files.console());
+        command.args([
+            "-s",
+            &format!("lxc.console.size={}", log::CONSOLE_BYTES),
+            "-s",
+            "lxc.console.rotate=1",
+        ]);
+    }
+    let spec = service.driver.lxc.clone().unwrap_or_default();
+    for setting in limits::settings(&spec.limits, limits::is_v2()) {
+        command.args(["-s", &setting]);
+    }
+    // For the hooks of the container, which the monitor runs.
+    command
+        .env("LC_ALL", "C")
+        .env("HA_RESOURCE", &service.name)
+        .env("HA_RESOURCE_UID", &service.uid)
+        .env("HA_NODE", context.settings.node.as_str())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        // The monitor outlives this command, so it must not hold a pipe of the agent.
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    match timeout_at(until, command.status()).await {
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) => {
+            let text = files.text();
+            Err(of_start(&container.name, &text, &status.to_string()))
+        }
+        Ok(Err(error)) => Err(may_pass(Reason::StartFailed, format!("cannot run /bin/sh: {error}"))),
+        Err(_) => {
+            let message = format!("container {} did not start within startSeconds", container.name);
+            Err(may_pass(Reason::TimedOut, message))
+        }
+    }
+}
+
+/// Classifies an error of LXC while a container was started.
+fn of_start(name: &str, log: &str, status: &str) -> DriverFailure {
+    let error = log::first_error(log);
+    let cause = error.unwrap_or(status);
+    let message = format!("cannot start container {name}: {cause}");
+    let says = |part: &str| cause.contains(part);
+    if error.is_none() && (status.ends_with(": 126") || status.ends_with(": 127")) {
+        let message =
+            format!("cannot start container {name}: lxc-start is not installed: run apt install lxc");
+        failure(FailureClass::NeverHere, Reason::NotInstalled, message)
+    } else if says("No such file or directory - Failed to exec") {
+        failure(FailureClass::NeverHere, Reason::NotInstalled, message)
+    } else if says("Failed to exec")
+        // The first error names the setting.
+        || log.contains("Failed to parse config file")
+        || says("Failed to load config")
+    {
+        failure(FailureClass::NeverHere, Reason::BadConfiguration, message)
+    } else if says("rootfs") {
+        // The storage may not be mounted on this node.
+        failure(FailureClass::TryElsewhere, Reason::StartFailed, message)
+    } else {
+        may_pass(Reason::StartFailed, message)
+    }
+}
+
+/// Waits until the service is confirmed: its health check succeeds, or, without one, its container does not end
+/// immediately.
+async fn ready(
+    context: &Arc<Context>,
+    service: &ServiceDefinition,
+    container: &Container,
+    run: Run,
+    until: Instant,
+) -> Result<Run, DriverFailure> {
+    let check: Option<&HealthCheck> = service.driver.lxc.as_ref().and_then(|lxc| lxc.health_check.as_ref());
+    let mut backoff = Backoff::new(READINESS.0, READINESS.1);
+    let mut last = "nothing".to_owned();
+    if check.is_none() {
+        sleep(SETTLING).await;
+    }
+    loop {
+        match look(context, container).await.map_err(|error| unseen(&error))? {
+            Standing::Runs(now) => {
+                let Some(check) = check else { return Ok(now) };
+                match timeout_at(until, health::ask(container, check)).await {
+                    Ok(Health::Healthy) => return Ok(now),
+                    Ok(Health::Unhealthy(why) | Health::Untold(why)) => last = why,
+                    Ok(Health::Undefined) | Err(_) => {}
+                }
+            }
+            Standing::Ended | Standing::Undefined => {
+                return Err(ended_early(context, service, Some(run)).await);
+            }
+            Standing::Orphaned(pids) => {
+                return Err(may_pass(Reason::StartFailed, orphans(&container.name, &pids)));
+            }
+            Standing::Changing(_) => {}
+        }
+        tokio::time::sleep_until((Instant::now() + backoff.advance()).min(until)).await;
+        if Instant::now() >= until {
+            let message =
+                format!("container was not healthy in time, last result of the health check: {last}");
+            return Err(may_pass(Reason::TimedOut, message));
+        }
+    }
+}
+
+async fn ended_early(context: &Context, service: &ServiceDefinition, run: Option<Run>) -> DriverFailure {
+    let how = how_it_ended(context, service, run).await;
+    may_pass(Reason::StartFailed, format!("service exited immediately after its start: {how}"))
+}
+
+/// Returns how a run ended, with the last output of the container, as a clause for a message.
+pub(super) async fn how_it_ended(context: &Context, service: &ServiceDefinition, run: Option<Run>) -> String {
+    let text = Files::of(&context.settings, service).text();
+    let how = run.and_then(|run| log::ending(&text, run.init.pid));
+    let how = how.unwrap_or_else(|| "container has ended".to_owned());
+    let said = log::last_line(context, service).await;
+    format!("{how}{said}")
+}
+
+/// Stops the service: gracefully for at most `graceful_ms`, then by force.
+pub(super) async fn stop(
+    context: &Arc<Context>,
+    service: &ServiceDefinition,
+    graceful_ms: Millis,
+) -> Result<(), DriverFailure> {
+    context.watches.end(&service.name);
+    let Some(container) = Container::of(&context.settings, service) else { return Ok(()) };
+    end(context, service, &container, graceful_ms).await?;
+    watch::ensure(context, service, None);
+    Ok(())
+}
+
+/// Ends the container. Returns `Ok` once no process of it and no monitor runs.
+async fn end(
+    context: &Arc<Context>,
+    service: &ServiceDefinition,
+    container: &Container,
+    graceful_ms: Millis,
+) -> Result<(), DriverFailure> {
+    if graceful_ms > 0
+        && let Ok(Standing::Runs(run)) = look(context, container).await
+    {
+        let graceful = Duration::from_millis(graceful_ms);
+        let seconds = graceful.as_millis().div_ceil(1000).to_string();
+        let asked = async {
+            if run.is_frozen {
+                // A frozen container does not handle the signal.
+                tools::run("lxc-unfreeze", container, &[], graceful).await?;
+            }
+            tools::run("lxc-stop", container, &["--nokill", "--timeout", &seconds], graceful).await
+        };
+        // The loop below checks the container itself, and kills its remaining processes.
+        if let Ok(Err(error)) = timeout(graceful, asked).await {
+            tracing::debug!(resource = service.name, %error, "container was not stopped gracefully");
+        }
+    }
+    let begin = Instant::now();
+    let until = begin + KILLING;
+    let (mut was_asked, mut told) = (false, String::new());
+    loop {
+        let done = match look(context, container).await {
+            Ok(Standing::Ended | Standing::Undefined) => return Ok(()),
+            // LXC runs the hooks of the container and removes its network devices.
+            _ if !was_asked => {
+                was_asked = true;
+                tools::run("lxc-stop", container, &["--kill", "--nolock"], ASKING).await.map(drop)
+            }
+            standing => kill_processes(context, container, standing, begin.elapsed() > HOOKS).await,
+        };
+        if let Err(error) = done {
+            told = format!(": {error}");
+        }
+        if Instant::now() > until {
+            let message = format!("container {} does not stop{told}", container.name);
+            return Err(may_pass(Reason::StopFailed, message));
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Kills the processes of a container without LXC: first those in the container, then its monitor.
+async fn kill_processes(
+    context: &Arc<Context>,
+    container: &Container,
+    standing: Result<Standing, ToolError>,
+    is_late: bool,
+) -> Result<(), ToolError> {
+    let is_silent = matches!(standing, Err(ToolError::TimedOut { .. }));
+    if let Ok(Standing::Runs(run)) = &standing {
+        // The kernel kills all processes of the container with the first one.
+        let _ = run.init.signal(Signal::KILL);
+    }
+    let broken = |error: std::io::Error| ToolError::Broken("the search for processes of LXC", error);
+    let (context, container) = (Arc::clone(context), container.clone());
+    let search = tokio::task::spawn_blocking(move || -> std::io::Result<()> {
+        let monitors = container::monitors(&container)?;
+        if is_silent || is_late {
+            // By LXC's default, the kernel kills the first process of a container with the monitor.
+            for monitor in &monitors {
+                monitor.process.signal(Signal::KILL)?;
+            }
+        }
+        if monitors.is_empty() {
+            for group in container::groups(&context, &container)? {
+                context.groups.kill(&group)?;
+            }
+        }
+        Ok(())
+    });
+    search.await.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages were recorded with LXC 5.0.
+    #[test]
+    fn starts_fail_in_classes() {
+        use FailureClass::{NeverHere, RetryHere, TryElsewhere};
+        let line = |message: &str| {
+            format!("lxc-start web 2026 ERROR    start - ../src/lxc/start.c:start:1 - {message}\n")
+        };
+        let parsed = "Failed to parse config file \"/c/config\" at line \"lxc.nope = 1\"";
+        for (messages, class, reason) in [
+            (&["No such file or directory - Failed to exec \"/nope\""][..], NeverHere, Reason::NotInstalled),
+            (&["Permission denied - Failed to exec \"/etc\""], NeverHere, Reason::BadConfiguration),
+            (
+                &["Invalid argument - Unsupported config key \"lxc.nope\"", parsed],
+                NeverHere,
+                Reason::BadConfiguration,
+            ),
+            (&["Failed to mount rootfs"], TryElsewhere, Reason::StartFailed),
+            (&["Failed to create network device"], RetryHere, Reason::StartFailed),
+            (&[], RetryHere, Reason::StartFailed),
+        ] {
+            let log: String = messages.iter().map(|message| line(message)).collect();
+            let found = of_start("web", &log, "exit status: 1");
+            assert_eq!((found.class, found.reason), (class, reason), "{messages:?}");
+            let cause = messages.first().unwrap_or(&"exit status: 1");
+            assert_eq!(found.message, format!("cannot start container web: {cause}"));
+        }
+        let missing = of_start("web", "", "exit status: 127");
+        assert_eq!((missing.class, missing.reason), (NeverHere, Reason::NotInstalled));
+    }
+}

@@ -1,0 +1,193 @@
+//! Watches of containers: the kernel reports the end of the first process immediately; a container that was started by
+//! hand is detected by the socket of its monitor.
+
+use super::container::{Container, Run, Standing, look, orphans};
+use super::log::Files;
+use super::{Context, health, lifecycle, processes};
+use crate::core::DriverEvent;
+use crate::driver::health::unhealthy;
+use crate::driver::program::process::ProcessIdentity;
+use crate::driver::watches;
+use ha_api_types::driver::HealthCheck;
+use ha_api_types::resource::ServiceDefinition;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Interval between checks of whether a stopped container has a monitor.
+const STARTED: Duration = Duration::from_secs(1);
+/// Interval between queries of a container that is between two states.
+const CHANGING: Duration = Duration::from_millis(100);
+/// Time that a container may be between two states after the end of its first process, for its hooks or for a restart
+/// from inside. Then the end is reported.
+const RESTARTING: Duration = Duration::from_secs(30);
+
+/// Identity of a watch: uid of the service, container, first process, and health check.
+type Watched = (String, Container, Option<ProcessIdentity>, Option<HealthCheck>);
+
+pub(super) type Watches = watches::Watches<Watched>;
+
+/// End of a run.
+struct End {
+    message: String,
+    by_hand: bool,
+}
+
+/// Starts to watch a service, unless it is already watched. Without a `run`, the service does not run.
+pub(super) fn ensure(context: &Arc<Context>, service: &ServiceDefinition, run: Option<Run>) {
+    let Some(container) = Container::of(&context.settings, service) else { return };
+    let check = service.driver.lxc.as_ref().and_then(|lxc| lxc.health_check.clone());
+    let watched = (service.uid.clone(), container.clone(), run.map(|run| run.init), check);
+    // A strong reference in the task would keep the driver alive.
+    let watch = || watch(Arc::downgrade(context), service.clone(), container, run);
+    context.watches.ensure(&service.name, watched, watch);
+}
+
+async fn watch(driver: Weak<Context>, service: ServiceDefinition, container: Container, run: Option<Run>) {
+    let (name, uid) = (service.name.clone(), service.uid.clone());
+    let event = match run {
+        Some(run) => {
+            let Some(end) = ended(&driver, &service, &container, run).await else { return };
+            DriverEvent::Exited { name, uid, message: end.message, by_hand: end.by_hand }
+        }
+        None if appeared(&driver, &container).await => DriverEvent::Appeared { name, uid },
+        None => return,
+    };
+    if let Some(context) = driver.upgrade() {
+        // Sending fails only when the agent is ending.
+        let _ = context.events.send(event);
+    }
+}
+
+/// Returns how the service ended; `None` if the driver was dropped.
+async fn ended(
+    driver: &Weak<Context>,
+    service: &ServiceDefinition,
+    container: &Container,
+    mut run: Run,
+) -> Option<End> {
+    loop {
+        let check = service.driver.lxc.as_ref().and_then(|lxc| lxc.health_check.as_ref());
+        let sick = async {
+            match check {
+                Some(check) => unhealthy(&container.name, check, || health::ask(container, check)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let broken = tokio::select! {
+            () = process_ended(run.init) => None,
+            message = polled(driver, service, container, run) => Some(message?),
+            message = sick => Some(message),
+        };
+        if let Some(message) = broken {
+            return Some(End { message, by_hand: false });
+        }
+        // `lxc-stop` waits for the end of the container, so it still runs now.
+        let by_hand = is_being_stopped(container).await;
+        let until = Instant::now() + RESTARTING;
+        run = loop {
+            let context = driver.upgrade()?;
+            match look(&context, container).await {
+                Ok(Standing::Runs(next)) => break next,
+                Ok(Standing::Ended | Standing::Undefined) => {
+                    let message = lifecycle::how_it_ended(&context, service, Some(run)).await;
+                    return Some(End { message, by_hand });
+                }
+                Ok(Standing::Orphaned(pids)) => {
+                    return Some(End { message: orphans(&container.name, &pids), by_hand: false });
+                }
+                Ok(Standing::Changing(state)) if Instant::now() > until => {
+                    let message = format!("first process has ended, but the container is {state}");
+                    return Some(End { message, by_hand });
+                }
+                Err(error) if Instant::now() > until => {
+                    let message = format!("first process has ended: {error}");
+                    return Some(End { message, by_hand });
+                }
+                Ok(Standing::Changing(_)) | Err(_) => {}
+            }
+            drop(context);
+            sleep(CHANGING).await;
+        };
+    }
+}
+
+async fn process_ended(process: ProcessIdentity) {
+    match process.open() {
+        Ok(Some(handle)) => {
+            if handle.ended().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        Ok(None) => {}
+        // The query at an interval detects the end.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Queries the container at an interval. Returns the reason if the run has ended although its first process is alive;
+/// `None` if the driver was dropped.
+async fn polled(
+    driver: &Weak<Context>,
+    service: &ServiceDefinition,
+    container: &Container,
+    run: Run,
+) -> Option<String> {
+    let files = Files::of(&driver.upgrade()?.settings, service);
+    loop {
+        sleep(driver.upgrade()?.settings.poll_interval).await;
+        files.tidy();
+        let context = driver.upgrade()?;
+        match look(&context, container).await {
+            Ok(Standing::Orphaned(pids)) => return Some(orphans(&container.name, &pids)),
+            Ok(Standing::Ended | Standing::Undefined) if !run.init.is_alive().unwrap_or(true) => {
+                return Some(lifecycle::how_it_ended(&context, service, Some(run)).await);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(resource = service.name, %error, "cannot check a service"),
+        }
+    }
+}
+
+/// Returns `true` if a program of LXC is stopping the container.
+async fn is_being_stopped(container: &Container) -> bool {
+    let container = container.clone();
+    // Reading all of /proc may take long.
+    let search = move || {
+        let found = processes::all().unwrap_or_default();
+        found.iter().any(|process| process.stops(&container))
+    };
+    tokio::task::spawn_blocking(search).await.unwrap_or(false)
+}
+
+/// Returns `true` once the container runs; `false` if the driver was dropped.
+async fn appeared(driver: &Weak<Context>, container: &Container) -> bool {
+    let Some(poll_interval) = driver.upgrade().map(|context| context.settings.poll_interval) else {
+        return false;
+    };
+    let mut look_at = Instant::now() + poll_interval;
+    loop {
+        sleep(STARTED.min(poll_interval)).await;
+        if Instant::now() < look_at && !has_monitor(container).await {
+            continue;
+        }
+        look_at = Instant::now() + poll_interval;
+        let Some(context) = driver.upgrade() else { return false };
+        if let Ok(Standing::Runs(_)) = look(&context, container).await {
+            return true;
+        }
+    }
+}
+
+/// Returns `true` if a monitor of the container has its socket open in the network namespace of this process.
+async fn has_monitor(container: &Container) -> bool {
+    let name = format!("{}/{}/command", container.path.display(), container.name);
+    // Connecting waits if the monitor is busy.
+    let connect = move || {
+        let Ok(address) = SocketAddr::from_abstract_name(name) else { return false };
+        UnixStream::connect_addr(&address).is_ok()
+    };
+    tokio::task::spawn_blocking(connect).await.unwrap_or(false)
+}

@@ -1,0 +1,8 @@
+//! The lxc driver with the real LXC. Requires root and Debian's packages lxc and busybox-static.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
+
+mod changes;
+mod failures;
+mod lifecycle;
+mod node;
