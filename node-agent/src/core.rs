@@ -118,11 +118,11 @@ pub fn prefixes(keys: &Keys, node: &NodeName) -> Vec<String> {
 /// let keys = Keys::new("lab");
 /// # let config = Config {
 /// #     keys: keys.clone(),
-/// #     node: "node1".to_owned(),
+/// #     node: "node1".into(),
 /// #     instance: "instance-1".to_owned(),
 /// #     machine_id: "machine-1".to_owned(),
 /// #     product_id: None,
-/// #     boot_id: "boot-1".to_owned(),
+/// #     boot_id: "boot-1".into(),
 /// #     is_virtual: false,
 /// #     sleep_protection: None,
 /// #     drivers: vec!["systemd".to_owned()],
@@ -130,12 +130,12 @@ pub fn prefixes(keys: &Keys, node: &NodeName) -> Vec<String> {
 /// #     version: "1".to_owned(),
 /// # };
 /// let mut agent = AgentCore::new(config, Journal::default());
-/// for prefix in prefixes(&keys, "node1") {
+/// for prefix in prefixes(&keys, &"node1".into()) {
 ///     let synced = Input::Synced { prefix, entries: Vec::new(), revision: Revision(1) };
 ///     agent.handle(&Now::default(), synced);
 /// }
 /// // With a complete view, the agent reads the keys of its node again before it registers.
-/// let fence = keys.fence("node1");
+/// let fence = keys.fence(&"node1".into());
 /// let mut effects = std::iter::from_fn(|| agent.poll_effect());
 /// assert!(effects.any(|effect| matches!(effect, Effect::Read { keys, .. } if keys.contains(&fence))));
 /// ```

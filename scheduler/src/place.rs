@@ -53,8 +53,8 @@ pub struct Placement {
 /// use ha_scheduler::{NodeFacts, ServiceFacts, Verdict, View, place};
 ///
 /// let mut view = View::default();
-/// view.nodes.insert("node1".to_owned(), NodeFacts { maintenance: true, ..NodeFacts::default() });
-/// view.nodes.insert("node2".to_owned(), NodeFacts::default());
+/// view.nodes.insert("node1".into(), NodeFacts { maintenance: true, ..NodeFacts::default() });
+/// view.nodes.insert("node2".into(), NodeFacts::default());
 /// let web = ServiceFacts { driver: Some("systemd".to_owned()), ..ServiceFacts::default() };
 /// let placement = place(&view, "web", &web);
 /// assert_eq!((placement.node.as_deref(), placement.reason), (Some("node2"), Reason::Scheduled));

@@ -23,7 +23,9 @@ pub fn steepest(state: &mut State<'_>, most: usize, clock: Clock<'_>) -> Vec<Ste
     let mut steps = Vec::new();
     while steps.len() < most && clock() < 1.0 {
         let mut better = better_steps(state, &probe);
-        better.sort_by(|one, other| one.0.total_cmp(&other.0));
+        // Scores that differ by rounding only are equal, so that the first step is made, as in hbal.
+        let rounded = |score: f64| (score / LEAST_GAIN).round();
+        better.sort_by(|one, other| rounded(one.0).total_cmp(&rounded(other.0)));
         // Steps are sorted by their final score first, and only the best candidates are tried operation by operation.
         let Some(done) = better.into_iter().find_map(|(_, guest, to)| step(state, guest, to)) else { break };
         steps.push(done);

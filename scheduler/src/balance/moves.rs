@@ -61,9 +61,7 @@ impl Kind {
         };
         // The node that runs the instance makes the copy.
         let copies_first = matches!(kind, Kind::ReplaceSecondary | Kind::ReplaceAndFailover);
-        let is_lost = from.nodes().all(|host| problem.hosts[host].down);
-        let can_copy =
-            !copies_first || !problem.hosts[from.primary].down || (settings.restores_disks && is_lost);
+        let can_copy = !copies_first || !problem.hosts[from.primary].down || settings.copies_from_down_nodes;
         let host = |node: usize| &problem.hosts[node];
         let migrates = |from: usize, to: usize| host(from).migrates_to(host(to));
         // As in hbal, an instance of a node that is off does not migrate: it is started again.
@@ -132,7 +130,8 @@ impl Kind {
     }
 }
 
-/// Collects every spot that an instance can reach by one step through these nodes, in `found`.
+/// Collects every spot that an instance can reach by one step through these nodes, in `found` and in the order of hbal. Of
+/// equally good steps the first one is made.
 pub fn destinations(problem: &Problem, guest: usize, from: Spot, via: &[usize], found: &mut Vec<Spot>) {
     found.clear();
     let mut offer = |to: Spot| {
@@ -148,8 +147,8 @@ pub fn destinations(problem: &Problem, guest: usize, from: Spot, via: &[usize], 
             for node in fresh {
                 offer(Spot { primary: from.primary, secondary: Some(node) });
                 offer(Spot { primary: node, secondary: Some(from.primary) });
-                offer(Spot { primary: secondary, secondary: Some(node) });
                 offer(Spot { primary: node, secondary: Some(secondary) });
+                offer(Spot { primary: secondary, secondary: Some(node) });
             }
         }
     }

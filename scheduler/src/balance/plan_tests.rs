@@ -49,8 +49,8 @@ fn clashes(problem: &Problem, spots: &[Spot], host: usize) -> usize {
     tags.len() - tags.iter().collect::<BTreeSet<_>>().len()
 }
 
-/// Checks that a change from one placement to the next violates no limit that held before.
-fn check_step(problem: &Problem, before: &[Spot], after: &[Spot], guest: usize) {
+/// Checks that a change from one placement to the next, in a step that began on `from`, violates no limit that held before.
+fn check_step(problem: &Problem, before: &[Spot], after: &[Spot], guest: usize, from: Spot) {
     let (old, new) = (before[guest], after[guest]);
     for (host, (was, is)) in usages(problem, before).iter().zip(usages(problem, after)).enumerate() {
         let facts = &problem.hosts[host];
@@ -60,7 +60,7 @@ fn check_step(problem: &Problem, before: &[Spot], after: &[Spot], guest: usize) 
         if facts.offline {
             continue;
         }
-        let is_forced = new.contains(host) && problem.must_leave(old);
+        let is_forced = new.contains(host) && (problem.must_leave(old) || problem.must_leave(from));
         assert!(is_forced || was.fails_n1() || !is.fails_n1(), "N+1 newly fails");
         assert!(!runs_anew || is.memory_free > 0 || is.memory_free == was.memory_free, "memory");
         let least = if is_forced { 1 } else { facts.disk_least };
@@ -88,7 +88,7 @@ fn check_plan(problem: &Problem, plan: &Plan) {
             assert!(facts.copies || step.kind.copies() == 0, "a copy of what is not copied");
             let before = spots.clone();
             spots[step.guest] = passed;
-            check_step(problem, &before, &spots, step.guest);
+            check_step(problem, &before, &spots, step.guest, step.from);
         }
         assert_eq!(spots[step.guest], step.to);
         last = score(problem, &spots);

@@ -33,9 +33,9 @@ pub struct Settings {
     pub selected: Option<BTreeSet<String>>,
     /// Names of instances that must not move.
     pub excluded: BTreeSet<String>,
-    /// `true` if an instance of which both nodes are down is moved as if its disk could be copied, as hbal does. Someone has
-    /// to restore the disk.
-    pub restores_disks: bool,
+    /// `true` if the disk of an instance may be copied from a node that is down, as in the plans of hbal. Someone has to
+    /// bring the disk back first.
+    pub copies_from_down_nodes: bool,
     /// `true` if neither the vcpu ratio nor N+1 can prohibit a move.
     pub ignore_soft_errors: bool,
 }

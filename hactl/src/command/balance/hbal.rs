@@ -213,7 +213,9 @@ impl Arguments {
             (None, None) => return Err(Abort::load("No backend selected! Exiting.")),
         };
         self.adjust(&mut source)?;
-        warn_of_missing(terminal, &source.cluster);
+        if self.level() > 0 {
+            warn_of_missing(terminal, &source.cluster);
+        }
         let cluster = &source.cluster;
         if cluster.instances.is_empty() {
             terminal.line("Cluster is empty, exiting.");
@@ -361,10 +363,14 @@ impl Arguments {
             );
         }
         let violating = hosts().filter(|(host, usage)| violates_policy(host, usage)).count();
-        if violating > 0 && !self.options.ignore_soft_errors {
+        if violating > 0 {
+            let effect = if self.options.ignore_soft_errors {
+                "ignoring soft errors."
+            } else {
+                "but the set of moves might be too restricted; consider using the --ignore-soft-errors option."
+            };
             terminal.line(&format!(
-                "The cluster contains {violating} policy-violating nodes.\nContinuing, but the set of moves might be \
-                 too restricted; consider using the --ignore-soft-errors option."
+                "The cluster contains {violating} policy-violating nodes.\nContinuing, {effect}"
             ));
         }
         self.print_tables(terminal, "Initial", source, planned, &problem.start);
@@ -510,10 +516,9 @@ fn warn_of_missing(terminal: &Terminal, cluster: &Cluster) {
         if instance.status.is_running() {
             used.entry(instance.primary).or_default().0 += instance.memory;
         }
-        if instance.template.uses_node_disk() {
-            for node in [Some(instance.primary), instance.secondary].into_iter().flatten() {
-                used.entry(node).or_default().1 += instance.disk;
-            }
+        // hbal counts every disk here, also one on shared storage.
+        for node in [Some(instance.primary), instance.secondary].into_iter().flatten() {
+            used.entry(node).or_default().1 += instance.disk;
         }
     }
     let missing = |(at, node): (usize, &ha_scheduler::balance::model::Node)| {

@@ -122,7 +122,7 @@ impl Options {
             drained: drained.clone(),
             selected: (!self.select_instances.is_empty()).then(|| self.names(&self.select_instances)),
             excluded: self.names(&self.exclude_instances),
-            restores_disks: self.text_data.is_some(),
+            copies_from_down_nodes: self.text_data.is_some(),
             ignore_soft_errors: self.ignore_soft_errors,
         }
     }

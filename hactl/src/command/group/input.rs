@@ -78,7 +78,7 @@ impl Input {
             count_down_memory: self.count_down_memory,
             ignore_load: self.ignore_dynu,
             exclusion_tags: self.exclusion_tags.iter().filter(|prefix| !prefix.is_empty()).cloned().collect(),
-            restores_disks: !is_live,
+            copies_from_down_nodes: !is_live,
             ignore_soft_errors: self.ignore_soft_errors,
             drained,
             ..Settings::default()

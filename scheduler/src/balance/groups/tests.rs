@@ -35,7 +35,7 @@ fn keeps_limits(span: &Span<'_>, moved: &[Moved]) -> Vec<Spot> {
             let after = usages(problem, &spots);
             for (index, host) in problem.hosts.iter().enumerate() {
                 let (was, now) = (&before[index], &after[index]);
-                let is_forced = spot.contains(index) && problem.must_leave(old);
+                let is_forced = spot.contains(index) && (problem.must_leave(old) || problem.must_leave(from));
                 assert!(
                     is_forced || host.offline || was.fails_n1() || !now.fails_n1(),
                     "{} fails N+1",

@@ -177,7 +177,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
                     tags: kept(tags),
                     exclusive_storage: newer && exclusive,
                     spindles_free: if newer { free } else { 0 },
-                    cpus_own: if newer { own } else { 0 },
+                    cpus_own: if newer { own } else { 1 },
                     cpu_speed: if newer { speed } else { 1.0 },
                 })
                 .collect(),
