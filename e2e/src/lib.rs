@@ -12,6 +12,7 @@ pub mod certificates;
 pub mod checker;
 pub mod cluster;
 pub mod command;
+pub mod contained;
 pub mod container;
 pub mod dashboard;
 pub mod etcd;

@@ -67,8 +67,16 @@ pub trait Driver: Send + Sync {
     /// Kills the service immediately (self-fencing). Returns `Ok` once no process of it is left.
     fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Prepares to receive the service. Called on the target of a live migration.
-    fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
+    /// Returns what a service of this driver is, for messages.
+    fn noun(&self) -> &'static str {
+        "a service"
+    }
+
+    /// Prepares to receive the service. Called on the target of a live migration. Most drivers cannot live-migrate.
+    fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        let _ = service;
+        Box::pin(async { Err(no_migration(self.noun())) })
+    }
 
     /// Takes over the copy from the source. Called on the target of a live migration, once the source's copy is gone.
     ///
@@ -89,7 +97,10 @@ pub trait Driver: Send + Sync {
         &'a self,
         service: &'a ServiceDefinition,
         target: &'a NodeName,
-    ) -> BoxFuture<'a, Result<(), DriverFailure>>;
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        let _ = (service, target);
+        Box::pin(async { Err(no_migration(self.noun())) })
+    }
 
     /// Ends a live migration that may be in progress, including one that an earlier agent started. Called on the
     /// source.
@@ -171,5 +182,13 @@ pub trait Driver: Send + Sync {
     ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
         let _ = (service, query);
         Box::pin(async { Err(LogFailure::NotKept(format!("driver {} keeps no log", self.name()))) })
+    }
+}
+
+fn no_migration(noun: &str) -> DriverFailure {
+    DriverFailure {
+        class: FailureClass::RetryHere,
+        reason: Reason::MoveFailed,
+        message: format!("{noun} cannot be live-migrated"),
     }
 }

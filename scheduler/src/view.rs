@@ -2,6 +2,7 @@
 
 use crate::rules::Rules;
 use crate::services::{NodeUse, Services};
+use crate::unit::sum;
 use ha_api_types::cluster::{ReservationSpec, SchedulerMode, SchedulerSpec};
 use ha_api_types::id::NodeName;
 use ha_api_types::node::AllocationPolicy;
@@ -217,15 +218,7 @@ mod unless {
 impl View {
     /// Returns the capacity of all nodes together, of which an unknown amount counts as none.
     pub fn capacity(&self) -> Amounts {
-        let sum = |amount: fn(&Amounts) -> Option<Quantity>| {
-            let known = self.nodes.values().filter_map(|node| amount(&node.capacity));
-            known.reduce(|sum, more| Quantity::from_milli(sum.milli().saturating_add(more.milli())))
-        };
-        Amounts {
-            cpu: sum(|amounts| amounts.cpu),
-            memory: sum(|amounts| amounts.memory),
-            disk: sum(|amounts| amounts.disk),
-        }
+        sum(self.nodes.values().map(|node| node.capacity))
     }
 
     /// Returns those of these tags that are exclusion tags: two services with the same one must not share a node.

@@ -20,8 +20,7 @@ use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample};
 use container::Container;
 use futures::future::BoxFuture;
 use ha_api_types::id::NodeName;
-use ha_api_types::reason::Reason;
-use ha_api_types::record::{FailureClass, LogFailure, Observed};
+use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use ha_runtime::problems::Problems;
@@ -99,6 +98,10 @@ impl Driver for LxcDriver {
         "lxc"
     }
 
+    fn noun(&self) -> &'static str {
+        "an LXC container"
+    }
+
     fn able(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             tools::able().await?;
@@ -133,18 +136,6 @@ impl Driver for LxcDriver {
         Box::pin(lifecycle::stop(&self.context, service, 0))
     }
 
-    fn receive<'a>(&'a self, _: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(async { Err(no_migration()) })
-    }
-
-    fn migrate<'a>(
-        &'a self,
-        _: &'a ServiceDefinition,
-        _: &'a NodeName,
-    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(async { Err(no_migration()) })
-    }
-
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let container = Container::of(&self.context.settings, service)?;
@@ -162,13 +153,5 @@ impl Driver for LxcDriver {
         query: LogQuery,
     ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
         Box::pin(log::read(&self.context, service, query))
-    }
-}
-
-fn no_migration() -> DriverFailure {
-    DriverFailure {
-        class: FailureClass::RetryHere,
-        reason: Reason::MoveFailed,
-        message: "an LXC container cannot be live-migrated".to_owned(),
     }
 }

@@ -21,8 +21,7 @@ use crate::core::Meter;
 use client::Client;
 use futures::future::BoxFuture;
 use ha_api_types::id::NodeName;
-use ha_api_types::reason::Reason;
-use ha_api_types::record::{FailureClass, LogFailure, Observed};
+use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::path::{Path, PathBuf};
@@ -115,6 +114,10 @@ impl Driver for PodmanDriver {
         "podman"
     }
 
+    fn noun(&self) -> &'static str {
+        "a container"
+    }
+
     fn able(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             let socket = self.context.client.socket();
@@ -145,18 +148,6 @@ impl Driver for PodmanDriver {
         Box::pin(lifecycle::kill(&self.context, service))
     }
 
-    fn receive<'a>(&'a self, _: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(async { Err(no_migration()) })
-    }
-
-    fn migrate<'a>(
-        &'a self,
-        _: &'a ServiceDefinition,
-        _: &'a NodeName,
-    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(async { Err(no_migration()) })
-    }
-
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let podman = service.driver.podman.as_ref()?;
@@ -179,14 +170,6 @@ impl Driver for PodmanDriver {
             let read = read.map_err(|error| LogFailure::Unreadable(format!("container {name}: {error}")))?;
             read.ok_or_else(|| LogFailure::NotKept(format!("container {name} does not exist")))
         })
-    }
-}
-
-fn no_migration() -> DriverFailure {
-    DriverFailure {
-        class: FailureClass::RetryHere,
-        reason: Reason::MoveFailed,
-        message: "a container cannot be live-migrated".to_owned(),
     }
 }
 

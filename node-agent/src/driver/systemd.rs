@@ -104,6 +104,10 @@ impl Driver for SystemdDriver {
         "systemd"
     }
 
+    fn noun(&self) -> &'static str {
+        "a systemd unit"
+    }
+
     fn able(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             process_one_is_systemd()?;
@@ -147,18 +151,6 @@ impl Driver for SystemdDriver {
             }
             stop::kill(&self.context, service, spec(service)?).await
         })
-    }
-
-    fn receive<'a>(&'a self, _service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(async { Err(cannot_move()) })
-    }
-
-    fn migrate<'a>(
-        &'a self,
-        _service: &'a ServiceDefinition,
-        _target: &'a NodeName,
-    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(async { Err(cannot_move()) })
     }
 
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
@@ -295,12 +287,4 @@ fn process_one_is_systemd() -> Result<(), String> {
 
 fn broken(error: &BusError) -> DriverFailure {
     DriverFailure { class: FailureClass::RetryHere, reason: Reason::StartFailed, message: error.to_string() }
-}
-
-fn cannot_move() -> DriverFailure {
-    DriverFailure {
-        class: FailureClass::RetryHere,
-        reason: Reason::MoveFailed,
-        message: "a systemd unit cannot be live-migrated".to_owned(),
-    }
 }

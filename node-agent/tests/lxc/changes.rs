@@ -73,7 +73,7 @@ async fn a_restart_from_inside_is_no_crash() {
     .await;
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
     assert_eq!(node.monitor(), monitor);
-    assert!(node.events.try_recv().is_err(), "a restart is no end");
+    assert!(node.events.try_recv().is_err(), "a restart is not an end");
     // The watch follows the next run.
     signal("KILL", node.process());
     assert!(!node.exit().await.1);

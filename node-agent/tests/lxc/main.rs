@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
 
 mod changes;
+#[path = "../common/containers.rs"]
+mod containers;
 mod failures;
 mod lifecycle;
 mod node;

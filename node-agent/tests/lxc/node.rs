@@ -1,9 +1,9 @@
 //! Shared helpers: a node with its own directory of containers, its driver, services, and a view of containers
 //! independent of the driver.
 
-use ha_api_types::driver::DriverSpec;
+use crate::containers::{self, CEILING};
 use ha_api_types::record::Observed;
-use ha_api_types::resource::{Resource, ServiceDefinition};
+use ha_api_types::resource::ServiceDefinition;
 use ha_node_agent::driver::lxc::{LxcDriver, LxcSettings};
 use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::{Value, json};
@@ -15,9 +15,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-
-/// A limit that suffices for the slowest machine; only a failing test reaches it.
-const CEILING: Duration = Duration::from_secs(60);
 
 /// A script that runs until it is asked to end: by SIGPWR, which LXC sends, or SIGTERM.
 pub(crate) const RUN: &str = "trap 'echo bye; exit 0' PWR TERM; echo ready; while :; do sleep 0.05; done";
@@ -102,11 +99,7 @@ impl Node {
     pub(crate) fn service_with(&self, fields: &Value) -> ServiceDefinition {
         let mut lxc = json!({"container": self.name});
         lxc.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        let mut resource = Resource::default();
-        resource.metadata.name = "web".into();
-        resource.metadata.uid = "uid-1".into();
-        resource.spec.driver = serde_json::from_value::<DriverSpec>(json!({"lxc": lxc})).unwrap();
-        ServiceDefinition::of(&resource)
+        containers::web(json!({"lxc": lxc}))
     }
 
     /// Runs a program of LXC by hand. Returns its output.
@@ -133,22 +126,12 @@ impl Node {
     }
 
     pub(crate) async fn event(&mut self) -> DriverEvent {
-        tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
+        containers::event(&mut self.events).await
     }
 
     /// Returns the next event, which must be the end of the service: its message, and whether it was stopped by hand.
     pub(crate) async fn exit(&mut self) -> (String, bool) {
-        match self.event().await {
-            DriverEvent::Exited { name, uid, message, by_hand } => {
-                assert_eq!((name.as_str(), uid.as_str()), ("web", "uid-1"));
-                (message, by_hand)
-            }
-            other @ (DriverEvent::Appeared { .. }
-            | DriverEvent::Progress { .. }
-            | DriverEvent::Asks { .. }) => {
-                panic!("{other:?}")
-            }
-        }
+        containers::exit(&mut self.events).await
     }
 
     /// Asserts that nothing is left, as seen by LXC and by the driver.

@@ -1,5 +1,6 @@
 //! Containers that are created from an image: start, stop, kill, adopt, measure.
 
+use crate::containers::kill_during_a_stop;
 use crate::node::{IMAGE, Node, RUN, is_alive, service, until};
 use ha_api_types::record::Observed;
 use ha_api_types::time::Mono;
@@ -80,17 +81,7 @@ async fn what_ignores_sigterm_is_killed_when_the_time_is_up_or_at_once() {
     node.driver.stop(&service, 1).await.unwrap();
     node.assert_nothing_left(&service).await;
     // A kill does not wait for a graceful stop in progress.
-    node.driver.start(&service).await.unwrap();
-    let begin = Instant::now();
-    let stop = node.driver.stop(&service, 300_000);
-    let kill = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        node.driver.kill(&service).await
-    };
-    let (stopped, killed) = tokio::join!(stop, kill);
-    stopped.unwrap();
-    killed.unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(60));
+    kill_during_a_stop(&node.driver, &service).await;
     node.assert_nothing_left(&service).await;
 }
 

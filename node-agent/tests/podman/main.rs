@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
 
+#[path = "../common/containers.rs"]
+mod containers;
 mod events;
 mod existing;
 mod failures;

@@ -1,9 +1,9 @@
 //! Shared helpers: a node with its own podman, its driver, services, and a view of containers independent of the
 //! driver.
 
-use ha_api_types::driver::DriverSpec;
+use crate::containers::{self, CEILING};
 use ha_api_types::record::Observed;
-use ha_api_types::resource::{Resource, ServiceDefinition};
+use ha_api_types::resource::ServiceDefinition;
 use ha_node_agent::driver::podman::{PodmanDriver, PodmanSettings};
 use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::{Value, json};
@@ -14,9 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-
-/// A limit that suffices for the slowest machine; only a failing test reaches it.
-const CEILING: Duration = Duration::from_secs(60);
 
 /// The image that every node has.
 pub(crate) const IMAGE: &str = "localhost/test:1";
@@ -62,22 +59,12 @@ impl Node {
     }
 
     pub(crate) async fn event(&mut self) -> DriverEvent {
-        tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
+        containers::event(&mut self.events).await
     }
 
     /// Returns the next event, which must be the end of the service: its message, and whether it was stopped by hand.
     pub(crate) async fn exit(&mut self) -> (String, bool) {
-        match self.event().await {
-            DriverEvent::Exited { name, uid, message, by_hand } => {
-                assert_eq!((name.as_str(), uid.as_str()), ("web", "uid-1"));
-                (message, by_hand)
-            }
-            other @ (DriverEvent::Appeared { .. }
-            | DriverEvent::Progress { .. }
-            | DriverEvent::Asks { .. }) => {
-                panic!("{other:?}")
-            }
-        }
+        containers::exit(&mut self.events).await
     }
 
     /// Asserts that nothing is left, as seen by podman and by the driver.
@@ -95,11 +82,7 @@ pub(crate) fn service(podman: &Value) -> ServiceDefinition {
         fields.entry("network").or_insert_with(|| json!("none"));
         fields.entry("ulimits").or_insert_with(|| json!({"nofile": "1024:1024", "nproc": "1024:1024"}));
     }
-    let mut resource = Resource::default();
-    resource.metadata.name = "web".into();
-    resource.metadata.uid = "uid-1".into();
-    resource.spec.driver = serde_json::from_value::<DriverSpec>(json!({"podman": podman})).unwrap();
-    ServiceDefinition::of(&resource)
+    containers::web(json!({"podman": podman}))
 }
 
 impl Podman {

@@ -167,7 +167,7 @@ impl Host {
 impl Host {
     /// Returns `true` if a running instance can migrate from this node to another one.
     pub fn migrates_to(&self, other: &Host) -> bool {
-        self.migration_tags.is_subset(&other.accepted_migration_tags)
+        self.migration_tags.is_empty() || self.migration_tags.is_subset(&other.accepted_migration_tags)
     }
 
     /// Returns `true` if this number of uses exceeds the policy's ratio of shared spindles.

@@ -241,25 +241,28 @@ fn by_single_steps(
 /// Drops steps that gain less than `min_gain` once the score is below `min_gain_limit`, and steps that are not possible
 /// without them.
 fn worthwhile(problem: &Problem, mut plan: Plan, goal: &Goal) -> Plan {
-    loop {
-        let mut state = State::new(problem, &problem.start);
-        let mut kept = Vec::with_capacity(plan.steps.len());
-        for Step { guest, to, .. } in &plan.steps {
-            let (before, from) = (state.score(), state.spot(*guest));
-            match step(&mut state, *guest, *to) {
-                Some(done) if before >= goal.min_gain_limit || before - done.score >= goal.min_gain => {
-                    kept.push(done);
-                }
-                Some(_) => state.restore(*guest, from),
-                None => {}
-            }
-        }
-        let is_stable = kept.len() == plan.steps.len();
-        plan.steps = kept;
-        if is_stable {
-            return plan;
-        }
+    let gains_enough =
+        |before: f64, after: f64| before >= goal.min_gain_limit || before - after >= goal.min_gain;
+    let scores = plan.steps.iter().map(|step| step.score);
+    if std::iter::once(plan.start)
+        .chain(scores.clone())
+        .zip(scores)
+        .all(|(before, after)| gains_enough(before, after))
+    {
+        return plan;
     }
+    let mut state = State::new(problem, &problem.start);
+    let made = plan.steps.iter().filter_map(|Step { guest, to, .. }| {
+        let (before, from) = (state.score(), state.spot(*guest));
+        let done = step(&mut state, *guest, *to)?;
+        if gains_enough(before, done.score) {
+            return Some(done);
+        }
+        state.restore(*guest, from);
+        None
+    });
+    plan.steps = made.collect();
+    plan
 }
 
 /// Truncates a plan: before a score above that of the start, after a score that is good enough, and after the lowest score.

@@ -2,7 +2,7 @@
 //! scripts continue to work.
 
 use super::options::Options;
-use super::planned::{Planned, Source, after, time_used};
+use super::planned::{Planned, Source, adjust, after, find_group, time_used};
 use super::{apply, commands, instances, nodes, steps};
 use crate::arguments::GlobalFlags;
 use crate::config::ConnectionFlags;
@@ -12,12 +12,13 @@ use crate::terminal::{ColorChoice, Terminal};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, CommandFactory, Parser};
 use ha_scheduler::balance::groups::partition::populated;
-use ha_scheduler::balance::model::{Cluster, Role};
+use ha_scheduler::balance::model::{Cluster, Node};
 use ha_scheduler::balance::problem::Spot;
 use ha_scheduler::balance::score::{Usage, VALUES, optimum, usages, values, violates_policy};
 use ha_scheduler::balance::text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -206,9 +207,7 @@ impl Arguments {
             return Ok(Exit::Done);
         }
         let mut source = match (&options.text_data, &self.luxi) {
-            (Some(path), _) => {
-                Source::read(path).map_err(|failure| Abort::load(loading(path, &failure.message)))?
-            }
+            (Some(path), _) => read(path)?,
             (None, Some(_)) => Source::observed(session.client()?).await?,
             (None, None) => return Err(Abort::load("No backend selected! Exiting.")),
         };
@@ -287,11 +286,7 @@ impl Arguments {
             let message = format!("Error: wrong node name(s) set as offline: {}\n", unknown.join(","));
             return Err(Abort::new(message));
         }
-        for node in &mut cluster.nodes {
-            if options.offline.contains(&node.name) {
-                node.role = Role::Offline;
-            }
-        }
+        adjust(cluster, None, &options.offline)?;
         let unknown: Vec<&String> = options
             .select_instances
             .iter()
@@ -310,8 +305,7 @@ impl Arguments {
             groups.map(|group| format!("  {}\n", cluster.groups[group].name)).collect()
         };
         if let Some(name) = &self.options.group {
-            let found = cluster.groups.iter().position(|group| group.name == *name || group.uuid == *name);
-            return found.ok_or_else(|| {
+            return find_group(cluster, name).map_err(|_| {
                 let known = list(&mut (0..cluster.groups.len()));
                 Abort::new(format!(
                     "Node group {name} not found. Node group list is:\n{known}Error: Aborting."
@@ -336,14 +330,14 @@ impl Arguments {
     fn print(&self, terminal: &Terminal, source: &Source, planned: &Planned) {
         let (cluster, problem, plan, level) =
             (&source.cluster, &planned.problem, &planned.plan, self.level());
-        let usages = usages(problem, &problem.start);
+        let at_start = usages(problem, &problem.start);
         terminal.line(&format!(
             "Group size {} nodes, {} instances\nSelected node group: {}",
             problem.hosts.len(),
             problem.guests.len(),
             cluster.groups[planned.group].name
         ));
-        let hosts = || problem.hosts.iter().zip(&usages);
+        let hosts = || problem.hosts.iter().zip(&at_start);
         let bad: BTreeSet<usize> = hosts()
             .enumerate()
             .filter(|(_, (host, usage))| !host.offline && usage.fails_n1())
@@ -408,8 +402,8 @@ impl Arguments {
                 let sum = |amount: fn(&Usage) -> i64| usages.iter().map(amount).sum::<i64>();
                 (sum(|usage| usage.memory_free), sum(|usage| usage.disk_free))
             };
-            let last = ha_scheduler::balance::score::usages(problem, &plan.spots(problem));
-            let ((memory, disk), (memory_after, disk_after)) = (free(&usages), free(&last));
+            let at_end = usages(problem, &plan.spots(problem));
+            let ((memory, disk), (memory_after, disk_after)) = (free(&at_start), free(&at_end));
             terminal.line(&format!(
                 "Original: mem={memory} disk={disk}\nFinal:    mem={memory_after} disk={disk_after}"
             ));
@@ -478,16 +472,18 @@ fn completion() -> String {
     text
 }
 
-/// Returns the reason why a file cannot be loaded, with hbal's words for an unknown node.
-fn loading(path: &std::path::Path, why: &str) -> String {
-    let unknown = || -> Option<String> {
-        let (place, found) = why.split_once(": expected a node of the section above, found `")?;
-        let line = place.split_once("line ")?.1.split(',').next()?.parse::<usize>().ok()?;
-        let text = std::fs::read_to_string(path).ok()?;
-        let instance = text.lines().nth(line.checked_sub(1)?)?.split('|').next()?.to_owned();
-        Some(format!("Unknown node '{}' for instance {instance}", found.trim_end_matches('`')))
-    };
-    unknown().unwrap_or_else(|| why.to_owned())
+/// Reads the cluster from a file.
+fn read(path: &Path) -> Result<Source, Abort> {
+    let contents =
+        std::fs::read_to_string(path).map_err(|error| Abort::load(format!("{}: {error}", path.display())))?;
+    Source::of_text(&contents).map_err(|error| match error.unknown_node() {
+        Some(node) => {
+            let line = contents.lines().nth(error.line.saturating_sub(1)).unwrap_or_default();
+            let instance = line.split('|').next().unwrap_or_default();
+            Abort::load(format!("Unknown node '{node}' for instance {instance}"))
+        }
+        None => Abort::load(format!("{}: {error}", path.display())),
+    })
 }
 
 /// Reads measured usage. As in hbal, lines about unknown instances are ignored.
@@ -521,7 +517,7 @@ fn warn_of_missing(terminal: &Terminal, cluster: &Cluster) {
             used.entry(node).or_default().1 += instance.disk;
         }
     }
-    let missing = |(at, node): (usize, &ha_scheduler::balance::model::Node)| {
+    let missing = |(at, node): (usize, &Node)| {
         let (memory, disk) = used.get(&at).copied().unwrap_or_default();
         let memory = node.memory_total - node.memory_own - node.memory_free - memory;
         let disk = node.disk_total - node.disk_free - disk;

@@ -10,7 +10,7 @@ use ha_scheduler::balance::plan::{Plan, Step, job_sets};
 use ha_scheduler::balance::problem::{Problem, Spot};
 use ha_scheduler::balance::score::optimum;
 use ha_scheduler::balance::search::{Clock, Goal, search};
-use ha_scheduler::balance::text;
+use ha_scheduler::balance::text::{self, TextError};
 use ha_scheduler::view::View;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -48,9 +48,13 @@ impl Source {
 
     /// Reads the cluster from a file, without applying options.
     pub(crate) fn read(path: &Path) -> Result<Source, Failure> {
-        let cluster = text::read(&contents(path)?)
-            .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))?;
-        let (groups, drained) = (Vec::new(), BTreeSet::new());
+        Source::of_text(&contents(path)?)
+            .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))
+    }
+
+    /// Parses the cluster, without applying options.
+    pub(crate) fn of_text(text: &str) -> Result<Source, TextError> {
+        let (cluster, groups, drained) = (text::read(text)?, Vec::new(), BTreeSet::new());
         Ok(Source { cluster, groups, drained, is_live: false, inter_group_moves: true, view: None })
     }
 

@@ -28,6 +28,13 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
+impl TextError {
+    /// Returns the name of the node of an instance, if the error is that the file has no such node.
+    pub fn unknown_node(&self) -> Option<&str> {
+        (self.expected == "a node of the section above").then(|| self.found.trim_matches('`'))
+    }
+}
+
 /// Greatest size, which prevents overflows of sums.
 const GREATEST: i64 = 1 << 50;
 

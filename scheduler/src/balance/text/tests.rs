@@ -36,6 +36,8 @@ fn an_error_names_line_field_and_what_was_expected() {
         "n2|1024|24|1000|4096|3072|8|N|uuid-2",
         "line 4, group (field 9): expected a group uuid of the section above, found `uuid-2`",
     );
+    let unknown = read(&FILE.replacen("|n1|n2|drbd", "|n1|n3|drbd", 1)).unwrap_err();
+    assert_eq!(unknown.unknown_node(), Some("n3"));
     check(
         "|n1|n2|drbd",
         "|n1|n3|drbd",

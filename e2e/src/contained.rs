@@ -1,0 +1,98 @@
+//! The course of a test with a witness in a container, whatever runs the container: a crash, the death of the agent, a power
+//! cut, and a move back.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+
+use crate::checker::Beat;
+use crate::cluster::Cluster;
+use crate::process::ProcessId;
+use crate::scenario::CEILING;
+use crate::wait::{monotonic_ns, wait_for};
+
+/// Returns the node of the service, once the API reports it as Started there.
+fn home(cluster: &Cluster, service: &str, except: &str) -> Result<String> {
+    let status = || cluster.object("resources", service).map(|object| object["status"].clone());
+    wait_for(&format!("{service} to be started, not on {except:?}"), CEILING, || {
+        let status = status()?;
+        let node = status["node"].as_str().filter(|node| *node != except)?;
+        (status["state"] == "Started").then(|| node.to_owned())
+    })
+    .with_context(|| {
+        format!("status of the service: {:?}; logs are in {}", status(), cluster.folder().display())
+    })
+}
+
+/// Returns the next line of the witness in the container.
+fn beat(cluster: &Cluster, service: &str) -> Result<Beat> {
+    let now = monotonic_ns();
+    wait_for("a sign of life", CEILING, || cluster.witness(service).first_after(now))
+}
+
+/// Returns the witness's process on a node, with its process id on the host. The monitor of a container can have the same
+/// variables, so the command counts too.
+fn process(service: &str, node: &str) -> Option<ProcessId> {
+    let variables = [format!("HA_RESOURCE={service}"), format!("HA_NODE={node}")];
+    let entries = fs::read_dir("/proc").ok()?;
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let has = |text: &String| environment.split(|byte| *byte == 0).any(|entry| entry == text.as_bytes());
+        command.starts_with(b"/opt/ha-witness") && variables.iter().all(has)
+    })
+    .find_map(ProcessId::of)
+}
+
+/// Leads a service in a container, a witness that runs as `/opt/ha-witness`, through its failures on two nodes, and checks after
+/// each that exactly one copy runs where it must.
+///
+/// # Errors
+/// Fails if a part of the cluster does not respond, or if something does not happen in time.
+///
+/// # Panics
+/// Panics if the service runs elsewhere than it must, or was disturbed.
+pub fn survives(cluster: &mut Cluster, service: &str) -> Result<()> {
+    let first = home(cluster, service, "")?;
+    assert_eq!(beat(cluster, service)?.node, first);
+
+    // Crash: the container starts again on the same node.
+    let crashed = process(service, &first).context("process of the service not found")?;
+    crashed.signal(Signal::SIGKILL)?;
+    wait_for("another process of it", CEILING, || {
+        process(service, &first).filter(|other| *other != crashed)
+    })?;
+    assert_eq!(beat(cluster, service)?.node, first, "the service moved after a crash");
+
+    // Death of the agent: the container keeps running, and the next agent adopts it.
+    let running = process(service, &first).context("process of the service not found")?;
+    let before = cluster.agent_instance(&first)?;
+    cluster.machine(&first)?.kill("ha-node-agent")?;
+    wait_for("the next agent", CEILING, || cluster.agent_instance(&first).ok().filter(|now| *now != before))?;
+    home(cluster, service, "")?;
+    assert_eq!(process(service, &first), Some(running), "the container was disturbed");
+
+    // Power cut: the container starts on the other node.
+    cluster.power_off(&first)?;
+    assert!(!running.is_alive(), "a container survived the power cut");
+    let second = home(cluster, service, &first)?;
+    assert_eq!(beat(cluster, service)?.node, second);
+
+    // After its next boot, the first node has no remains of the container, and the service can move back.
+    cluster.power_on(&first)?;
+    cluster.wait_for_nodes()?;
+    let moved = cluster.hactl_within(Duration::from_secs(120), &["relocate", service, &first])?;
+    ensure!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
+    assert_eq!(home(cluster, service, &second)?, first);
+    assert_eq!(beat(cluster, service)?.node, first);
+    assert_eq!(process(service, &second), None);
+
+    cluster.witness(service).check()?;
+    for node in [first, second] {
+        cluster.power_off(&node)?;
+    }
+    Ok(())
+}
