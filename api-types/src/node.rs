@@ -263,8 +263,9 @@ pub struct NodeStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timing: Option<ActiveTiming>,
     /// Time of the last heartbeat. Updated about once a minute, not with each heartbeat.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_seen: Option<Timestamp>,
+    #[serde(rename = "lastSeen", alias = "lastHeartbeatTime", skip_serializing_if = "Option::is_none")]
+    #[schemars(rename = "lastHeartbeatTime")]
+    pub last_heartbeat_time: Option<Timestamp>,
     /// Drivers that the node can serve.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
@@ -281,11 +282,13 @@ pub struct NodeStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
     /// Shutdown record of the previous boot, if that ended uncleanly.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_end: Option<LastEnd>,
+    #[serde(rename = "lastEnd", alias = "lastTermination", skip_serializing_if = "Option::is_none")]
+    #[schemars(rename = "lastTermination")]
+    pub last_termination: Option<LastEnd>,
     /// Reason that confirmed the last fencing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_proof: Option<Reason>,
+    #[serde(rename = "lastProof", alias = "lastFencingReason", skip_serializing_if = "Option::is_none")]
+    #[schemars(rename = "lastFencingReason")]
+    pub last_fencing_reason: Option<Reason>,
     /// Conditions: Ready, Fenceable, FenceDevicesHealthy and Awake.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -143,11 +143,13 @@ pub struct OperationStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<String>,
     /// Time of the start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Timestamp>,
+    #[serde(rename = "startedAt", alias = "startTime", skip_serializing_if = "Option::is_none")]
+    #[schemars(rename = "startTime")]
+    pub start_time: Option<Timestamp>,
     /// Time of the end. The object is deleted a day later.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Timestamp>,
+    #[serde(rename = "finishedAt", alias = "completionTime", skip_serializing_if = "Option::is_none")]
+    #[schemars(rename = "completionTime")]
+    pub completion_time: Option<Timestamp>,
     /// Conditions, for `kubectl wait`: Complete if the operation succeeded, Failed if it failed or was refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

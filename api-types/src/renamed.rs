@@ -42,8 +42,10 @@ const COPY_MIGRATION: &[&str] = &["status", "copies", "*", "definition", "driver
 const FENCING: &[&str] = &["spec", "fencing"];
 const ACTIVE_FENCING: &[&str] = &["status", "active", "fencing"];
 
-/// Every renamed field of an object's spec, and its copies in the status.
-pub const ALL: [Renamed; 11] = [
+const STATUS: &[&str] = &["status"];
+
+/// Every field of an object that has another name or unit in etcd.
+pub const ALL: [Renamed; 18] = [
     same(Kind::Cluster, FENCING, "onStoreLoss", "onEtcdLoss"),
     same(Kind::Cluster, FENCING, "allowStandIn", "allowSimulatedWatchdog"),
     same(Kind::Cluster, ACTIVE_FENCING, "onStoreLoss", "onEtcdLoss"),
@@ -61,6 +63,13 @@ pub const ALL: [Renamed; 11] = [
         is_in_thousandths: true,
         ..same(Kind::Resource, COPY_MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
     },
+    same(Kind::Resource, STATUS, "neverNodes", "incompatibleNodes"),
+    same(Kind::Resource, STATUS, "displacedBy", "preemptedBy"),
+    same(Kind::Node, STATUS, "lastSeen", "lastHeartbeatTime"),
+    same(Kind::Node, STATUS, "lastEnd", "lastTermination"),
+    same(Kind::Node, STATUS, "lastProof", "lastFencingReason"),
+    same(Kind::Operation, STATUS, "startedAt", "startTime"),
+    same(Kind::Operation, STATUS, "finishedAt", "completionTime"),
 ];
 
 /// Member of a served status that contains the [`internal`] fields.

@@ -268,8 +268,9 @@ pub struct ResourceStatus {
     pub failed_nodes: Vec<NodeName>,
     /// Nodes that reported that they can never run the service. They are not tried again until the spec
     /// changes, the service is Disabled, its error is cleared, or an operator moves the service there.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub never_nodes: Vec<NodeName>,
+    #[serde(rename = "neverNodes", alias = "incompatibleNodes", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(rename = "incompatibleNodes")]
+    pub incompatible_nodes: Vec<NodeName>,
     /// Number of relocations since the last successful start.
     pub relocations: u32,
     /// Node that the service left for maintenance, and returns to afterwards.
@@ -299,8 +300,9 @@ pub struct ResourceStatus {
     #[serde(skip_serializing_if = "is_zero")]
     pub move_failures: u32,
     /// Resource of higher priority that preempted this one, until this one runs again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub displaced_by: Option<String>,
+    #[serde(rename = "displacedBy", alias = "preemptedBy", skip_serializing_if = "Option::is_none")]
+    #[schemars(rename = "preemptedBy")]
+    pub preempted_by: Option<String>,
     /// Nodes with a copy of the data (mode Replicated), by name: the node of the service and its secondary.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<NodeName>,

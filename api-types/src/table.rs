@@ -412,7 +412,7 @@ const LAST_SEEN_INTERVAL: i64 = 65;
 /// Returns the time since a node's last heartbeat. For a node in time, whose stored time is recent, only an upper bound is
 /// known.
 fn last_seen(node: &Value, now_seconds: i64) -> String {
-    let at = node.pointer("/status/lastSeen").and_then(Value::as_str);
+    let at = node.pointer("/status/lastHeartbeatTime").and_then(Value::as_str);
     let state = node.pointer("/status/state").and_then(Value::as_str);
     let is_in_time = matches!(state, Some("Online" | "Maintenance"));
     match at.and_then(seconds) {
@@ -463,7 +463,8 @@ mod tests {
 
     #[test]
     fn a_node_that_is_in_time_does_not_look_late() {
-        let node = |state: &str| json!({"status": {"state": state, "lastSeen": "1970-01-01T00:00:10Z"}});
+        let node =
+            |state: &str| json!({"status": {"state": state, "lastHeartbeatTime": "1970-01-01T00:00:10Z"}});
         assert_eq!(last_seen(&node("Online"), 68), "<1m");
         assert_eq!(last_seen(&node("Maintenance"), 68), "<1m");
         assert_eq!(last_seen(&node("Online"), 130), "2m");

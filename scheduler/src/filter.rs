@@ -143,7 +143,7 @@ fn of_member(member: &Member<'_>, node_name: &NodeName, node: &NodeFacts, refuse
         }
         Some(_) => {}
     }
-    if service.never_nodes.contains(node_name) {
+    if service.incompatible_nodes.contains(node_name) {
         refuse(Reason::NotInstalled, &|| {
             (
                 "program or configuration of the service is missing on the node".to_owned(),

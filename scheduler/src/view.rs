@@ -100,7 +100,7 @@ pub struct ServiceFacts {
     /// Nodes on which the service failed to start.
     pub failed_nodes: BTreeSet<NodeName>,
     /// Nodes on which the service can never run, such as those where its program is not installed.
-    pub never_nodes: BTreeSet<NodeName>,
+    pub incompatible_nodes: BTreeSet<NodeName>,
     /// Node that the service left for maintenance.
     pub maintenance_node: Option<NodeName>,
     /// Tags of the resource.

@@ -129,7 +129,7 @@ fn nodes<S>(state: &ApiState<S>, world: &World) -> Vec<NodeOverview> {
                     .is_some_and(|alive| fence.is_none_or(|fence| alive.value.epoch >= fence.epoch)),
                 watchdog: status.watchdog,
                 silent_seconds: state.observer().silent_ms(&world.keys.alive(name)).map(Seconds),
-                last_seen: status.last_seen,
+                last_seen: status.last_heartbeat_time,
                 services: status.services,
                 reason,
                 message,

@@ -130,7 +130,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
 fn expire(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     let keys = &situation.world.keys;
     let Some(status) = request.status else { return };
-    let ended = status.value.finished_at.as_ref().and_then(ha_api_types::time::Timestamp::unix_seconds);
+    let ended = status.value.completion_time.as_ref().and_then(ha_api_types::time::Timestamp::unix_seconds);
     let now = situation.now.timestamp().unix_seconds();
     if let (Some(ended), Some(now)) = (ended, now)
         && now - ended >= KEPT_SECONDS

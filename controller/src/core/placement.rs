@@ -240,7 +240,7 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
         }),
         exclusive: spec.exclusive,
         failed_nodes: status.failed_nodes.iter().cloned().collect(),
-        never_nodes: status.never_nodes.iter().cloned().collect(),
+        incompatible_nodes: status.incompatible_nodes.iter().cloned().collect(),
         maintenance_node: status.maintenance_node.clone(),
         tags: spec.tags.iter().cloned().collect(),
         priority: spec.priority,

@@ -94,13 +94,12 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, 
         }
     }
     let mut details: Vec<String> = failing.iter().flat_map(|(node, fails)| lines(node, fails)).collect();
-    let names = |nodes: Vec<&str>| nodes.join(", ");
+    let undecided_nodes = nodes_named(undecided.iter().map(|(node, _)| node.as_str()));
     if !failing.is_empty() {
         if !undecided.is_empty() {
-            let nodes = names(undecided.iter().map(|(node, _)| node.as_str()).collect());
-            details.push(format!("node(s) {nodes}: {}", Reason::FailoverCapacityUnknown.sentence()));
+            details.push(format!("{undecided_nodes}: {}", Reason::FailoverCapacityUnknown.sentence()));
         }
-        let nodes = names(failing.iter().map(|(node, _)| node.as_str()).collect());
+        let nodes = nodes_named(failing.iter().map(|(node, _)| node.as_str()));
         return Finding {
             holds: Some(false),
             reason: Reason::InsufficientFailoverCapacity,
@@ -109,9 +108,8 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, 
         };
     }
     if !undecided.is_empty() {
-        let nodes = names(undecided.iter().map(|(node, _)| node.as_str()).collect());
         let headline = format!(
-            "Failover capacity (N+1) check of cluster {cluster} is inconclusive for failures of node(s) {nodes}"
+            "Failover capacity (N+1) check of cluster {cluster} is inconclusive for failures of {undecided_nodes}"
         );
         let left = undecided.iter().flat_map(|(_, left)| left.iter().map(unplaced));
         let details = left.collect();
@@ -121,10 +119,16 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, 
     Finding { holds: Some(true), reason: Reason::FailoverCapacityAvailable, headline, details }
 }
 
-/// Returns the sentence of the condition, the event and the alert.
-pub fn failed(cluster: &str, nodes: &str) -> String {
+/// Returns nodes as part of a sentence: `node a`, or `nodes a, b`.
+pub fn nodes_named<'a>(nodes: impl IntoIterator<Item = &'a str>) -> String {
+    let nodes: Vec<&str> = nodes.into_iter().collect();
+    format!("{} {}", if nodes.len() == 1 { "node" } else { "nodes" }, nodes.join(", "))
+}
+
+/// Returns the sentence of the condition, the event and the alert. `failures` names what fails, such as `node a`.
+pub fn failed(cluster: &str, failures: &str) -> String {
     format!(
-        "Failover capacity (N+1) check of cluster {cluster} failed: services of node(s) {nodes} could not be \
+        "Failover capacity (N+1) check of cluster {cluster} failed: services of {failures} could not be \
          restarted after a failure; add capacity or stop unused services"
     )
 }

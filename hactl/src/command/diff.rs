@@ -167,7 +167,7 @@ mod tests {
             }],
             waiting_for: Vec::new(),
             warnings: vec![
-                "with this change: Failover capacity (N+1) check of cluster c would fail: services of node(s) node1, node2".to_owned(),
+                "with this change: Failover capacity (N+1) check of cluster c would fail: services of nodes node1, node2".to_owned(),
                 "rule apart is not applied: it names one service".to_owned(),
             ],
         };
@@ -179,7 +179,7 @@ mod tests {
         check("web would live-migrate node1 -> node2", true);
         check("web would live-migrate node1 -> node3", false);
         check(
-            "with this change: Failover capacity (N+1) check of cluster c would fail: services of node(s) node1",
+            "with this change: Failover capacity (N+1) check of cluster c would fail: services of node node1",
             true,
         );
         check("rule apart is not applied: it names one service", true);

@@ -137,7 +137,7 @@ impl Asked {
 }
 
 fn is_off(name: &str, status: &NodeStatus) -> String {
-    let seen = age(status.last_seen.as_ref());
+    let seen = age(status.last_heartbeat_time.as_ref());
     let now = format!("{}, last seen {seen} ago, with {} services", is_now(name, status), status.services);
     let is_ready = |one: &&Condition| one.kind == "Ready";
     if status.conditions.iter().find(is_ready).is_none_or(|ready| ready.reason != Reason::DuplicateNode) {

@@ -9,7 +9,8 @@ pub(crate) struct Path {
     text: String,
     /// Whether the path begins at the whole document (`$`), also inside `{range}`.
     from_root: bool,
-    query: JsonPath,
+    /// Queries whose values follow each other: several for a union of paths.
+    queries: Vec<JsonPath>,
 }
 
 impl Path {
@@ -23,10 +24,11 @@ impl Path {
             None => (false, text.strip_prefix('@').unwrap_or(text)),
         };
         let wrong = |cause: String| format!("{text}: {cause}");
-        let standard = standard(rest).map_err(wrong)?;
-        let query =
-            JsonPath::parse(&standard).map_err(|error| wrong(format!("invalid JSONPath: {error}")))?;
-        Ok(Path { text: text.to_owned(), from_root, query })
+        let parse = |standard: &String| {
+            JsonPath::parse(standard).map_err(|error| wrong(format!("invalid JSONPath: {error}")))
+        };
+        let queries = standard(rest).map_err(wrong)?.iter().map(parse).collect::<Result<_, _>>()?;
+        Ok(Path { text: text.to_owned(), from_root, queries })
     }
 
     /// Parses a path as `--sort-by` and `custom-columns` take it: with or without braces and the first dot.
@@ -52,7 +54,8 @@ impl Path {
 
     /// Returns the values at the path, which may begin at the document or at the current value.
     pub(crate) fn values<'a>(&self, root: &'a Value, current: &'a Value) -> Vec<&'a Value> {
-        self.query.query(if self.from_root { root } else { current }).all()
+        let value = if self.from_root { root } else { current };
+        self.queries.iter().flat_map(|query| query.query(value).all()).collect()
     }
 }
 
@@ -65,8 +68,9 @@ pub(crate) fn shown(value: &Value) -> String {
     }
 }
 
-/// Returns the path in the syntax of RFC 9535, whose names after a dot cannot contain `-`, `/` or an escaped dot.
-fn standard(path: &str) -> Result<String, String> {
+/// Returns the path in the syntax of RFC 9535, whose names after a dot cannot contain `-`, `/` or an escaped dot. A
+/// union of paths, such as `['metadata.name','status.node']`, becomes one path for each.
+fn standard(path: &str) -> Result<Vec<String>, String> {
     let mut standard = "$".to_owned();
     let mut rest = path;
     while let Some(first) = rest.chars().next() {
@@ -93,13 +97,39 @@ fn standard(path: &str) -> Result<String, String> {
             }
             '[' => {
                 let end = closing(rest).ok_or("\"[\" is not closed by \"]\"")?;
+                if let Some(paths) = union(&rest[1..end]) {
+                    let mut whole = Vec::new();
+                    for path in paths {
+                        for path in self::standard(&format!(".{path}{}", &rest[end + 1..]))? {
+                            whole.push(path.replacen('$', &standard, 1));
+                        }
+                    }
+                    return Ok(whole);
+                }
                 standard.push_str(&rest[..=end]);
                 rest = &rest[end + 1..];
             }
             other => return Err(format!("unexpected {other:?}; write \".\" before a name")),
         }
     }
-    Ok(standard)
+    Ok(vec![standard])
+}
+
+/// Returns the paths of a union if one of its quoted parts is more than a name. A single quoted part is always a name,
+/// such as that of a label.
+fn union<'a>(inside: &'a str) -> Option<Vec<&'a str>> {
+    let unquoted = |part: &'a str| {
+        let within = |quote| part.trim().strip_prefix(quote)?.strip_suffix(quote);
+        within('\'').or_else(|| within('"'))
+    };
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let commas = outside_quotes(inside).filter(|(_, character)| *character == ',').map(|(at, _)| at);
+    for end in commas.chain([inside.len()]) {
+        parts.push(unquoted(&inside[start..end])?);
+        start = end + 1;
+    }
+    (parts.len() > 1 && parts.iter().any(|part| part.contains('.'))).then_some(parts)
 }
 
 /// Splits a name from the beginning of a path. A backslash makes the next character part of the name.
@@ -178,6 +208,10 @@ mod tests {
         check(".metadata.labels.app\\.kubernetes\\.io/name", &["x"]);
         check(".metadata.labels['app.kubernetes.io/name']", &["x"]);
         check(".metadata.labels.my-tier", &["front"]);
+        check(".metadata['name','missing']", &["web"]);
+        check("['metadata.name', 'metadata.labels.my-tier']", &["web", "front"]);
+        check(".status.conditions[*]['type','status']", &["Ready", "True", "Stalled", "False"]);
+        check("['status.conditions','metadata.missing'][0].type", &["Ready"]);
         check(".status.conditions[?(@.type==\"Ready\")].status", &["True"]);
         check(".status.conditions[?(@.type=='Ready')].status", &["True"]);
         check(".status.conditions[*].type", &["Ready", "Stalled"]);

@@ -198,7 +198,7 @@ impl Model {
         let own = facts.node.as_ref().filter(|node| facts.uses.contains(*node));
         let home = own.or(facts.uses.first()).and_then(number);
         let only = facts.storage_nodes.as_ref().map(|nodes| nodes.iter().filter_map(number).collect());
-        let never = facts.never_nodes.iter().filter_map(number).collect();
+        let never = facts.incompatible_nodes.iter().filter_map(number).collect();
         let mut apart = self.apart_of.get(name).cloned().unwrap_or_default();
         for tag in self.view.exclusion_tags(&facts.tags) {
             let fresh = u32::try_from(self.apart_names.len()).unwrap_or(u32::MAX);

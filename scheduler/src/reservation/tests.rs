@@ -189,7 +189,7 @@ fn storage_groups_and_drivers_limit_where_to() {
     check_said(&local, &["node1"], "fails (no node): a");
     let pool = change(&view, &|a| a.storage_pool = Some("san".to_owned()));
     check_said(&pool, &["node1"], "fails (no node): a");
-    let never = change(&view, &|a| a.never_nodes = ["node2"].map(Into::into).into());
+    let never = change(&view, &|a| a.incompatible_nodes = ["node2"].map(Into::into).into());
     check_said(&never, &["node1"], "survives: a node3");
     let grouped = NodePriorities(BTreeMap::from([("node1".into(), 0), ("node3".into(), 0)]));
     view.groups

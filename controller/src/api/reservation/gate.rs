@@ -4,7 +4,7 @@
 use crate::api::error::ApiError;
 use crate::api::what_if::effects::settled;
 use crate::api::{ApiState, facts};
-use crate::core::reservation::{failed, lines};
+use crate::core::reservation::{failed, lines, nodes_named};
 use crate::core::stored_view::view;
 use crate::core::world::World;
 use ha_api_types::error_reason::ErrorReason;
@@ -115,14 +115,14 @@ fn matters(kind: Kind, current: Option<&Value>, value: &Value) -> bool {
 }
 
 fn message(cluster: &str, broken: &[(NodeName, Failing)]) -> String {
-    let nodes: Vec<&str> = broken.iter().map(|(node, _)| node.as_str()).collect();
+    let nodes = nodes_named(broken.iter().map(|(node, _)| node.as_str()));
     let mut details: Vec<String> = broken.iter().flat_map(|(node, failing)| lines(node, failing)).collect();
     let more = details.len().saturating_sub(MOST_NAMED);
     details.truncate(MOST_NAMED);
     if more > 0 {
         details.push(format!("and {more} more"));
     }
-    let sentence = failed(cluster, &nodes.join(", ")).replacen(" failed: ", " would fail: ", 1);
+    let sentence = failed(cluster, &nodes).replacen(" failed: ", " would fail: ", 1);
     format!("{sentence}: {}", details.join("; "))
 }
 

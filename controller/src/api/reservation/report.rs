@@ -1,6 +1,6 @@
 //! The report of the N+1 check: each failure with its verdict and evidence.
 
-use crate::core::reservation::failed;
+use crate::core::reservation::{failed, nodes_named};
 use ha_api_types::id::NodeName;
 use ha_api_types::view::{
     FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, WithoutPlace,
@@ -73,7 +73,7 @@ fn message(cluster: &str, report: &ReservationReport) -> String {
     let failing: Vec<&FailureReport> = report.items.iter().filter(fails).collect();
     let single: Vec<&str> = failing.iter().filter_map(|item| item.what.strip_prefix("node ")).collect();
     match (single.is_empty(), failing.is_empty()) {
-        (false, _) => failed(cluster, &single.join(", ")),
+        (false, _) => failed(cluster, &nodes_named(single)),
         (true, false) => {
             let what: Vec<&str> = failing.iter().map(|item| item.what.as_str()).collect();
             failed(cluster, &what.join("; "))

@@ -82,7 +82,7 @@ pub(super) fn plan(
     }
     if !budget.take() {
         let message = format!(
-            "Fencing limit reached: {} node(s) in {} s (fencing.maxFencing). Fencing continues when the window allows; if the \
+            "Fencing limit reached: at most {} in {} s (fencing.maxFencing). Fencing continues when the window allows; if the \
              node is powered off, run hactl node confirm-fenced {name}",
             budget.limit,
             situation.world.settings().fencing.window_seconds

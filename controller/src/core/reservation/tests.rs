@@ -33,7 +33,7 @@ fn what_fails_names_nodes_and_services() {
     check(
         &[("node1", failing(vec![web])), ("node2", failing(vec![db]))],
         Reason::InsufficientFailoverCapacity,
-        "Failover capacity (N+1) check of cluster default failed: services of node(s) node1, node2 could not be \
+        "Failover capacity (N+1) check of cluster default failed: services of nodes node1, node2 could not be \
          restarted after a failure; add capacity or stop unused services: web on node1: too small (node2, node3), away (node4); \
          db on node2: no other node",
     );
@@ -45,7 +45,7 @@ fn what_could_not_be_decided_says_so() {
     check(
         &[("node1", Verdict::Unknown(left))],
         Reason::FailoverCapacityUnknown,
-        "Failover capacity (N+1) check of cluster default is inconclusive for failures of node(s) node1: \
+        "Failover capacity (N+1) check of cluster default is inconclusive for failures of node node1: \
          web on node1: too small (node2)",
     );
 }

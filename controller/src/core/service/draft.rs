@@ -66,7 +66,7 @@ impl Draft {
             .unwrap_or_else(|| ResourceStatus { uid: uid.to_owned(), ..ResourceStatus::default() });
         if status.observed_generation != service.resource.value.metadata.generation {
             // The changed spec may be able to run where the previous one could not.
-            status.never_nodes.clear();
+            status.incompatible_nodes.clear();
         }
         Draft {
             status,
@@ -178,7 +178,7 @@ impl Draft {
     /// Clears all failures: for Disabled, a cleared error, or disarm.
     pub(super) fn forget_failures(&mut self) {
         self.clear_failures();
-        self.status.never_nodes.clear();
+        self.status.incompatible_nodes.clear();
     }
 
     /// Returns the transaction and the events to emit once it is applied; `None` if nothing has changed.

@@ -22,7 +22,7 @@ pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mu
     super::copies::let_go(&mut draft.status.copies);
     draft.forget_failures();
     draft.status.maintenance_node = None;
-    draft.status.displaced_by = None;
+    draft.status.preempted_by = None;
     draft.status.epoch = None;
     draft.status.action_uid = None;
     draft.go(ServiceState::Ignored, Reason::Unmanaged, String::new());

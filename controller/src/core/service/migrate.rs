@@ -279,7 +279,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         // assignment ends the source's right to hand over.
         (Side::Running | Side::Silent, Side::Gone | Side::Unproven) => {
             if target_report.and_then(|report| report.value.failure) == Some(FailureClass::NeverHere) {
-                remember(&mut draft.status.never_nodes, target);
+                remember(&mut draft.status.incompatible_nodes, target);
             }
             stay(planner, service, draft, &source, source_standing, &said);
         }

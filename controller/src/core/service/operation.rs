@@ -85,11 +85,11 @@ pub(in crate::core) fn status_in(
     status.phase = phase;
     status.reason = reason;
     message.clone_into(&mut status.message);
-    if status.started_at.is_none() && phase != OperationPhase::Pending {
-        status.started_at = Some(now.clone());
+    if status.start_time.is_none() && phase != OperationPhase::Pending {
+        status.start_time = Some(now.clone());
     }
-    if phase.is_final() && status.finished_at.is_none() {
-        status.finished_at = Some(now.clone());
+    if phase.is_final() && status.completion_time.is_none() {
+        status.completion_time = Some(now.clone());
     }
     let mut set = |kind: &str, holds: bool| {
         let condition = Condition {
@@ -241,7 +241,7 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
         return;
     }
     // An operator's request retries a node on which the service could never run.
-    draft.status.never_nodes.retain(|node| node != target);
+    draft.status.incompatible_nodes.retain(|node| node != target);
     let placement = choose(planner, service, draft);
     let companions: Vec<String> = planner.view.rules.companions(service.name).into_iter().collect();
     if let Some(Verdict::Refused(refusals)) = placement.verdicts.get(target)

@@ -137,7 +137,8 @@ pub(super) fn start_failed(
 /// Records a failure on a node. From then on, the node is tried last, or not at all.
 pub(super) fn remember_failure(draft: &mut Draft, node: &NodeName, class: FailureClass) {
     let never_here = class == FailureClass::NeverHere;
-    let remembered = if never_here { &mut draft.status.never_nodes } else { &mut draft.status.failed_nodes };
+    let remembered =
+        if never_here { &mut draft.status.incompatible_nodes } else { &mut draft.status.failed_nodes };
     remember(remembered, node);
 }
 

@@ -95,7 +95,7 @@ pub(super) fn companions_without_place(planner: &Planner<'_>, service: &Service<
 /// Returns `true` if the service was preempted by a service with a write in progress. Until that write is seen, the
 /// freed capacity is not available.
 pub(super) fn is_held_back(planner: &Planner<'_>, draft: &Draft) -> bool {
-    let Some(by) = &draft.status.displaced_by else { return false };
+    let Some(by) = &draft.status.preempted_by else { return false };
     planner.situation.busy.contains(&Subject::Service(by.clone()))
 }
 
@@ -146,7 +146,7 @@ pub(super) fn leave(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dr
         return;
     }
     let node = draft.status.node.clone().unwrap_or_default();
-    draft.status.displaced_by = Some(by.clone());
+    draft.status.preempted_by = Some(by.clone());
     draft.status.maintenance_node = None;
     draft.go(
         ServiceState::RequestStop,
@@ -157,7 +157,7 @@ pub(super) fn leave(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dr
 
 /// Starts a stopped service again; a preempted one is scheduled on another node.
 pub(super) fn start_again(draft: &mut Draft) {
-    match &draft.status.displaced_by {
+    match &draft.status.preempted_by {
         Some(by) => {
             let message = format!("Preempted by {by}, scheduling on another node");
             draft.go(ServiceState::Recovery, Reason::Preempted, message);
@@ -170,7 +170,7 @@ pub(super) fn start_again(draft: &mut Draft) {
 
 /// Explains in the message of a preempted service why it lost its node.
 pub(super) fn explain(draft: &mut Draft, placement: &Placement) {
-    if let Some(by) = draft.status.displaced_by.clone()
+    if let Some(by) = draft.status.preempted_by.clone()
         && draft.reserves.is_none()
     {
         draft.waiting.clear();

@@ -45,7 +45,7 @@ pub(super) fn after_restore(draft: &mut Draft) {
     status.epoch = None;
     status.action_uid = None;
     status.maintenance_node = None;
-    status.displaced_by = None;
+    status.preempted_by = None;
     status.replacement = None;
     status.move_failures = 0;
     copies::let_go(&mut status.copies);

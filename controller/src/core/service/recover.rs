@@ -111,7 +111,7 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 if partners_come_first(planner, service, draft, &node) {
                     return;
                 }
-                let displaced = draft.status.displaced_by.is_some();
+                let displaced = draft.status.preempted_by.is_some();
                 let reason = if displaced { Reason::Scheduled } else { Reason::Recovered };
                 if start_on(planner, service, draft, &node, reason) {
                     draft.add_words(for_others);

@@ -74,7 +74,7 @@ pub(super) fn stops_first(planner: &Planner<'_>, service: &Service<'_>, draft: &
 /// `true` if it is no longer requested to run.
 pub(super) fn wants_stop(service: &Service<'_>, draft: &mut Draft) -> bool {
     if service.wanted() != RequestedState::Started {
-        draft.status.displaced_by = None;
+        draft.status.preempted_by = None;
     }
     match service.wanted() {
         RequestedState::Started => false,
@@ -123,12 +123,12 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 return;
             }
             draft.status.failed_nodes.retain(|node| *node != assignment.node);
-            draft.status.never_nodes.retain(|node| *node != assignment.node);
+            draft.status.incompatible_nodes.retain(|node| *node != assignment.node);
             // A node where the service has just failed to start is not an immediate target for a move.
             if draft.status.failed_nodes.is_empty() {
                 draft.status.move_failures = 0;
             }
-            draft.status.displaced_by = None;
+            draft.status.preempted_by = None;
             draft.status.running_since = Some(situation.now.timestamp());
             if draft.status.maintenance_node.as_ref() == Some(&assignment.node) {
                 draft.status.maintenance_node = None;

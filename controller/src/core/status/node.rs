@@ -19,7 +19,7 @@ use ha_api_types::record::{Action, FenceState, Mode, NodeReport, Proof, SleepPro
 use ha_api_types::time::{Millis, Seconds};
 use std::collections::BTreeMap;
 
-/// Minimum interval between writes of `lastSeen`, in seconds. It is not written for each heartbeat.
+/// Minimum interval between writes of `lastHeartbeatTime`, in seconds. It is not written for each heartbeat.
 const LAST_SEEN_SECONDS: i64 = 60;
 /// Time for which the status of a deleted node is kept, in milliseconds.
 const GONE_KEPT_MS: Millis = 3_600_000;
@@ -144,7 +144,7 @@ fn status(
         status.epoch = fence.value.epoch;
         fence.value.state.name().clone_into(&mut status.fence);
         if let Some(proof) = &fence.value.proof {
-            status.last_proof = Some(proof.reason());
+            status.last_fencing_reason = Some(proof.reason());
         }
         status.boot_id.clone_from(&fence.value.boot_id);
         status.machine_id.clone_from(&fence.value.machine_id);
@@ -156,7 +156,7 @@ fn status(
     }
     if let Some(doctor) = world.doctor_reports.get(name) {
         status.checks.clone_from(&doctor.value.checks);
-        status.last_end.clone_from(&doctor.value.last_end);
+        status.last_termination.clone_from(&doctor.value.last_end);
         if let Some(watchdog) = &mut status.watchdog {
             watchdog.seen = doctor.value.watchdog.as_ref().map(Into::into);
         }
@@ -166,9 +166,12 @@ fn status(
     arming(situation, name).clone_into(&mut status.arming);
     if node.is_heard() {
         let now = situation.now.timestamp();
-        let old = status.last_seen.as_ref().and_then(|seen| Some(now.unix_seconds()? - seen.unix_seconds()?));
+        let old = status
+            .last_heartbeat_time
+            .as_ref()
+            .and_then(|seen| Some(now.unix_seconds()? - seen.unix_seconds()?));
         if old.is_none_or(|seconds| !(0..LAST_SEEN_SECONDS).contains(&seconds)) {
-            status.last_seen = Some(now);
+            status.last_heartbeat_time = Some(now);
         }
     }
     let (services, allocated) = loads.get(name).copied().unwrap_or_default();

@@ -138,7 +138,7 @@ fn own_steps(operation: &Served<OperationSpec>, begin: Option<OffsetDateTime>) -
         from: operation.spec.requested_by.clone(),
         ..own(at, "Asked", "Requested")
     });
-    let ended = operation.status.as_ref().and_then(|status| status.finished_at.as_ref());
+    let ended = operation.status.as_ref().and_then(|status| status.completion_time.as_ref());
     let (phase, message) = (operation.word("/status/phase"), operation.word("/status/message"));
     [asked, ended.map(|at| own(at, phase, message))]
 }
@@ -214,7 +214,7 @@ mod tests {
         // The operation's own steps exist without any event.
         let silent = json!({
             "metadata": {"name": "copy", "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "status": {"phase": "Succeeded", "finishedAt": "2026-01-01T00:00:09Z"},
+            "status": {"phase": "Succeeded", "completionTime": "2026-01-01T00:00:09Z"},
         });
         check(of(silent), &[], &[" Asked", " Succeeded"]);
     }

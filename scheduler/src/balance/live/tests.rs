@@ -218,7 +218,7 @@ fn a_service_goes_only_where_placement_would_let_it() {
     check(&with(|view| n3(view).schedulable = false), "a", &["n2"]);
     check(&with(|view| n3(view).capacity.memory = gib(1)), "a", &["n2"]);
     check(&with(|view| n3(view).drivers = names(&["podman"])), "a", &["n2"]);
-    check(&with(|view| a(view).never_nodes = names(&["n2"])), "a", &["n3"]);
+    check(&with(|view| a(view).incompatible_nodes = names(&["n2"])), "a", &["n3"]);
     check(&with(|view| a(view).failed_nodes = names(&["n2"])), "a", &["n3"]);
     check(
         &with(|view| {
@@ -292,7 +292,7 @@ fn rules_hold_in_every_step() {
     let mut tight = with_rules(three(), &[("pair", pair())]);
     tight.nodes.get_mut("n3").unwrap().capacity.memory = gib(3);
     check(&tight, "a", &["n2"]);
-    tight.services.get_mut("c").unwrap().never_nodes = names(&["n2"]);
+    tight.services.get_mut("c").unwrap().incompatible_nodes = names(&["n2"]);
     check(&tight, "a", &[]);
     // A member that cannot be moved now keeps the others on their node, and so does a member on another node.
     let mut held = with_rules(three(), &[("pair", pair())]);

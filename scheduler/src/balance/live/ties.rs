@@ -44,7 +44,7 @@ pub(super) fn bindings(
 fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &NodeName) -> bool {
     let Some(node) = view.nodes.get(node_name) else { return false };
     against(view, name, facts, node_name, node).is_none()
-        && !facts.never_nodes.contains(node_name)
+        && !facts.incompatible_nodes.contains(node_name)
         && !facts.failed_nodes.contains(node_name)
 }
 
