@@ -2,11 +2,21 @@
 
 use crate::kind::Kind;
 use crate::resource::ResourceSpec;
+use std::fmt::Display;
 
 /// Maximum length of an object's name, in bytes.
 pub const MAX_NAME_LENGTH: usize = 63;
 /// Maximum length of a node's name, in bytes; it may be a host name.
 pub const MAX_NODE_NAME_LENGTH: usize = 253;
+
+/// Returns a number with its noun, in the plural if needed: `1 move`, `2 moves`, `2 copies`.
+pub fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    match noun.strip_suffix('y') {
+        _ if number == N::from(1) => format!("1 {noun}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None => format!("{number} {noun}s"),
+    }
+}
 
 /// Returns the reason why a text is not a valid name, or `None` if it is valid.
 ///

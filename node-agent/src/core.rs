@@ -357,7 +357,8 @@ impl AgentCore {
             clock,
             self.heartbeat_due().map(|at| (at, "a heartbeat or the lease is due")),
             self.hold_due().map(|at| (at, "controllers are asked to hold fencing")),
-            self.margin_due(self.last).map(|at| (at, "D − Ts: exclusive services are killed")),
+            self.margin_due(self.last)
+                .map(|at| (at, "the self-fence margin begins: exclusive services are killed")),
             self.watchdog.due(self.last).map(|at| (at, "the watchdog daemon is asked again")),
             self.journal_due().map(|at| (at, "the journal is written again")),
             requesting.map(|at| (at, "the registration is tried again")),

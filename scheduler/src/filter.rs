@@ -59,7 +59,11 @@ pub(crate) fn words(asked: &Asked<'_>, node_name: &NodeName, node: &NodeFacts) -
     capacity_lacks(asked, node, asked.others(node_name), &mut |lack| {
         let Lack { reason, what, wanted, free, capacity } = lack;
         let free = Quantity::from_milli(free.max(0));
-        let who = if asked.members.len() > 1 { "requested with strict affinity" } else { "requested" };
+        let who = if asked.members.len() > 1 {
+            "requested together with services that have strict affinity"
+        } else {
+            "requested"
+        };
         found.push(Refusal {
             reason,
             message: format!("not enough {what}: {wanted} {who}, {free} of {capacity} free"),
@@ -120,10 +124,12 @@ fn of_member(member: &Member<'_>, node_name: &NodeName, node: &NodeFacts, refuse
         && let Err(reason) = node.fenceable
     {
         refuse(reason, &|| {
-            (
-                reason.sentence().to_owned(),
-                format!("give {node_name} a working watchdog or a fence device (Node.spec.fencing)"),
-            )
+            let remedy = if reason == Reason::NodeUnverified {
+                reason.help().to_owned()
+            } else {
+                format!("hactl doctor {node_name}")
+            };
+            (reason.sentence().to_owned(), remedy)
         });
     }
     match &service.driver {
@@ -137,7 +143,7 @@ fn of_member(member: &Member<'_>, node_name: &NodeName, node: &NodeFacts, refuse
             refuse(Reason::DriverMissing, &|| {
                 (
                     format!("driver {driver} is not available on the node"),
-                    format!("install what driver {driver} requires on {node_name}"),
+                    format!("install the programs of driver {driver} on {node_name}"),
                 )
             });
         }

@@ -189,7 +189,10 @@ fn node_group_refusal(asked: &Asked<'_>, name: &NodeName, node: &NodeFacts) -> O
         return Some(Refusal {
             reason: Reason::NodeGroupUnallocable,
             message: Reason::NodeGroupUnallocable.sentence().to_owned(),
-            remedy: "set allocationPolicy of the node group to Preferred".to_owned(),
+            remedy: format!(
+                "hactl set nodegroup/{} allocationPolicy=Preferred",
+                node.node_group.as_deref().unwrap_or("default")
+            ),
             drives: false,
         });
     }
@@ -264,7 +267,7 @@ pub fn score_terms(score: &Score) -> String {
         NodeGroupRank::Unallocable => terms.push("node group closed to new services".to_owned()),
     }
     if *preferences_missed > 0 {
-        terms.push(format!("{preferences_missed} preferred rules violated"));
+        terms.push(format!("preferred rules violated: {preferences_missed}"));
     }
     terms.join(", ")
 }

@@ -10,7 +10,7 @@ metrics! { Agent:
     LEASE_REMAINING = Gauge "hactl_agent_lease_remaining_seconds" []
         "Time until the end of the last confirmed heartbeat's lifetime; absent without one.";
     WATCHDOG_ARMED = Gauge "hactl_agent_watchdog_armed" []
-        "1 if the watchdog is committed as armed, 0 otherwise.";
+        "1 if the watchdog is recorded in etcd as armed, 0 otherwise.";
     WATCHDOG_TIMEOUT = Gauge "hactl_agent_watchdog_timeout_seconds" []
         "Watchdog timeout reported by the driver; absent without a watchdog.";
     WATCHDOG_MARGIN = Gauge "hactl_agent_watchdog_margin_seconds" []
@@ -26,7 +26,7 @@ metrics! { Agent:
     HEARTBEATS = Counter "hactl_agent_heartbeats_total" []
         "Number of heartbeats started.";
     COMMITS = Counter "hactl_agent_commits_total" []
-        "Number of commits started, without heartbeats.";
+        "Number of etcd commits started, excluding heartbeats.";
     COMMANDS = Counter "hactl_agent_commands_total" ["driver", "command"]
         "Number of driver commands started.";
     JOURNAL_WRITES = Counter "hactl_agent_journal_writes_total" []

@@ -24,7 +24,7 @@ metrics! { Controller:
     PLAN_LIMIT = Gauge "hactl_plan_limit_seconds" []
         "Time limit for a plan: half the heartbeat lifetime or the leader lease, whichever is shorter.";
     RECONCILE_QUEUE = Gauge "hactl_reconcile_queue_length" []
-        "Number of events that have not been processed.";
+        "Number of queued inputs of the controller that have not been processed.";
     RECONCILE_ERRORS = Counter "hactl_reconcile_errors_total" ["error"]
         "Number of commits and leases that failed: rejected by etcd (refused), overtaken by another commit (conflict), outcome unknown (unknown), lease missing (lease_not_found).";
     UNREADABLE_KEYS = Gauge "hactl_unreadable_keys" []

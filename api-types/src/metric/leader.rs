@@ -4,7 +4,7 @@ use super::metrics;
 
 metrics! { Leader:
     WAITING = Gauge "hactl_waiting" []
-        "Number of events that the leader waits for; hactl status lists them.";
+        "Number of waiting actions of the leader; hactl status lists them.";
     NOTIFICATIONS_WAITING = Gauge "hactl_notifications_waiting" []
         "Number of notifications that have not been delivered to every target of Cluster.spec.notifications.";
     CLUSTER_ARMING = Gauge "hactl_cluster_arming" ["state"]
@@ -14,7 +14,7 @@ metrics! { Leader:
     RESERVATION_STATE = Gauge "hactl_reservation_state" ["state"]
         "1 for the result of the failover capacity (N+1) check, 0 for the others: Holds, Failed or Undecided; absent until the first check completes.";
     SLACK_CPU = Gauge "hactl_slack_cpu_cores" []
-        "Headroom in cpus for services after the worst node failure; below 0, some services cannot be scheduled. Absent if no node reports its capacity.";
+        "Headroom in CPUs for services after the worst node failure; below 0, some services cannot be scheduled. Absent if no node reports its capacity.";
     SLACK_MEMORY = Gauge "hactl_slack_memory_bytes" []
         "Headroom in memory for services after the worst node failure; below 0, some services cannot be scheduled.";
     SLACK_DISK = Gauge "hactl_slack_disk_bytes" []
@@ -30,19 +30,19 @@ metrics! { Leader:
     NODE_HEARTBEAT_AGE = Gauge "hactl_node_heartbeat_age_seconds" ["node"]
         "Time since the leader last received a heartbeat of a node.";
     NODE_WATCHDOG_ARMED = Gauge "hactl_node_watchdog_armed" ["node"]
-        "1 if the watchdog of a node is committed as armed, 0 otherwise; armed only while an active service requires it.";
+        "1 if the watchdog of a node is recorded in etcd as armed, 0 otherwise; armed only while an active service requires it.";
     NODE_WATCHDOG_USABLE = Gauge "hactl_node_watchdog_usable" ["node"]
-        "1 if the watchdog and fence devices of a node permit exclusive services (condition Fenceable), 0 otherwise.";
+        "1 if the watchdog of a node permits exclusive services (condition Fenceable), 0 otherwise.";
     NODE_AGENT_AWAY = Gauge "hactl_node_agent_away" ["node"]
         "1 if the agent of a node is stopped for a restart and its services are unmonitored (Freeze), 0 otherwise.";
     NODE_CAPACITY_CPU = Gauge "hactl_node_capacity_cpu_cores" ["node"]
-        "Number of cpus of a node, as declared or reported.";
+        "Number of CPUs of a node, as declared or reported.";
     NODE_CAPACITY_MEMORY = Gauge "hactl_node_capacity_memory_bytes" ["node"]
         "Memory of a node, as declared or reported.";
     NODE_CAPACITY_DISK = Gauge "hactl_node_capacity_disk_bytes" ["node"]
         "Disk space of a node, as declared or reported.";
     NODE_ALLOCATED_CPU = Gauge "hactl_node_allocated_cpu_cores" ["node"]
-        "Number of cpus that the services of a node request.";
+        "Number of CPUs that the services of a node request.";
     NODE_ALLOCATED_MEMORY = Gauge "hactl_node_allocated_memory_bytes" ["node"]
         "Memory that the services of a node request.";
     NODE_ALLOCATED_DISK = Gauge "hactl_node_allocated_disk_bytes" ["node"]
@@ -66,9 +66,9 @@ metrics! { Leader:
     RESOURCE_RELOCATIONS = Counter "hactl_resource_relocations_total" ["resource", "reason"]
         "Number of moves to another node started by this controller as leader, by reason.";
     RESOURCE_AVAILABILITY = Gauge "hactl_resource_availability_ratio" ["resource", "window"]
-        "Share of the requested time in which a resource ran, over the last 30 days (30d) or 365 days (365d) of UTC including today, as far as recorded (status.availability); absent if the resource was not requested.";
+        "Share of the requested time in which a resource ran, over the last 30 (30d) or 365 (365d) UTC days including today, as far as recorded (status.availability); absent if the resource was not requested.";
     RESOURCE_DOWNTIME = Gauge "hactl_resource_downtime_seconds" ["resource", "window"]
-        "Time in the same days in which a resource was requested and did not run; subtract it from the downtime that an objective allows.";
+        "Time in the last 30 (30d) or 365 (365d) UTC days in which a resource was requested and did not run; subtract it from the downtime budget.";
     RESOURCE_UNPLACED = Gauge "hactl_resource_unplaced" ["resource", "reason"]
         "1 if a resource is requested Started and no node is eligible, by reason.";
 }

@@ -34,7 +34,7 @@ impl Notification {
                 format!("{count} resources are no longer in Error: {}", listed(&names, count))
             }
             (NotificationKind::ReservationFailed, _) => {
-                "some services could not be restarted after a node failure".to_owned()
+                "if a node fails, some services cannot be restarted elsewhere".to_owned()
             }
             (NotificationKind::ReservationRecovered, _) => {
                 "failover capacity is sufficient again for the failure of any one node".to_owned()

@@ -41,7 +41,7 @@ reasons! {
         NodeFailed => "Assigned node failed", "check the node; the service is recovered automatically",
         /// The assigned node is being fenced.
         Fencing => "Assigned node is being fenced",
-            "wait for the fencing to complete (hactl timing shows the bound); if the node stays in Fence, \
+            "wait for the fencing to complete (hactl timing shows the maximum time); if the node stays in Fence, \
                 power the node off, then run hactl node confirm-fenced NODE",
         /// The assigned node was fenced, and the service is being scheduled.
         Recovering => "Assigned node was fenced, scheduling the service on another node", "",
@@ -57,7 +57,7 @@ reasons! {
         WaitingForDependency => "Waiting for a dependency to start",
             "check the dependency named in the message: hactl why RESOURCE",
         /// Dependents stop first, or the service stops because a dependency stops.
-        StoppingForDependency => "Services stop in the reverse of their start order", "",
+        StoppingForDependency => "Stopping, or waiting for a stop, in the reverse of the start order", "",
         /// No node is eligible.
         Unschedulable => "No node is eligible",
             "run hactl why RESOURCE for the blocking reasons of each node and the suggested actions",
@@ -93,7 +93,7 @@ reasons! {
         SecondaryReplaced => "Secondary was replaced", "",
         /// The secondary could not be replaced.
         ReplaceFailed => "Secondary could not be replaced, the old one is still in use",
-            "read the message, fix the program replaceSecondary, then run hactl replace-secondary again",
+            "read the message, fix the replaceSecondary command, then run hactl replace-secondary again",
         /// The agent is down for a restart.
         Frozen => "Agent is down, services are not monitored",
             "start the agent: systemctl start ha-node-agent",
@@ -252,7 +252,7 @@ reasons! {
         FailureDetectionReset => "Failure detection restarted after the leader lost contact with etcd",
             "none; if this happens often, check the latency of etcd",
         /// The node is unreachable under an etcd-outage hold, and does not ask the controller that is leader.
-        JoinedLater => "Node may continue to run with the agreement of controllers that joined before this leader",
+        JoinedLater => "Node may keep running under an etcd-outage hold of controllers that joined before this leader",
             "start the controllers named in the message, or power the node off and run \
                 hactl node confirm-fenced NODE",
         /// Another machine uses this node name.
@@ -279,7 +279,7 @@ reasons! {
         WatchdogUntested => "Watchdog has not passed the test that fencing.requireTested requires",
             "hactl node test-watchdog NODE, while the node is in maintenance",
         /// The timing settings of the node violate the inequality of the fencing protocol.
-        TimingRefused => "Timing settings of the node do not ensure at most one instance of a service",
+        TimingRefused => "Timing settings of the node do not ensure that at most one copy of a service runs",
             "correct Cluster.spec.timing; hactl timing NODE shows which setting to change",
         /// A fence device confirmed that the node is powered off.
         FenceDeviceConfirmed => "Fence device confirmed that the node is off", "",
@@ -347,12 +347,12 @@ reasons! {
         YieldedLeadership => "Controller yielded leadership to a controller that joined earlier",
             "none: only the older controller may fence a node that is unreachable",
         /// Another process has the id of this controller.
-        DuplicateController => "Another process refreshes the key of this controller",
+        DuplicateController => "Another process runs with the --id of this controller",
             "give each controller its own --id; if the other process was stopped, wait a few seconds",
         /// The keys of a controller were deleted.
         ControllerDeleted => "Key of a removed controller was deleted", "",
         /// The failover capacity (N+1) check failed.
-        InsufficientFailoverCapacity => "Some services could not be restarted after a node failure",
+        InsufficientFailoverCapacity => "If a node fails, some services cannot be restarted elsewhere",
             "run hactl check n+1 --show-placement for the services and their unmet requirements; add capacity or lower requests",
         /// The failover capacity (N+1) check passed.
         FailoverCapacityAvailable => "Every service can be restarted after the failure of any one node", "",

@@ -139,7 +139,7 @@ async fn ask<S: Store>(
         }
         Outcome::Conflict(_) => return Err(ApiError::internal("the id of the request is not unique")),
         Outcome::Refused(why) | Outcome::Unknown(why) => {
-            return Err(ApiError::unavailable(format!("etcd did not take the request: {why}")));
+            return Err(ApiError::unavailable(format!("etcd did not confirm the request: {why}")));
         }
     };
     let patience = Duration::from_millis(LOG_PATIENCE_MS);
@@ -154,7 +154,7 @@ async fn ask<S: Store>(
         let seconds = LOG_PATIENCE_MS / 1000;
         let message = format!(
             "the agent of node {node} did not answer within {seconds} s: \
-             it may be older than this command, or its etcd user may lack access to log and log-answer"
+             the agent's version may not support logs, or its etcd user lacks access to the keys log and log-answer"
         );
         ApiError::new(ErrorReason::Timeout, message)
     })?;

@@ -166,7 +166,7 @@ const WRITE: [Parameter; 3] = [
 const LOG: [Parameter; 3] = [
     ("tailLines", "integer", "Number of last lines. From 1 to 10000. Default: 100."),
     ("sinceSeconds", "integer", "Maximum age of the lines, in seconds. Default: no limit."),
-    ("node", "string", "Node to read the log on. Default: the node of the service."),
+    ("node", "string", "Node to read the log from. Default: the node of the service."),
 ];
 
 const READ: [Parameter; 5] = [

@@ -35,13 +35,12 @@ fn refusals(world: &World, words: &[Word]) -> Vec<Problem> {
     refused
         .map(|word| {
             let behind = world.behind(word.since);
-            let behind = if behind.is_empty() {
-                "the leader, which has not checked again yet".to_owned()
+            let remedy = if behind.is_empty() {
+                ", which the leader has not confirmed yet: try again in a few seconds".to_owned()
             } else {
-                behind.join(", ")
+                format!(": finish the upgrade of {}", behind.join(", "))
             };
-            let message =
-                format!("{} requires protocol {}: finish the upgrade of {behind}", word.value, word.since);
+            let message = format!("{} requires protocol {}{remedy}", word.value, word.since);
             Problem::forbidden(word.field.trim_start_matches('/').replace('/', "."), message)
         })
         .collect()

@@ -100,19 +100,19 @@ pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut P
     let otherwise = format!("If {name} is certainly powered off, run hactl node confirm-fenced {name}");
     let message = if !there.is_empty() {
         format!(
-            "Waiting for controller {} to become leader: node {name} may continue to run with the agreement of controllers that \
-             joined before this leader. {otherwise}",
+            "Waiting for controller {} to become leader: node {name} may keep running under an etcd-outage hold of controllers \
+             that joined before this leader. {otherwise}",
             there.join(" or ")
         )
     } else if known.is_empty() {
         format!(
-            "All controllers that node {name} has reported are gone, and this leader joined later. \
+            "No controller that can end the etcd-outage hold of node {name} remains. \
              Power {name} off, then run hactl node confirm-fenced {name}"
         )
     } else {
         format!(
-            "Start controller {} again: node {name} may continue to run with its agreement, and this leader joined later. \
-             {otherwise}",
+            "Start controller {} again: node {name} may keep running under the etcd-outage hold of that controller, and this leader \
+             joined later. {otherwise}",
             known.join(" or ")
         )
     };

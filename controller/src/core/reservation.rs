@@ -128,8 +128,8 @@ pub fn nodes_named<'a>(nodes: impl IntoIterator<Item = &'a str>) -> String {
 /// Returns the sentence of the condition, the event and the alert. `failures` names what fails, such as `node a`.
 pub fn failed(cluster: &str, failures: &str) -> String {
     format!(
-        "Failover capacity (N+1) check of cluster {cluster} failed: services of {failures} could not be \
-         restarted after a failure; add capacity or stop unused services"
+        "Failover capacity (N+1) check of cluster {cluster} failed: if it fails, services of {failures} cannot all be \
+         restarted elsewhere; add capacity or stop unused services"
     )
 }
 
@@ -184,7 +184,7 @@ fn unplaced(service: &Unplaced) -> String {
         })
         .collect();
     let more = service.more + service.lacks.len() - listed;
-    let rest = if more > 0 { format!(", and {more} more nodes") } else { String::new() };
+    let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
     let told = if told.is_empty() { "no other node".to_owned() } else { told.join(", ") };
     format!("{} on {}: {told}{rest}", service.service, service.node)
 }

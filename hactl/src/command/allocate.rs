@@ -9,6 +9,7 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
+use ha_api_types::names::count;
 use ha_scheduler::balance::groups::allocate::{GroupOffer, NodeOffer, Place, allocate};
 use ha_scheduler::balance::groups::newcomer::Newcomer;
 use ha_scheduler::balance::groups::partition::word;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 #[command(
     after_help = "SPEC is memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs.\n\
-        Preferred groups rank before last-resort groups; unallocable groups are excluded. Within a class, the lowest score is best.\n\n\
+        Preferred groups rank before last-resort groups; unallocable groups are excluded. Among groups of the same policy, the lowest score is best.\n\n\
         Exit status: 0 at least one node is eligible; 1 no node is eligible; 2 invalid input."
 )]
 pub(crate) struct Allocate {
@@ -91,7 +92,8 @@ fn text(session: &Session, read: &Read, newcomer: &Newcomer, offers: &[GroupOffe
         // The omitted nodes keep their ranks.
         rank += offer.nodes.iter().skip(most).filter(|node| node.place.is_ok()).count();
         if offer.nodes.len() > most {
-            let more = format!("{} more nodes; show them with --show-placement", offer.nodes.len() - most);
+            let more = count(offer.nodes.len() - most, "more node");
+            let more = format!("{more}: add --show-placement");
             table.row(["", group, "", &more, "", ""].into_iter().map(Cell::plain).collect());
         }
     }

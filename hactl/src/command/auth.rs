@@ -22,7 +22,7 @@ enum AuthCommand {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hactl auth can-i create resources\n  hactl auth can-i get nodes/node1 --subresource status\n\
+    after_help = "Examples:\n  hactl auth can-i create resources\n  hactl auth can-i get nodes/node1 --subresource status\n\n\
         Exit status: 0 allowed; 1 denied. With -q, only the exit status is returned."
 )]
 struct CanI {

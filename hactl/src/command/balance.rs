@@ -17,6 +17,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
 use clap::Args;
+use ha_api_types::names::count;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::Guest;
 use options::Options;
@@ -83,15 +84,6 @@ impl Balance {
         let Some(file) = &self.options.print_commands else { return Ok(()) };
         let commands: String = plans.iter().map(|planned| commands::text(source, planned)).collect();
         commands::give(session.terminal(), file, &commands)
-    }
-}
-
-/// Returns a number with its noun, in the plural if needed: `1 move`, `2 moves`, `2 copies`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
-    match noun.strip_suffix('y') {
-        _ if number == 1 => format!("1 {noun}"),
-        Some(stem) => format!("{number} {stem}ies"),
-        None => format!("{number} {noun}s"),
     }
 }
 

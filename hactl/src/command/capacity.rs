@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 #[command(
     after_help = "SPEC is memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs; \
-        default: the standard size of the cluster policy. Tiers start with SPEC, --tiered or the largest size of the policy.\n\n\
+        default: the standard size of the cluster policy. The tiered allocation starts\n\
+        with --tiered, SPEC or the largest size of the policy, and continues with smaller sizes.\n\n\
         Exit status: 0 computed; 2 invalid input."
 )]
 pub(crate) struct Capacity {
@@ -28,10 +29,10 @@ pub(crate) struct Capacity {
     spec: Option<String>,
     #[command(flatten)]
     input: Input,
-    /// Start tiers with this size
+    /// Start the tiered allocation with this size
     #[arg(long, value_name = "SPEC")]
     tiered: Option<String>,
-    /// Skip tiers
+    /// Skip the tiered allocation
     #[arg(long, conflicts_with = "tiered")]
     no_tiers: bool,
     /// Disk template, if SPEC has none
@@ -162,7 +163,7 @@ fn because(read: &Read, group: &GroupCapacity) -> String {
             "some services of {} cannot be scheduled if the node fails",
             read.nodes(&[*node]).join("")
         ),
-        None => group.now.lack.map_or_else(String::new, |lack| format!("then {lack}")),
+        None => group.now.lack.map_or_else(String::new, |lack| format!("one more service: {lack}")),
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 #[command(
     override_usage = "hactl convert [OPTIONS] -f <FILE|DIR|->...",
-    after_help = "Without -o, comments and order are kept. With -o, the objects are printed without comments.\n\
+    after_help = "Without -o, comments and order are kept. With -o, the objects are printed without comments.\n\n\
         Examples:\n  hactl convert -f web.yaml\n  hactl convert --write -R -f ."
 )]
 pub(crate) struct Convert {

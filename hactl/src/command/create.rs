@@ -93,21 +93,21 @@ struct ResourceFlags {
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     priority: Option<i32>,
     /// CPU request, such as 2 or 500m
-    #[arg(long, value_name = "QUANTITY", help_heading = "Needs")]
+    #[arg(long, value_name = "QUANTITY", help_heading = "Requirements")]
     cpu: Option<String>,
     /// Memory request, such as 4Gi
-    #[arg(long, value_name = "QUANTITY", help_heading = "Needs")]
+    #[arg(long, value_name = "QUANTITY", help_heading = "Requirements")]
     memory: Option<String>,
     /// Disk request, such as 20Gi
-    #[arg(long, value_name = "QUANTITY", help_heading = "Needs")]
+    #[arg(long, value_name = "QUANTITY", help_heading = "Requirements")]
     disk: Option<String>,
     /// Storage pool of the data
-    #[arg(long, value_name = "NAME", help_heading = "Needs")]
+    #[arg(long, value_name = "NAME", help_heading = "Requirements")]
     pool: Option<String>,
     /// Access to the storage pool
-    #[arg(long, value_name = "MODE", requires = "pool", ignore_case = true, help_heading = "Needs")]
+    #[arg(long, value_name = "MODE", requires = "pool", ignore_case = true, help_heading = "Requirements")]
     storage_mode: Option<StorageFlag>,
-    /// WARNING: disables the protection against two instances. The service starts elsewhere without fencing
+    /// WARNING: disables the protection against two running copies. The service starts elsewhere without fencing
     #[arg(long)]
     not_exclusive: bool,
     /// Dependencies: resources that start before this one

@@ -71,7 +71,7 @@ impl Doctor {
             let shown: Vec<&Check> = shown.collect();
             text += &if node.checks.is_empty() {
                 let title = terminal.paint(Style::Bold, &format!("Node {}", node.node));
-                let why = "no results yet: the agent has not run its checks, or has an earlier version";
+                let why = "no results yet: the agent has not run its checks, or its version has no checks";
                 format!("{title}  {}\n", terminal.paint(Style::Warn, why))
             } else if shown.is_empty() {
                 let title = terminal.paint(Style::Bold, &format!("Node {}", node.node));

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 #[command(
     after_help = "Targets in the same group are preferred. Moves to another group are printed as (group, nodes), and are part of -C, -S and \
         --apply only with --inter-group.\n\n\
-        Exit status: 0 all services can be moved; 1 some cannot; 2 invalid input. With --apply also 1: failed or interrupted."
+        Exit status: 0 all services can be moved; 1 some cannot; 2 invalid input. With --apply, also 1 if a move failed or the command was interrupted."
 )]
 pub(crate) struct Evacuate {
     /// Names of the nodes
@@ -49,8 +49,10 @@ impl Evacuate {
         let names: BTreeSet<String> = self.nodes.iter().cloned().collect();
         if read.is_live {
             for name in names.difference(&read.settings.drained) {
-                let text = "accepts services: those that prefer this node move back";
-                session.terminal().warn(&format!("node/{name} {text}; run hactl cordon {name} first"));
+                session.terminal().warn(&format!(
+                    "node/{name} is not cordoned, so services that prefer the node move back; run \"hactl cordon {name}\" \
+                     first"
+                ));
             }
         }
         let span = read.draining(&names);

@@ -44,7 +44,7 @@ pub(crate) struct Get {
     /// Show all labels as the last column of tables
     #[arg(long)]
     show_labels: bool,
-    /// Show these labels as columns of tables, separated by commas
+    /// Labels to show as columns of tables, separated by commas
     #[arg(long, short = 'L', value_name = "LABEL", value_delimiter = ',')]
     label_columns: Vec<String>,
     /// Watch for changes until interrupted

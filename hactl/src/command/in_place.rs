@@ -38,7 +38,7 @@ impl InPlaceFlags {
             return Err(Failure::usage("--in-place requires an edited resource"));
         }
         let question = format!(
-            "WARNING: a service that cannot be stopped under its definition enters Error, or its node is reset.\n\
+            "WARNING: a service that cannot be stopped under the edited definition enters Error, or its node is reset.\n\
              Confirm that the running copies of {} can be stopped and monitored under the edited definition.",
             names.join(", ")
         );
@@ -73,7 +73,7 @@ impl InPlaceFlags {
         );
         let done = bounded(PATIENCE, &what, follow(session, operation, "")).await?;
         let status = done.status.unwrap_or_default();
-        let line = format!("resource/{name} in place: {}: {}", word(status.phase), explain(&status));
+        let line = format!("resource/{name}: in-place update {}: {}", word(status.phase), explain(&status));
         match status.phase {
             OperationPhase::Succeeded => {
                 session.terminal().progress(&line);

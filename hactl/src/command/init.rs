@@ -20,7 +20,8 @@ const FOLDER: &str = "/etc/hactl";
 /// Generate the initial configuration of this host
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Without --etcd-endpoints, the command asks on a terminal. It writes only files, and does not require a cluster.\n\n\
+    after_help = "Without --etcd-endpoints, the command asks for the values on a terminal. The command only writes files and\n\
+        requires no cluster.\n\n\
         Examples:\n  hactl init --etcd-endpoints http://127.0.0.1:2379\n  \
         hactl init --etcd-endpoints https://c1:2379,https://c2:2379,https://c3:2379 \\\n    \
         --etcd-ca /etc/hactl/ca.pem --etcd-cert /etc/hactl/c1.pem --etcd-key /etc/hactl/c1.key \\\n    \
@@ -70,8 +71,8 @@ pub(crate) struct Init {
     #[arg(long, value_name = "PROFILE")]
     profile: Option<ProfileName>,
     /// Target directory
-    #[arg(long, value_name = "DIR", default_value = FOLDER, value_hint = ValueHint::DirPath)]
-    folder: PathBuf,
+    #[arg(long, alias = "folder", value_name = "DIR", default_value = FOLDER, value_hint = ValueHint::DirPath)]
+    directory: PathBuf,
     /// WARNING: overwrites existing files with different content
     #[arg(long)]
     force: bool,
@@ -83,7 +84,7 @@ pub(crate) struct Init {
 /// Role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Role {
-    /// Decides where services run, and serves the API.
+    /// Schedules services, and serves the API.
     Controller,
     /// Runs services.
     Node,
@@ -102,7 +103,7 @@ impl Init {
             Questions::new(std::io::stdin().lock(), std::io::stderr()).ask(&mut flags)?;
         }
         let settings = Settings::of(&flags, &session.flags().connection)?;
-        let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let folder = std::path::absolute(&self.directory).unwrap_or_else(|_| self.directory.clone());
         let files = files::of(&settings, &folder)?;
         if self.dry_run {
             let shown = |file: &File| format!("# {}\n{}", file.path.display(), file.text);

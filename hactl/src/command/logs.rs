@@ -32,7 +32,7 @@ pub(crate) struct Logs {
     /// Print new lines until interrupted
     ///
     /// The log is read every second. Lines are left out if more than 64 KiB or 10000 lines are written in that time.
-    /// Identical consecutive lines can be printed fewer times.
+    /// Consecutive identical lines may be printed only once.
     #[arg(long, short = 'f')]
     follow: bool,
     /// Number of last lines; -1 prints all lines within the limits
@@ -40,11 +40,11 @@ pub(crate) struct Logs {
     tail: i64,
     /// Print only lines that are newer than a duration, such as 10m
     ///
-    /// The lines of exec, ocf, external and libvirt have no timestamps: the log is printed if it was written in this
-    /// time.
+    /// Logs of exec, ocf, external and libvirt have no timestamps: the whole log is printed if it was written to within
+    /// this duration.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     since: Option<Duration>,
-    /// Node to read the log on, instead of the node of the service
+    /// Node to read the log from, instead of the node of the service
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
 }
@@ -124,7 +124,7 @@ fn seconds(length: Duration) -> u64 {
 
 fn failure(error: ApiError) -> Failure {
     if error.is_status(409) {
-        return Failure::from(error).help("add --node NODE to read the log on a node");
+        return Failure::from(error).help("add --node NODE to read the log from a node");
     }
     Failure::from(error)
 }

@@ -12,6 +12,7 @@ use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::{Args, Subcommand};
 use ha_api_types::meta::Condition;
+use ha_api_types::names::count;
 use ha_api_types::node::{NodeSpec, NodeStatus};
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
@@ -40,9 +41,9 @@ enum NodeCommand {
     TestWatchdog(Asked),
     /// WARNING: stops the node without a shutdown. Fence a node by its devices
     Fence(Asked),
-    /// WARNING: data loss if old services run. Reconnect a fenced node
+    /// WARNING: data loss if services from before fencing run. Reconnect a fenced node
     Unfence(Asked),
-    /// WARNING: data loss if the former etcd is in use. Accept this etcd
+    /// WARNING: data loss if the former etcd is in use. Permit a node to use this etcd
     #[command(mut_arg("yes", |yes| yes.help("Confirm that this is the right etcd for the node; do not ask")))]
     FollowStore(FollowStore),
     /// WARNING: data loss if wrong. Confirm that services do not run on a node
@@ -136,9 +137,13 @@ impl Asked {
     }
 }
 
+fn services(status: &NodeStatus) -> String {
+    count(status.services, "service")
+}
+
 fn is_off(name: &str, status: &NodeStatus) -> String {
     let seen = age(status.last_heartbeat_time.as_ref());
-    let now = format!("{}, last seen {seen} ago, with {} services", is_now(name, status), status.services);
+    let now = format!("{}, last seen {seen} ago, with {}", is_now(name, status), services(status));
     let is_ready = |one: &&Condition| one.kind == "Ready";
     if status.conditions.iter().find(is_ready).is_none_or(|ready| ready.reason != Reason::DuplicateNode) {
         return format!(
@@ -166,9 +171,9 @@ fn may_be_reset(name: &str, status: &NodeStatus) -> String {
 fn may_be_fenced(name: &str, status: &NodeStatus) -> String {
     format!(
         "WARNING: fencing stops {name} without a shutdown, as in a power failure.\n\
-         {}, with {} services. Its fence devices act immediately. Fence {name} now?",
+         {}, with {}. Its fence devices act immediately. Fence {name} now?",
         is_now(name, status),
-        status.services
+        services(status)
     )
 }
 

@@ -142,7 +142,10 @@ impl Stop {
             if failure.exit != Exit::TimedOut || self.grace_period.is_some() {
                 return failure;
             }
-            let help = format!("{}; --grace-period kills the service after a time", failure.help);
+            let help = format!(
+                "{}; to kill the service after a time, run \"hactl stop NAME --grace-period DURATION\"",
+                failure.help
+            );
             failure.help(help)
         })
     }

@@ -17,7 +17,7 @@ use std::io::Read;
     override_usage = "hactl patch [OPTIONS] KIND NAME -p <PATCH>\n       hactl patch [OPTIONS] KIND/NAME -p <PATCH>"
 )]
 #[command(after_help = "Examples:\n  hactl patch resource web -p '{\"spec\":{\"maxRestart\":3}}'\n  \
-        hactl patch group/web --type json -p '[{\"op\":\"remove\",\"path\":\"/spec/nodes/node1\"}]'\n\
+        hactl patch group/web --type json -p '[{\"op\":\"remove\",\"path\":\"/spec/nodes/node1\"}]'\n\n\
         A merge patch replaces lists; null removes a field. The API has no strategic merge patches.")]
 pub(crate) struct Patch {
     /// KIND NAME or KIND/NAME

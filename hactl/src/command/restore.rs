@@ -10,6 +10,7 @@ use clap::{Args, ValueHint};
 use ha_api_types::id::Revision;
 use ha_api_types::keys::{ALL_CLUSTERS, Keys, cluster_of};
 use ha_api_types::kind::Kind;
+use ha_api_types::names;
 use ha_api_types::record::{Incarnation, Restored, forgotten, revision_raise};
 use ha_api_types::time::Timestamp;
 use known::{Known, WARNING, confirm};
@@ -35,7 +36,7 @@ pub(crate) struct Restore {
     /// Backup file written by `etcdctl snapshot save`
     #[arg(long, value_name = "BACKUP", value_hint = ValueHint::FilePath, required_unless_present = "empty")]
     from: Option<PathBuf>,
-    /// Prepare an empty etcd for this cluster; apply all objects again
+    /// Prepare an empty etcd for this cluster; you apply all objects afterward
     #[arg(long, value_name = "CLUSTER", conflicts_with_all = ["from", "skip_hash_check"])]
     empty: Option<String>,
     /// Directory of etcd, etcdctl and etcdutl; default: search PATH
@@ -133,8 +134,11 @@ impl Restore {
             .map_err(|error| Failure::refused(format!("{}: {error}", self.prepared.display())))?;
         for found in &all {
             terminal.line(&format!(
-                "cluster {}: {} resources and {} nodes kept; {} heartbeats, assignments and reports deleted",
-                found.cluster, found.resources, found.nodes, found.forgotten
+                "cluster {}: kept {} and {}; deleted heartbeats, assignments and reports: {}",
+                found.cluster,
+                names::count(found.resources, "resource"),
+                names::count(found.nodes, "node"),
+                found.forgotten
             ));
         }
         let prepared = self.prepared.display();

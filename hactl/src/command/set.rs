@@ -20,10 +20,11 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hactl set web state=stopped maxRestart=3\n  hactl set vm:100 group= comment='moved to rack 2'\n  \
-    hactl set node/node1 schedulable=false\nAn empty value removes the field, so that its default applies."
+    hactl set node/node1 schedulable=false\n\nAn empty value removes the field, so that its default applies."
 )]
 pub(crate) struct Set {
     /// NAME of a resource, or KIND/NAME
+    #[arg(value_name = "OBJECT")]
     what: String,
     /// Fields and values, nested with dots, such as requests.memory=2Gi
     #[arg(required = true, value_name = "FIELD=VALUE")]

@@ -18,7 +18,7 @@ pub(crate) struct StopFirstFlags {
     /// Stop the resource if the edit needs it, then restore its state
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) stop_first: bool,
-    /// Maximum time to wait for the stop; the exit status is then 124
+    /// Maximum time to wait for the stop; at expiry, exit with status 124
     #[arg(long, value_name = "DURATION", default_value = "5m", requires = "stop_first", value_parser = crate::duration::parse)]
     pub(crate) stop_timeout: Duration,
 }
@@ -92,7 +92,7 @@ fn keeps(resource: &Served<ResourceSpec>) -> Option<String> {
     let is_stopped = matches!(resource.state(), Some(ServiceState::Stopped | ServiceState::Disabled));
     match (is_stopped, copies.is_empty()) {
         (true, true) => None,
-        (true, false) => Some(format!("{state}, node {} may still run a copy", copies.join(", "))),
+        (true, false) => Some(format!("{state}, a copy may still run on {}", copies.join(", "))),
         (false, _) => Some(format!("state {state}")),
     }
 }

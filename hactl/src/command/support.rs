@@ -22,11 +22,11 @@ pub(crate) struct Support {
 /// The commands for support.
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Write all objects, events, views and the keys in etcd to a directory
+    /// Write objects, events, status reports and etcd keys to a directory
     Dump(Dump),
 }
 
-/// Write all objects, events, views and the keys in etcd to a directory
+/// Write objects, events, status reports and etcd keys to a directory
 #[derive(Args, Debug)]
 #[command(
     after_help = "Passwords, tokens and all environment values are replaced by (redacted), based on the names of fields and options. \

@@ -23,7 +23,7 @@ const EXPIRY: &str = "500ms";
 #[derive(Args, Debug)]
 #[command(
     after_help = "The total is the time from the last heartbeat of a failed node until its services start elsewhere. The start \
-        time of a service is not included. Fence devices that confirm earlier shorten the phase fence.\n\n\
+        time of a service is not included. Fence devices that confirm earlier shorten the fence phase.\n\n\
         Exit status: 0 computed; 1 the timings of a node differ from the cluster settings or are \
         unknown; 3 unreachable; 4 permission denied."
 )]

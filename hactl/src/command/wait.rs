@@ -16,7 +16,7 @@ pub(crate) struct WaitFlags {
     /// Wait for completion
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Maximum time to wait; the exit status is then 124
+    /// Maximum time to wait; at expiry, exit with status 124
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = crate::duration::parse)]
     pub(crate) timeout: Duration,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Wait {
     /// Condition to wait for
     #[arg(long = "for", value_name = "CONDITION")]
     condition: String,
-    /// Maximum time to wait; the exit status is then 124
+    /// Maximum time to wait; at expiry, exit with status 124
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::duration::parse)]
     timeout: Duration,
 }

@@ -7,7 +7,7 @@ const HTTP: [&str; 6] = ["--etcd-endpoints", "http://127.0.0.1:2379", "--node", 
 
 fn init(folder: &Path, arguments: &[&str]) -> Ran {
     let folder = folder.display().to_string();
-    run(command(&["init", "--folder", &folder]).args(arguments))
+    run(command(&["init", "--directory", &folder]).args(arguments))
 }
 
 fn read(folder: &Path, name: &str) -> String {

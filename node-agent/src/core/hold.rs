@@ -164,7 +164,7 @@ impl AgentCore {
         }
         self.deadline = Some(proven);
         self.changed = true;
-        let text = "heartbeats cannot be committed, but all controllers hold fencing: services keep running";
+        let text = "heartbeats cannot be committed, but all controllers agreed not to fence this node: services keep running";
         if self.hold.told.as_deref() != Some(text) {
             self.hold.told = Some(text.to_owned());
             self.log(Level::Warning, text.to_owned());
@@ -173,7 +173,9 @@ impl AgentCore {
 
     /// Logs once why the node is not held.
     fn tell_hold(&mut self, why: &str) {
-        let text = format!("heartbeats cannot be committed, and fencing of this node is not held: {why}");
+        let text = format!(
+            "heartbeats cannot be committed, and not all controllers agreed not to fence this node: {why}"
+        );
         if self.hold.told.as_ref() != Some(&text) {
             self.log(Level::Warning, text.clone());
             self.hold.told = Some(text);

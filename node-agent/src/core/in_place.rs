@@ -48,7 +48,7 @@ impl AgentCore {
             format!("{name}: the edited definition is active, confirmed by an operator without a stop"),
         );
         service.definition = confirmed;
-        let text = "Edited definition active without a stop";
+        let text = "Edited definition applied without a stop";
         self.event(now, service, false, Reason::UserRequested, text);
         let failed_to_stop = self.current(service).is_some_and(|report| report.phase == Phase::StopFailed);
         if failed_to_stop {

@@ -79,7 +79,7 @@ impl AgentCore {
                 uid.as_ref(),
                 Phase::Stopping,
                 Reason::ShutdownComplete,
-                "Node shuts down",
+                "Stopping because the node shuts down",
             ),
         );
         service.permit = None;
@@ -195,8 +195,8 @@ impl AgentCore {
         }
         if self.beat_failed_at.is_some() && !self.refusal_told {
             self.refusal_told = true;
-            let text = "agent cannot stop yet: the freeze of this node cannot be committed, and without it this node would be \
-                        fenced and reset. The agent stops as soon as etcd accepts the freeze";
+            let text = "agent cannot stop yet: etcd has not stored that the agent restarts, so this node would be fenced and \
+                        reset. The agent stops when etcd confirms it";
             self.log(Level::Error, text.to_owned());
         }
         let committed = self.node_report().is_some_and(|report| {
@@ -218,7 +218,7 @@ impl AgentCore {
         };
         match self.shutdown? {
             Shutdown::Restart if self.beat_failed_at.is_some() => Some(
-                "agent cannot stop yet: the freeze of this node cannot be committed, and without it this node would be fenced"
+                "agent cannot stop yet: etcd has not stored that the agent restarts, so this node would be fenced"
                     .to_owned(),
             ),
             Shutdown::Restart => Some("agent stops: freezing the services of this node".to_owned()),

@@ -56,7 +56,7 @@ impl AgentCore {
         let left = self.services.values().filter(|service| self.may_be_here(service)).count();
         if left > 0 {
             let text =
-                format!("shutdown continues: stopping the {left} services that are still on this node");
+                format!("shutdown continues: stopping the services that are still on this node ({left})");
             self.log(Level::Info, text);
         }
     }

@@ -168,7 +168,7 @@ impl AgentCore {
             });
             if let Some(fence) = opened {
                 let epoch = fence.epoch;
-                self.log(Level::Info, format!("registered this agent under epoch {epoch}"));
+                self.log(Level::Info, format!("registered this node (registration {epoch})"));
                 self.opened(now, epoch, request);
                 return;
             }

@@ -370,10 +370,7 @@ impl AgentCore {
             if let Some(report) = self.node_report().filter(|report| report.boot_id == self.config.boot_id) {
                 self.in_force = report.timings;
             }
-            self.log(
-                Level::Info,
-                format!("continuing with epoch {epoch}: same boot, unchanged registration"),
-            );
+            self.log(Level::Info, format!("continuing with registration {epoch}: same boot"));
             self.register(now, epoch, request);
         } else {
             self.log(

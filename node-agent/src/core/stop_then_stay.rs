@@ -194,7 +194,7 @@ impl AgentCore {
             });
         }
         if killed > 0 {
-            self.log(Level::Error, format!("{}: killing {killed} exclusive services", cause.told()));
+            self.log(Level::Error, format!("{}: killing exclusive services ({killed})", cause.told()));
         }
         if killed > 0 || self.journal.last_words.is_some() {
             self.tell_what_is_left(now, cause.told());

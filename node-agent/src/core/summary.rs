@@ -71,7 +71,10 @@ impl AgentCore {
             }
             Session::Registered(registered) if registered.created.is_some() => {
                 let words = self.ending_in_words();
-                (AgentState::Active, words.unwrap_or_else(|| format!("active (epoch {})", registered.epoch)))
+                (
+                    AgentState::Active,
+                    words.unwrap_or_else(|| format!("active (registration {})", registered.epoch)),
+                )
             }
             Session::Registered(_) => (AgentState::WaitForLock, "creating the heartbeat".to_owned()),
             Session::Ended => (AgentState::LostLock, "ending".to_owned()),

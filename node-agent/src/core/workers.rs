@@ -230,7 +230,8 @@ impl AgentCore {
                     self.failed(now, service, &uid, &failure);
                 }
                 Observed::Running => {
-                    let message = format!("{}; the service was stopped, but still runs", failure.message);
+                    let message =
+                        format!("{}; the stop succeeded, but the service still runs", failure.message);
                     self.stop_failed(now, service, Some(&uid), &message);
                 }
                 Observed::Remnant(text) => {

@@ -92,7 +92,9 @@ async fn watch_once(
                 break;
             }
             Some(Announcement::EndsSomehow) => {
-                tracing::info!("detected an announced shutdown of this machine, waiting for its kind");
+                tracing::info!(
+                    "detected an announced shutdown of this machine, waiting to determine power-off or reboot"
+                );
                 break;
             }
             Some(Announcement::Cancelled) | None => {}

@@ -69,7 +69,7 @@ impl ObservedCore {
             ha_runtime::notify::extend_timeout(EXTEND_BY);
         }
         let armed = if summary.armed { "armed" } else { "not armed" };
-        let text = format!("{}; watchdog {armed}; {} services may run", summary.doing, summary.running);
+        let text = format!("{}; watchdog {armed}; services that may run: {}", summary.doing, summary.running);
         if text != self.shown {
             ha_runtime::notify::status(&text);
             self.shown = text;

@@ -63,10 +63,10 @@ pub struct Options {
     /// Whether this machine is virtual
     ///
     /// A hypervisor can pause a virtual machine together with its clock.
-    #[arg(long = "virtual", value_enum, default_value_t = Virtual::Auto, value_name = "WHETHER")]
+    #[arg(long = "virtual", value_enum, default_value_t = Virtual::Auto, value_name = "MODE")]
     pub virtual_machine: Virtual,
-    /// Whether this machine can sleep: the agent then prevents sleep
-    #[arg(long, value_enum, default_value_t = Sleeps::Auto, value_name = "WHETHER")]
+    /// Whether this machine can sleep; if so, the agent prevents sleep
+    #[arg(long, value_enum, default_value_t = Sleeps::Auto, value_name = "MODE")]
     pub sleeps: Sleeps,
     /// Logging
     #[command(flatten)]

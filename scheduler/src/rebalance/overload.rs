@@ -57,7 +57,7 @@ impl<'a> Counts<'a> {
         let limit = share * self.percent as f64 / 100.0;
         let verdict = if self.is_too_many(count) { "above" } else { "within" };
         Some(format!(
-            "{node} has {count} services, {verdict} the limit of {limit:.1} ({} % of the even share {share:.1})",
+            "services on {node}: {count}, {verdict} the limit of {limit:.1} ({} % of the even share {share:.1})",
             self.percent
         ))
     }

@@ -69,7 +69,7 @@ pub(super) fn short_of_room(
                 .sum();
             if let Some(free) = free.filter(|free| wanted > *free) {
                 let message = format!(
-                    "{} of {what} requested in total, {} free on {} eligible nodes",
+                    "{} of {what} requested in total, {} free (eligible nodes: {})",
                     Model::amount(wanted),
                     Model::amount(free),
                     area.count()
@@ -114,7 +114,7 @@ pub(super) fn too_few_to_be_apart(
         if !can_all_differ(&allowed.iter().collect::<Vec<_>>()) {
             let nodes: BTreeSet<&usize> = allowed.iter().flatten().collect();
             let message = format!(
-                "{} services with anti-affinity ({}) require one node each, {} nodes are eligible",
+                "{} services with anti-affinity ({}) require one node each (eligible nodes: {})",
                 units.len(),
                 model.apart_names[set as usize],
                 nodes.len()

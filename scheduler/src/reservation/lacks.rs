@@ -48,7 +48,11 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
             continue;
         };
         if asks > free {
-            let who = if unit.members.len() > 1 { "requested with strict affinity" } else { "requested" };
+            let who = if unit.members.len() > 1 {
+                "requested together with services that have strict affinity"
+            } else {
+                "requested"
+            };
             let message = format!(
                 "not enough {what}: {} {who}, {} of {} would be free",
                 Model::amount(asks),

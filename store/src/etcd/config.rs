@@ -52,7 +52,10 @@ impl Config {
     pub(super) fn validate(&self) -> Result<(), StoreError> {
         let refuse = |text: String| Err(StoreError::Configuration(text));
         if self.endpoints.is_empty() {
-            return refuse("no etcd endpoint given: set at least one http(s)://HOST:PORT".to_owned());
+            return refuse(
+                "no etcd endpoint specified: set --etcd-endpoints http://HOST:PORT or https://HOST:PORT"
+                    .to_owned(),
+            );
         }
         for endpoint in &self.endpoints {
             if !is_url(endpoint) {

@@ -2,6 +2,7 @@
 
 use crate::core::world::World;
 use ha_api_types::check::Check;
+use ha_api_types::names;
 use ha_api_types::node::{Node, NodeState};
 use ha_api_types::record::SOFTDOG_IDENTITY;
 use ha_api_types::resource::StorageMode;
@@ -66,12 +67,12 @@ fn members(overview: &Overview) -> Check {
     match count {
         0 => Check::warn(name, "etcd members are unknown", "check etcd"),
         1 | 2 => {
-            let seen = format!("etcd has {count} members; 3 are required to tolerate the loss of one");
+            let seen = format!("etcd members: {count}; 3 are required to tolerate the loss of one");
             Check::fail(name, seen, help)
         }
         _ if count.is_multiple_of(2) => Check::warn(
             name,
-            format!("etcd has {count} members, which tolerate no more failures than {}", count - 1),
+            format!("etcd has {count} members and tolerates only as many failures as {} members", count - 1),
             help,
         ),
         _ => Check::ok(name, format!("etcd has {count} members")),
@@ -145,10 +146,14 @@ fn pools(world: &World) -> Check {
     if lonely.is_empty() {
         return Check::ok(
             name,
-            format!("each of {} storage pools is connected to at least two nodes", all.len()),
+            format!(
+                "every storage pool is connected to at least two nodes ({})",
+                names::count(all.len(), "pool")
+            ),
         );
     }
-    let shown: Vec<String> = lonely.iter().map(|pool| format!("{pool} ({} nodes)", places(pool))).collect();
+    let shown: Vec<String> =
+        lonely.iter().map(|pool| format!("{pool} ({})", names::count(places(pool), "node"))).collect();
     let seen = format!("storage pools connected to fewer than two nodes: {}", shown.join(", "));
     let help = "connect the pool to another node and add it there: hactl set node/NODE storagePools=POOL,…";
     if lonely.iter().any(|pool| wanted.contains(pool)) {

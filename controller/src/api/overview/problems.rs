@@ -166,7 +166,7 @@ fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
                         "{} has no working watchdog, so exclusive services cannot run there",
                         node.name
                     );
-                    let help = "check the log of ha-watchdogd on that node, or configure a fence device";
+                    let help = "run \"hactl doctor NODE\" and check the log of ha-watchdogd on that node";
                     found.push(problem(Severity::Degraded, about, Reason::WatchdogMissing, message, help));
                 }
             }
@@ -269,7 +269,7 @@ fn writer_of(world: &World, key: &str) -> String {
             | Key::Leader
             | Key::Event(..),
         ) => match world.cluster_status.as_ref().and_then(|status| status.value.leader.as_deref()) {
-            Some(leader) => format!("a leader, last {}", controller(world, leader)),
+            Some(leader) => format!("a leader (most recently {})", controller(world, leader)),
             None => "a leader".to_owned(),
         },
         None => "an unknown process".to_owned(),

@@ -59,12 +59,12 @@ pub(super) fn plan(
     let message = match (silence, subject.node.has_device) {
         (Ok(wait_ms), false) => {
             format!(
-                "Fencing is in progress: confirmed {:.1} s after the last heartbeat",
+                "Fencing is in progress, confirmation expected {:.1} s after the last heartbeat",
                 wait_ms as f64 / 1000.0
             )
         }
         (Ok(wait_ms), true) => format!(
-            "Fencing is in progress: confirmed by the fence device, or {:.1} s after the last heartbeat",
+            "Fencing is in progress, confirmation expected from the fence device, or {:.1} s after the last heartbeat",
             wait_ms as f64 / 1000.0
         ),
         (Err(_), true) => "Fencing by the fence device is in progress".to_owned(),

@@ -8,6 +8,7 @@ use crate::core::restored;
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::kind::Kind;
+use ha_api_types::names;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, Mode};
 
@@ -82,9 +83,9 @@ pub(super) fn plan(
     }
     if !budget.take() {
         let message = format!(
-            "Fencing limit reached: at most {} in {} s (fencing.maxFencing). Fencing continues when the window allows; if the \
+            "Fencing limit reached: {} per {} s (fencing.maxFencing). Fencing continues when this period ends; if the \
              node is powered off, run hactl node confirm-fenced {name}",
-            budget.limit,
+            names::count(budget.limit, "node"),
             situation.world.settings().fencing.window_seconds
         );
         wait(plan, Reason::FencingRateLimited, message);

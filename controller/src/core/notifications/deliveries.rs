@@ -214,7 +214,7 @@ impl Deliveries {
         let (count, since) = known.map_or((1, now), |known| (known.count.saturating_add(1), known.since));
         if refused || now.since(since) >= GIVE_UP_MS {
             let message = format!(
-                "Notification {} ({}) not delivered to {}, discarded after {count} attempts: {why}",
+                "Notification {} ({}) not delivered to {}, discarded (attempts: {count}): {why}",
                 notification.id,
                 notification.summary,
                 target.name()

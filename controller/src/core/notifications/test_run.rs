@@ -6,6 +6,7 @@ use crate::core::plan::Plan;
 use crate::core::situation::Situation;
 use ha_api_types::cluster::NotificationsSpec;
 use ha_api_types::id::OperationName;
+use ha_api_types::names::count;
 use ha_api_types::notification::{NotificationItem, NotificationKind};
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
@@ -33,7 +34,7 @@ pub(in crate::core) fn test(
         };
         let mut notification = compose::of(situation, NotificationKind::Test, vec![item]);
         notification.id = format!("test-{operation}");
-        let message = format!("Sending a test to {} targets", targets.len());
+        let message = format!("Sending a test to {}", count(targets.len(), "target"));
         plan.deliveries.extend(targets.into_iter().map(|target| Delivery {
             id: 0,
             target,

@@ -84,8 +84,8 @@ pub(super) fn assign(
             Ok(found) => guards.extend(found),
             Err(silent) => {
                 let message = format!(
-                    "Node {} may still run a copy: wait until it is reachable again, or run \"hactl \
-                     start {} --not-on {}\"",
+                    "Node {} may still run a copy. Wait until the node is reachable again. WARNING: data loss if the copy \
+                     runs. Only after you confirm that it does not, run \"hactl start {} --not-on {}\"",
                     silent, service.name, silent
                 );
                 draft.wait(Reason::CopyRemains, message);

@@ -218,7 +218,12 @@ fn side(standing: Standing, phase: Option<Phase>) -> Side {
 pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else {
-        draft.go(ServiceState::Queued, Reason::NotProbed, "Assignment no longer exists".to_owned());
+        draft.go(
+            ServiceState::Queued,
+            Reason::NotProbed,
+            "Record of the assigned node is missing, asking every node whether the service runs there"
+                .to_owned(),
+        );
         return;
     };
     let Action::Migrate { target, target_epoch, .. } = &assignment.action else {

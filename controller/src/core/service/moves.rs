@@ -299,7 +299,12 @@ pub(super) fn moves_at(planner: &Planner<'_>, node: &NodeName) -> usize {
 pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.go(ServiceState::Queued, Reason::NotProbed, "Assignment no longer exists".to_owned());
+        draft.go(
+            ServiceState::Queued,
+            Reason::NotProbed,
+            "Record of the assigned node is missing, asking every node whether the service runs there"
+                .to_owned(),
+        );
         return;
     };
     let node = assignment.node.clone();

@@ -65,7 +65,7 @@ pub(super) fn why_nowhere(placement: &Placement) -> String {
     // People read conditions; `hactl why` lists all nodes.
     let more = nodes.len().saturating_sub(8);
     nodes.truncate(8);
-    let rest = if more > 0 { format!("; {more} more nodes") } else { String::new() };
+    let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
     format!("No eligible node: {}{rest}", nodes.join("; "))
 }
 
@@ -111,7 +111,7 @@ pub(super) fn start_failed(
     let move_failures = draft.status.move_failures.saturating_add(1);
     let Some(next) = placement.node.clone() else {
         if never_here && placement.verdicts.values().all(is_lasting) {
-            let message = format!("Service can never run on {node} ({said}). {}", why_nowhere(&placement));
+            let message = format!("Service cannot run on {node} ({said}). {}", why_nowhere(&placement));
             error::enter(planner, service, draft, Reason::NotInstalled, message, true);
             return;
         }

@@ -58,7 +58,12 @@ pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
 pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     match service.assigned(&situation) {
-        None => draft.go(ServiceState::Queued, Reason::NotProbed, "Assignment no longer exists".to_owned()),
+        None => draft.go(
+            ServiceState::Queued,
+            Reason::NotProbed,
+            "Record of the assigned node is missing, asking every node whether the service runs there"
+                .to_owned(),
+        ),
         // The source failed during a migration: the state of the target decides.
         Some((assignment, _)) if matches!(assignment.action, Action::Migrate { .. }) => {
             super::migrate::migrate(planner, service, draft);
@@ -309,7 +314,7 @@ fn waiting_words(situation: &Situation<'_>, node: &NodeName, for_ever: bool) -> 
     }
     let policy = situation.world.shutdown_policy(node);
     format!(
-        "Waiting for node {node} to return for a limited time (shutdownPolicy {policy:?}), then \
+        "Waiting a limited time for node {node} to return (shutdownPolicy {policy:?}), then \
          recovering on another node"
     )
 }

@@ -33,7 +33,7 @@ pub(super) fn look(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
         Some((assignment, asked))
     });
     let Some((assignment, asked)) = asked else {
-        fail(&situation, service, draft, Reason::ReplaceFailed, "Assignment no longer exists");
+        fail(&situation, service, draft, Reason::ReplaceFailed, "Service is no longer assigned to a node");
         return false;
     };
     let node = &assignment.node;

@@ -94,7 +94,12 @@ pub(super) fn wants_stop(service: &Service<'_>, draft: &mut Draft) -> bool {
 pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.go(ServiceState::Queued, Reason::NotProbed, "Assignment no longer exists".to_owned());
+        draft.go(
+            ServiceState::Queued,
+            Reason::NotProbed,
+            "Record of the assigned node is missing, asking every node whether the service runs there"
+                .to_owned(),
+        );
         return;
     };
     match standing {
@@ -161,7 +166,12 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
 pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.go(ServiceState::Queued, Reason::NotProbed, "Assignment no longer exists".to_owned());
+        draft.go(
+            ServiceState::Queued,
+            Reason::NotProbed,
+            "Record of the assigned node is missing, asking every node whether the service runs there"
+                .to_owned(),
+        );
         return;
     };
     let node = assignment.node.clone();

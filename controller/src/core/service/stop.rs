@@ -74,7 +74,11 @@ fn remaining(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Opt
 pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.go(ServiceState::RequestStop, Reason::Stopping, "Assignment no longer exists".to_owned());
+        draft.go(
+            ServiceState::RequestStop,
+            Reason::Stopping,
+            "Record of the assigned node is missing, stopping again".to_owned(),
+        );
         return;
     };
     match standing {

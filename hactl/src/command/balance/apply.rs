@@ -3,7 +3,6 @@
 
 use super::actions::{Action, actions};
 use super::arrival::arrival;
-use super::count;
 use super::planned::{Planned, Source};
 use super::signals::{Signals, Terminated};
 use super::still::Expected;
@@ -12,6 +11,7 @@ use crate::command::wait::bounded;
 use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::terminal::Terminal;
+use ha_api_types::names::count;
 use ha_api_types::operation::OperationPhase;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::Guest;

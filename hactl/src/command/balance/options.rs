@@ -76,7 +76,7 @@ pub(crate) struct Options {
     /// Read measured load from lines of: instance, cpu, memory, disk, net
     #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) dynu_file: Option<PathBuf>,
-    /// Save FILE.original, FILE.balanced and, for -U, FILE.usage
+    /// Save FILE.original, FILE.balanced and, with -U, FILE.usage
     #[arg(long, short = 'S', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
     /// Node group to balance, by name or UUID
@@ -97,7 +97,7 @@ pub(crate) struct Options {
     /// Maximum search time
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::duration::parse)]
     pub(crate) budget: Duration,
-    /// Random seed; the same seed gives the same plan within the search time
+    /// Random seed; same plan for the same seed if the search ends in time
     #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
     pub(crate) seed: u64,
     /// Whether single steps are kept unless other steps end lower.

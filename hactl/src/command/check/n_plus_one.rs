@@ -19,7 +19,7 @@ pub(crate) struct NPlusOne {
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     failures: u32,
     /// Failure domain: node, nodegroup, or a node label
-    #[arg(long, value_name = "node|group|LABEL", default_value = "node")]
+    #[arg(long, value_name = "node|nodegroup|LABEL", default_value = "node")]
     by: String,
     /// Show the node on which each service would run
     #[arg(long)]
@@ -104,7 +104,7 @@ fn lacks(service: &WithoutPlace) -> Vec<String> {
         service.lacks.iter().map(|lack| format!("    {}: {}: {}", lack.node, lack.reason, lack.message)),
     );
     if service.more > 0 {
-        lines.push(format!("    and {} more nodes", service.more));
+        lines.push(format!("    and {} more", service.more));
     }
     lines
 }

@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 #[command(
     after_help = "The load of a group is the load of its instances per working node: the measured load of -U, or else 1 each for \
         CPU, memory, disk and network. Instances are not moved from preferred to last-resort groups, or to \
-        unallocable groups.\n\nExit status: 0 done or nothing to move; 2 invalid input. With --apply also 1: failed or interrupted."
+        unallocable groups.\n\nExit status: 0 done or nothing to move; 2 invalid input. With --apply, also 1 if a move failed or the command was interrupted."
 )]
 pub(super) struct Balance {
     #[command(flatten)]
     input: Input,
     #[command(flatten)]
     output: Output,
-    /// Minimum decrease of the deviation by each move
+    /// Minimum decrease of the standard deviation of group loads per move
     #[arg(long, short = 'g', value_name = "DELTA", default_value_t = 0.01)]
     min_gain: f64,
     /// Maximum number of moves

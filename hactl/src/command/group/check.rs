@@ -8,6 +8,7 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
+use ha_api_types::names::count;
 use ha_scheduler::balance::groups::check::{Checked, Health, check};
 use ha_scheduler::balance::groups::partition::populated;
 use ha_scheduler::balance::search::Goal;
@@ -83,8 +84,8 @@ fn text(session: &Session, read: &Read, checked: &[Checked], work: bool) -> Stri
             None => "not simulated".to_owned(),
             Some(plan) if plan.steps.is_empty() => format!("{:.4}", plan.start),
             Some(plan) => {
-                let moves = plan.steps.len();
-                format!("{:.4} => {:.4} with {moves} moves", plan.start, plan.end())
+                let moves = count(plan.steps.len(), "move");
+                format!("{:.4} => {:.4} with {moves}", plan.start, plan.end())
             }
         };
         table.row(vec![
@@ -101,7 +102,7 @@ fn text(session: &Session, read: &Read, checked: &[Checked], work: bool) -> Stri
         (false, _) => "All groups are healthy. Nothing to move.\n",
         (true, true) => "All groups are healthy. To improve the balance, run `hactl balance`.\n",
         (true, false) => {
-            "Moves required: run `hactl balance` inside a group, `hactl group redistribute` between groups.\n"
+            "Moves required. Within a group: hactl balance -G GROUP. Between groups: hactl group redistribute.\n"
         }
     };
     text

@@ -9,6 +9,7 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
+use ha_api_types::names::count;
 use ha_scheduler::balance::groups::Span;
 use ha_scheduler::balance::groups::compress::{Candidate, Free, Verdict, best, compress};
 use ha_scheduler::balance::state::Amount;
@@ -19,7 +20,7 @@ use serde_json::{Number, Value, json};
 #[command(
     after_help = "A group can be emptied if groups with the same storage have enough free memory, disk and CPUs for its instances. \
         The group with the most nodes, then the most memory, is chosen.\n\n\
-        Exit status: 0 done or no group can be emptied; 2 invalid input. With --apply also 1: failed or interrupted."
+        Exit status: 0 done or no group can be emptied; 2 invalid input. With --apply, also 1 if a move failed or the command was interrupted."
 )]
 pub(super) struct Compress {
     #[command(flatten)]
@@ -58,7 +59,7 @@ fn verdict(span: &Span<'_>, candidate: &Candidate) -> (String, Style) {
             let instance = span.name(no_place.guest);
             (format!("no: no eligible node for {instance}: {}", no_place.reasons(span)), Style::Plain)
         }
-        Verdict::CanBeEmptied(moved) => (format!("with {} moves", moved.len()), Style::Good),
+        Verdict::CanBeEmptied(moved) => (format!("with {}", count(moved.len(), "move")), Style::Good),
     }
 }
 

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Instances are moved in this order: instances on offline nodes, secondaries on nodes that fail N+1, primaries on nodes \
-        that fail N+1. Targets are healthy groups with the same storage: preferred groups first, unallocable groups never.\n\n\
-        Exit status: 0 all groups are healthy, or become healthy; 1 not possible; 2 invalid input. With --apply also 1: failed or interrupted."
+        that fail N+1. Targets are healthy groups with the same storage: preferred groups first. Unallocable groups are excluded.\n\n\
+        Exit status: 0 all groups are healthy, or become healthy; 1 not possible; 2 invalid input. With --apply, also 1 if a move failed or the command was interrupted."
 )]
 pub(super) struct Redistribute {
     #[command(flatten)]

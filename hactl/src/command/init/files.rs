@@ -134,7 +134,7 @@ impl File {
         }
         self.replace().map_err(|error| {
             Failure::refused(format!("cannot write {}: {error}", self.path.display()))
-                .help("run the command as root, or add --folder DIR")
+                .help("run the command as root, or add --directory DIR")
         })
     }
 

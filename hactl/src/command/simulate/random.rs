@@ -5,6 +5,7 @@ use crate::render::{self, Format};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
+use ha_api_types::names;
 use ha_simulator::random_run::{Campaign, Campaigned, FailedSeed, Seeds, Size};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,6 +112,6 @@ fn text(session: &Session, done: &Campaigned) -> Result<String, Failure> {
     let count = done.failed.len();
     let (style, seeds) = (if count == 0 { Style::Good } else { Style::Bad }, done.ran);
     let verdict = terminal.paint(style, &format!("{count} failed"));
-    text += &format!("# {seeds} seeds, {verdict}; {:.1} simulated hours\n", hours(done));
+    text += &format!("# {}, {verdict}; {:.1} simulated hours\n", names::count(seeds, "seed"), hours(done));
     Ok(text)
 }

@@ -186,7 +186,7 @@ impl Bound {
             ("fence", fence_ms, "until fencing is confirmed"),
             ("decide", commit_ms + parts.unanswered_ms, "until its services are scheduled on other nodes"),
             ("start", parts.commits_ms - 2 * commit_ms, "until the starts are authorized"),
-            ("total", self.total_ms, "then the services start"),
+            ("total", self.total_ms, "until the services start"),
         ]
     }
 }
