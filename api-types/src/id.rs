@@ -101,7 +101,8 @@ use std::ops::{Add, AddAssign, Deref, Sub};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Defines an identity that is a number. Steps are added and subtracted; two identities of one kind have a distance.
+/// Defines an identity that is a number. Adding a number gives an identity of the same kind; subtracting two identities
+/// gives a number.
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident($number:ty);)*) => {$(
         $(#[$doc])*
@@ -169,8 +170,8 @@ numbers! {
 /// Defines an identity that is a text. A clone shares the text, because one name is a key of many maps, and each input,
 /// effect and log line of a core has its own copy.
 ///
-/// A `str` from outside finds its entry in a map, and is compared without a conversion. No kind is made from another.
-/// The order is that of the texts, and the schema and the debug output are those of a `String`.
+/// A `str` from outside finds its entry in a map, and is compared without a conversion. One kind does not convert to
+/// another. The order is that of the texts, and the schema and the debug output are those of a `String`.
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*

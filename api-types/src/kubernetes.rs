@@ -113,7 +113,7 @@ pub struct ApiResource {
     pub categories: Vec<String>,
 }
 
-/// The question whether the API allows an action, with the answer.
+/// A review: the question of whether the API allows an action, and the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SelfSubjectAccessReview {

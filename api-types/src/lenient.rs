@@ -30,7 +30,7 @@ impl<T> Partial<T> {
 /// Reads a record.
 ///
 /// # Errors
-/// The readable part of a record with fields that this version cannot read.
+/// Returns the readable part of the record if this version cannot read some of its fields.
 pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>> {
     let error = match serde_json::from_slice(text) {
         Ok(value) => return Ok(value),
@@ -57,9 +57,9 @@ pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>>
     }
 }
 
-/// Returns the readable part of a value from a program that may be newer, for display and for requests. What this version
-/// cannot read has its default; unreadable elements of a list are removed. A reader of protocol records must know what was
-/// lost, and uses [`read`].
+/// Returns the readable part of a value from a program that may be newer, for display and for requests. Fields that
+/// this version cannot read have their defaults; unreadable elements of a list are removed. Code that reads protocol
+/// records must know which fields are missing, and uses [`read`].
 ///
 /// ```
 /// use ha_api_types::{lenient, resource::ResourceSpec};

@@ -83,14 +83,14 @@ pub struct Condition {
     pub observed_generation: i64,
 }
 
-/// Renames of condition types: as earlier versions stored them, and their present names.
+/// Renames of condition types: as earlier versions stored them, and their current names.
 const RENAMED_CONDITIONS: [(&str, &str); 3] = [
     ("FenceDevices", "FenceDevicesHealthy"),
     ("Reservation", "FailoverCapacityAvailable"),
     ("Watchdog", "Fenceable"),
 ];
 
-/// Renames conditions that an earlier version stored. An old condition is removed if one with the present name exists.
+/// Renames conditions that an earlier version stored. An old condition is removed if one with the current name exists.
 /// During an upgrade, a leader of an earlier version set both.
 pub fn rename_conditions(conditions: &mut Vec<Condition>) {
     for (old, new) in RENAMED_CONDITIONS {

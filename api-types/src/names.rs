@@ -67,7 +67,7 @@ impl<'a> TypedName<'a> {
     /// Checks that the type matches the resource.
     ///
     /// # Errors
-    /// A sentence with the right type.
+    /// Returns a sentence that names the right type.
     pub fn check(&self, spec: &ResourceSpec) -> Result<(), String> {
         let right = spec.driver.type_name();
         match self.type_name {

@@ -1,4 +1,4 @@
-//! Resource agents in the manner of the Open Cluster Framework: names, location and meta-data.
+//! Resource agents of the Open Cluster Framework (OCF): names, location and metadata.
 
 mod metadata;
 mod parameters;

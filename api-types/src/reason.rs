@@ -69,7 +69,7 @@ macro_rules! reasons {
 
 mod words;
 
-/// The words until version 0.1, which stored events and conditions may still have, and the present reasons.
+/// The words until version 0.1, which stored events and conditions may still have, and the current reasons.
 const RENAMED: [(&str, Reason); 34] = [
     ("NotSeenYet", Reason::Pending),
     ("StoppedAsWanted", Reason::Stopped),

@@ -170,7 +170,7 @@ pub fn in_schema(kind: Kind, path: &str) -> Option<&'static Renamed> {
 /// the file has one name and the object the other.
 ///
 /// # Errors
-/// Every field that is given under both names.
+/// Returns a problem for each field that is given under both names.
 pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static Renamed>, Vec<Problem>> {
     let (mut found, mut problems) = (Vec::new(), Vec::new());
     for renamed in of(kind).filter(|renamed| renamed.parent[0] == "spec") {

@@ -1,13 +1,15 @@
 //! The timing arithmetic of the fencing protocol, in one place, with its proof.
 //!
-//! An agent reads its clock (`s`) and commits a heartbeat; its watchdog may be renewed until `D = s + Th`. An observer sees
-//! that commit no earlier than `s`. It waits `W` from there on its own clock, whose rate may differ by `ρ`.
+//! An agent reads its clock (`s`) and commits a heartbeat; its watchdog may be renewed until `D = s + Th`. An observer
+//! sees that commit no earlier than `s`. From there, the observer waits `W` on its own clock, whose rate may differ by
+//! `ρ`.
 //!
 //! In that time the node reaches D (`Th (1 + ρ)` on the observer's clock), and the device's last period ends
 //! (`Tw' = Tw (1 + ρw) + δw`). Then the machine resets, and its last writes drain (`δio`). See [`wait_ms`] for the three
 //! inequalities.
 //!
-//! All times are integer milliseconds, and all rates are parts per million. Every division rounds to the safe side (up).
+//! All times are integer milliseconds, and all rates are parts per million. Every division rounds up, which is the safe
+//! direction.
 
 mod failover;
 mod problems;

@@ -44,7 +44,7 @@ pub struct YamlError {
 /// rejected.
 ///
 /// # Errors
-/// The first unreadable place, with its line.
+/// Fails at the first error, with its line.
 pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
     if text.len() > MAX_TEXT_BYTES {
         let message = format!("text has {} bytes, the limit is {MAX_TEXT_BYTES}: split the file", text.len());

@@ -1,4 +1,4 @@
-//! The `Fencer` seam: fence devices, through ClusterLabs fence agents.
+//! Fence devices, through ClusterLabs' fence agents: the implementation of the interface `Fencer`.
 //!
 //! Protocol: <https://github.com/ClusterLabs/fence-agents/blob/main/doc/FenceAgentAPI.md>. Attributes are written as
 //! `name=value` lines to standard input. The exit status of `status` is 0 for on and 2 for off; any other status is a

@@ -126,7 +126,7 @@ async fn internal_fields_of_a_status_are_served_in_their_own_map() {
     assert_eq!((replaced.code, replaced.at("/status")), (200, &served), "{}", replaced.at("/message"));
     assert_eq!(events.next().await.unwrap().1["status"], served, "MODIFIED");
 
-    // An object that a client read from an earlier version has both the earlier and the present fields. The API ignores
+    // An object that a client read from an earlier version has both the earlier and the current fields. The API ignores
     // every status.
     let earlier = json!({"metadata": {"labels": {"a": "c"}}, "status": stored});
     let patched = api.merge("resources/web?fieldValidation=Strict", &earlier).await;

@@ -153,8 +153,8 @@ async fn a_move_that_would_newly_break_it_is_warned_of_or_refused() {
     assert_eq!((grouped.code, grouped.warnings.len()), (200, 0), "{:?}", grouped.warnings);
     let operation = json!({"apiVersion": "hactl.io/v1", "kind": "Operation", "metadata": {"name": "o1"},
         "spec": {"action": "Migrate", "resource": "web", "node": "node2"}});
-    // Node2 then holds 3Gi and can take log, and its own services still have eligible nodes: no failure becomes
-    // fatal.
+    // With the move, services on node2 request 3Gi, and log still fits there. The services of node2 still have eligible
+    // nodes, so no failure becomes fatal.
     let told = api.post("operations?dryRun=All", &operation).await;
     assert!(
         told.code == 201 && told.warnings.iter().all(|text| !text.contains("N+1")),

@@ -7,8 +7,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # Directory for downloads, which git ignores. HACTL_CACHE lets several clones share one.
 CACHE=${HACTL_CACHE:-$ROOT/.cache}
 export ROOT CACHE
-# Incremental builds use more disk space than all else together, and these scripts build everything once. All scripts use one
-# setting, because cargo rebuilds when it changes.
+# Incremental builds use more disk space than everything else together, and these scripts build everything once. All
+# scripts use one setting, because cargo rebuilds when it changes.
 export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 
 say() { printf '== %s\n' "$*" >&2; }

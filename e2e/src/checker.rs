@@ -232,7 +232,7 @@ impl Witness {
     /// Checks that no two witnesses ran at the same time.
     ///
     /// # Errors
-    /// Names the two witnesses whose lines interleave, or the witness that found the lock taken.
+    /// Fails with the two witnesses whose lines interleave, or with the witness that found the lock taken.
     pub fn check(&self) -> Result<()> {
         let refused = self.path.with_extension("violations");
         if let Ok(text) = fs::read_to_string(&refused) {

@@ -189,7 +189,8 @@ impl Cluster {
                 "spec": {"timing": {"profile": self.state.plan.profile}, "fencing": {"allowSimulatedWatchdog": true}}}),
         )?;
         for name in self.names(Role::Node) {
-            // The namespaces of this host cannot be paused one by one, so W is valid proof even if the host is virtual.
+            // The namespaces of this host cannot be paused individually, so W is valid proof even if the host is
+            // virtual.
             apply(
                 Kind::Node,
                 json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name},

@@ -47,8 +47,8 @@ fn process(service: &str, node: &str) -> Option<ProcessId> {
     .find_map(ProcessId::of)
 }
 
-/// Leads a service in a container, a witness that runs as `/opt/ha-witness`, through its failures on two nodes, and checks after
-/// each that exactly one copy runs where it must.
+/// Tests a service in a container, a witness that runs as `/opt/ha-witness`: causes failures on two nodes, and checks
+/// after each that exactly one copy runs where it must.
 ///
 /// # Errors
 /// Fails if a part of the cluster does not respond, or if something does not happen in time.

@@ -53,7 +53,7 @@ pub fn old_binaries() -> Result<PathBuf> {
     Ok(program.parent().context("program has no directory")?.to_owned())
 }
 
-/// Gives the fields of an object the names that the older build knows, if an older build runs. The present build accepts
+/// Gives the fields of an object the names that the older build knows, if an older build runs. The current build accepts
 /// these names too.
 pub(crate) fn use_known_names(kind: Kind, object: &mut Value) {
     if std::env::var_os(OLD).is_some() {

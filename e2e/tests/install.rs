@@ -175,8 +175,8 @@ fn the_page_of_the_installation_works_as_it_stands() -> Result<()> {
     })?;
     site.follow("3. etcd", None)?;
     site.follow("4. Each machine", None).with_context(|| journals(&site))?;
-    // The test needs the simulated watchdog. The namespaces of this host cannot be paused one by one, so W is valid proof even if
-    // the host is virtual.
+    // The test needs the simulated watchdog. The namespaces of this host cannot be paused individually, so W is valid
+    // proof even if the host is virtual.
     site.run("c1", "hactl set cluster/default fencing.allowSimulatedWatchdog=true")?;
     for (name, _) in MACHINES {
         site.run("c1", &format!("hactl set node/{name} fencing.trustWatchdogOnVirtualMachine=true"))?;

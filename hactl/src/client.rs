@@ -30,7 +30,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// Time for the answer with a log: that of the server for the agent's answer, and some more for its other requests.
+/// Time limit for reading a log: the controller's limit for the agent's answer, plus a margin for its other requests.
 const LOG_PATIENCE: Duration = Duration::from_millis(LOG_PATIENCE_MS + 5_000);
 
 /// Whether a write takes effect.
@@ -358,7 +358,7 @@ impl Client {
         self.ours(&Call::new(Method::GET, ours_path(&["usage"]))).await
     }
 
-    /// Returns the explanation why a service runs on its node, or why it does not run.
+    /// Returns the explanation of why a service runs on its node, or why it does not run.
     pub(crate) async fn explanation(&self, name: &str) -> Result<Explanation, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["resources", name, "explain"]))).await
     }
@@ -412,7 +412,7 @@ impl Client {
         Ok(lenient::view(&self.call(&Call::new(Method::GET, path)).await?))
     }
 
-    /// Returns the answer whether the API allows an action.
+    /// Asks the API whether it allows an action.
     pub(crate) async fn access_review(&self, action: ResourceAttributes) -> Result<ReviewStatus, ApiError> {
         let path = ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"];
         let review = serde_json::json!(SelfSubjectAccessReview {
@@ -442,7 +442,7 @@ impl Client {
         })
     }
 
-    /// Returns the error that an object does not exist, with the most similar existing name.
+    /// Returns the failure for an object that does not exist, with the most similar existing name.
     async fn missing(&self, target: &Target) -> Failure {
         let failure = Failure::refused(format!("{} not found", target.shown())).of_server("NotFound");
         let names =

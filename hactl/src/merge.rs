@@ -66,7 +66,7 @@ pub(crate) fn patch(last: Option<&Value>, wanted: &Value, live: &Value) -> Value
     if let Some(last) = last {
         remove_unwanted(last, wanted, live, &mut patch);
     }
-    // The URL identifies the object, and the server keeps its own fields.
+    // The request's URL already determines both fields.
     for field in ["apiVersion", "kind"] {
         patch.remove(field);
     }

@@ -45,7 +45,7 @@ impl Session {
         Ok(self.client.get_or_init(|| client))
     }
 
-    /// Returns the requested format.
+    /// Returns the output format that the user requested; `None` if the user requested none.
     ///
     /// # Errors
     /// Fails if the command does not support the format.

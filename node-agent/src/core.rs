@@ -482,8 +482,8 @@ impl AgentCore {
         self.services.keys().cloned().collect()
     }
 
-    /// Runs a closure on a service that is removed from the map meanwhile, so that the closure can use the rest of the
-    /// core.
+    /// Runs a closure on a service that is temporarily removed from the map, so that the closure can use the rest of
+    /// the core.
     fn with_service(&mut self, name: &str, act: impl FnOnce(&mut AgentCore, &mut Service)) {
         if let Some(mut service) = self.services.remove(name) {
             act(self, &mut service);

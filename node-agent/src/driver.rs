@@ -67,7 +67,7 @@ pub trait Driver: Send + Sync {
     /// Kills the service immediately (self-fencing). Returns `Ok` once no process of it is left.
     fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
-    /// Returns what a service of this driver is, for messages.
+    /// Returns the noun for a service of this driver in messages, with its article.
     fn noun(&self) -> &'static str {
         "a service"
     }

@@ -100,7 +100,8 @@ fn unix_seconds(text: &str) -> Option<i64> {
     let part = |range: std::ops::Range<usize>| digits.get(range)?.parse::<i64>().ok();
     let (year, month, day) = (part(0..4)?, part(4..6)?, part(6..8)?);
     let (hour, minute, second) = (part(8..10)?, part(10..12)?, part(12..14)?);
-    // Days of the civil calendar, with years that begin in March.
+    // Days since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is the last
+    // day of a year.
     let year = if month <= 2 { year - 1 } else { year };
     let (era, month) = (year.div_euclid(400), (month + 9) % 12);
     let day_of_era = year.rem_euclid(400) * 365 + year.rem_euclid(400) / 4 - year.rem_euclid(400) / 100

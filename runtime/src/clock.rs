@@ -24,7 +24,7 @@ impl SystemClock {
     /// Reads each clock once, so that later readings cannot fail.
     ///
     /// # Errors
-    /// If the kernel lacks one of the clocks.
+    /// Fails if the kernel lacks one of the clocks.
     pub fn new() -> io::Result<SystemClock> {
         for clock in [ClockId::CLOCK_MONOTONIC_RAW, ClockId::CLOCK_BOOTTIME, ClockId::CLOCK_REALTIME] {
             clock_gettime(clock)?;

@@ -38,7 +38,8 @@ pub enum ConfigError {
 /// given several times.
 ///
 /// # Errors
-/// If the file has an unknown key, with the line and the nearest known key; or if a value is invalid, with its flag.
+/// Fails if the file has an unknown key (the error has the line and the nearest known key), or if a value is invalid
+/// (the error has the flag).
 pub fn read<O: CommandFactory + FromArgMatches>(prefix: &str) -> Result<O, ConfigError> {
     read_from(prefix, std::env::args_os().collect())
 }

@@ -91,7 +91,8 @@ pub struct Server {
 /// Binds a listener.
 ///
 /// # Errors
-/// If the address is not on loopback and TLS is not configured; if the TLS files are invalid; or if the bind fails.
+/// Fails if the address is not on loopback and TLS is not configured, if the TLS files are invalid, or if the bind
+/// fails.
 pub async fn bind(options: ServeOptions) -> Result<Server, ServeError> {
     let address = options.address;
     if options.tls.is_none() && !address.ip().is_loopback() {

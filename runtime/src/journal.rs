@@ -27,7 +27,7 @@ impl Journal {
     /// Connects to the journal of this machine.
     ///
     /// # Errors
-    /// If no journal listens on the socket.
+    /// Fails if no journal listens on the socket.
     pub fn connect() -> io::Result<Journal> {
         Journal::connect_to(Path::new(SOCKET))
     }
@@ -35,7 +35,7 @@ impl Journal {
     /// Connects to the journal at a socket path.
     ///
     /// # Errors
-    /// If no journal listens on the socket.
+    /// Fails if no journal listens on the socket.
     pub fn connect_to(socket_path: &Path) -> io::Result<Journal> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(socket_path)?;
@@ -46,7 +46,7 @@ impl Journal {
     /// Sends an entry.
     ///
     /// # Errors
-    /// If the journal does not accept the entry immediately. The entry is then lost.
+    /// Fails if the journal does not accept the entry immediately. The entry is then lost.
     pub fn send(&self, entry: &Entry) -> io::Result<()> {
         self.socket.send(&entry.bytes).map(drop)
     }

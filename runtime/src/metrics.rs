@@ -29,7 +29,7 @@ impl Metrics {
     /// Creates a registry with `hactl_build_info` of the component and the start time of the process.
     ///
     /// # Errors
-    /// Never in practice: the two names are valid.
+    /// Fails if a name is invalid; both are valid.
     pub fn new(component: &str, version: &str, started_unix_seconds: i64) -> prometheus::Result<Metrics> {
         let metrics = Metrics { registry: Registry::new(), registered: Arc::default() };
         metrics.gauges(every::BUILD_INFO)?.with_label_values(&[component, version]).set(1.0);
@@ -98,7 +98,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// Returns the names of all registered metrics, including those without a value at present.
+    /// Returns the names of all registered metrics, including those that have no value now.
     pub fn registered(&self) -> BTreeSet<&'static str> {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -106,7 +106,7 @@ impl Metrics {
     /// Returns all metrics in the text format of Prometheus ([`CONTENT_TYPE`]).
     ///
     /// # Errors
-    /// If two collectors contradict each other.
+    /// Fails if two collectors contradict each other.
     pub fn encode(&self) -> prometheus::Result<String> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;

@@ -16,7 +16,7 @@ pub trait ProgramOptions: CommandFactory + FromArgMatches {
     /// Checks for options that cannot work on any machine.
     ///
     /// # Errors
-    /// If an option is invalid; the message gives the option, the problem and the expected value.
+    /// Fails if an option is invalid; the message gives the option, the problem and the expected value.
     fn check(&self) -> anyhow::Result<()>;
 }
 
@@ -61,7 +61,7 @@ pub fn main<O: ProgramOptions, F: Future<Output = anyhow::Result<()>>>(run: impl
 /// Checks a name that becomes a part of a key in etcd.
 ///
 /// # Errors
-/// If the name is invalid; the message gives the flag and the allowed characters.
+/// Fails if the name is invalid; the message gives the flag and the allowed characters.
 pub fn check_name(flag: &str, name: &str) -> anyhow::Result<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {

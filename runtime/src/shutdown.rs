@@ -48,7 +48,7 @@ impl Shutdown {
     /// Handles SIGTERM and SIGINT: the first signal requests the shutdown, a second one of either kind forces it.
     ///
     /// # Errors
-    /// If the handlers cannot be installed.
+    /// Fails if the handlers cannot be installed.
     pub fn on_signals() -> io::Result<(ShutdownTrigger, Shutdown)> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

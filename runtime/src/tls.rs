@@ -72,8 +72,8 @@ impl ClientIdentity {
     /// Returns the identity in a verified certificate.
     ///
     /// # Errors
-    /// If the subject does not have exactly one common name, or has a name that is not valid text. The client is then
-    /// refused.
+    /// Fails if the subject does not have exactly one common name, or has a name that is not valid text. The client is
+    /// then refused.
     pub fn of_certificate(certificate: &CertificateDer<'_>) -> Result<ClientIdentity, String> {
         let certificate = webpki::EndEntityCert::try_from(certificate).map_err(|error| error.to_string())?;
         let subject = subject::read(certificate.subject())?;

@@ -1,4 +1,4 @@
-//! The check whether a node is eligible for a service: every blocking reason with its suggested action.
+//! Checks whether a node is eligible for a service, and reports every blocking reason with its suggested action.
 
 use crate::asked::{Apart, Asked, Beside, Candidate, Clash, Member, Others};
 use crate::unit::Unit;

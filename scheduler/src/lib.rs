@@ -5,9 +5,9 @@
 //!
 //! - [`place()`] is the entry point: it evaluates every node, reports every blocking reason, and chooses a node.
 //! - [`View`] is the input: nodes, services, groups and rules as plain facts. [`Verdict`] is the answer for one node.
-//! - [`preempt()`] frees capacity for a service of higher priority, and [`rebalance::best_move`] evens out the load.
+//! - [`preempt()`] frees capacity for a service of higher priority, and [`rebalance::best_move`] balances the load.
 //! - [`reservation::check`] checks the failover capacity (N+1).
-//! - [`balance`] balances whole clusters in the manner of Ganeti's tools.
+//! - [`balance`] balances whole clusters, like Ganeti's tools.
 //!
 //! Rule: every function is pure. The same view gives the same answer, no clock or random number is used, and no answer
 //! violates a hard limit or a strict rule.

@@ -177,7 +177,7 @@ pub(crate) fn score_on(asked: &Asked<'_>, candidate: &Candidate<'_>) -> Score {
     }
 }
 
-/// Returns the reason for which node groups block a node; `None` for the node on which the unit is.
+/// Returns the reason why node groups block a node; `None` for the node on which the unit is.
 fn node_group_refusal(asked: &Asked<'_>, name: &NodeName, node: &NodeFacts) -> Option<Refusal> {
     let Asked { view, place, current, .. } = *asked;
     let unallocable = node_group_rank(view, current, node) == NodeGroupRank::Unallocable;

@@ -12,8 +12,8 @@ use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of checks whether a set of services suffices, per node. Beyond it, the best set found so far is used.
-/// That set is minimal (none of its services could stay), but perhaps not the cheapest.
+/// Maximum number of sets of services that are examined per node. Beyond it, the best set found so far is used. That
+/// set is minimal (none of its services could stay), but perhaps not the cheapest.
 const MOST_CHECKS: usize = 512;
 
 /// The request for the capacity of one service.

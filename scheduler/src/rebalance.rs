@@ -245,7 +245,7 @@ fn takes_part(node: &NodeFacts) -> bool {
     node.online.is_ok() && !node.maintenance
 }
 
-/// Returns the reason for which a service is never moved for balance, as text; `None` if it may be moved.
+/// Returns the reason why a service is never moved to balance the load; `None` if it may be moved.
 pub fn stays(view: &View, name: &str, facts: &ServiceFacts) -> Option<&'static str> {
     if !facts.moves_live {
         return Some("driver does not support live migration");

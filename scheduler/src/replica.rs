@@ -1,5 +1,5 @@
-//! The check whether a node is eligible as the secondary of a replicated service: every blocking reason with its suggested
-//! action.
+//! Checks whether a node is eligible as the secondary of a replicated service, and reports every blocking reason with
+//! its suggested action.
 
 use crate::filter::{limits, refusals};
 use crate::unit::Unit;

@@ -106,7 +106,7 @@ pub struct Unplaced {
     pub more: usize,
 }
 
-/// The reason for which one node is not eligible for a service.
+/// The reason why one node is not eligible for a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// Name of the node.

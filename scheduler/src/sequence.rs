@@ -76,16 +76,16 @@ type FirstMove = Option<(usize, usize)>;
 
 /// Returns the next move toward the best reachable arrangement.
 ///
-/// An arrangement is better if it has fewer violations. With equally many violations, it is better if its cost is lower and
-/// every moved item improves its own distance. No item moves only for a preference of another item.
+/// An arrangement is better if it has fewer violations. With equally many violations, it is better if its cost is lower
+/// and every moved item improves its own distance. No item moves only for a preference of another item.
 ///
 /// Guarantees:
 ///
-/// - Each move is legal alone, with all other items on their nodes and the moved item counted on both nodes. The target
-///   may be used by the item, has capacity, and holds no item that must stay apart from it.
+/// - Each move is legal alone, with all other items on their nodes and the moved item counted on both nodes. The item
+///   may use the target, which has enough capacity and holds no item that must stay apart from the moved one.
 /// - Repeated calls end, because each move leads to an arrangement that is one move nearer to the same best one.
 ///
-/// Beyond `MAX_STATES` arrangements only moves that do not worsen any intermediate arrangement are considered. Some
+/// Beyond `MAX_STATES` arrangements, only moves that do not worsen any intermediate arrangement are considered. Some
 /// solutions of a larger puzzle are therefore not found, but each move still lowers the cost.
 pub fn next(puzzle: &Puzzle) -> Next {
     let start: State = puzzle.items.iter().map(|item| item.place).collect();

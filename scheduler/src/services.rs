@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Services by resource name. It reads as a map. Every change goes through the methods of this type, which keep the indexes
-/// current.
+/// Services by resource name, readable like a map. Every change goes through the methods of this type, which keep the
+/// indexes current.
 #[derive(Clone, Default, Deserialize)]
 #[serde(from = "BTreeMap<String, ServiceFacts>")]
 pub struct Services {

@@ -1,5 +1,5 @@
-//! The score of modes Static and Dynamic: imbalance and height of the load with the service on each candidate, combined by
-//! TOPSIS.
+//! The score of modes Static and Dynamic. For each candidate, TOPSIS combines the root mean square and the maximum of
+//! the nodes' load with the service on that candidate.
 //!
 //! Source: Hwang and Yoon, Multiple Attribute Decision Making, 1981; SCHEDULING section 1 for columns and weights.
 

@@ -1,4 +1,4 @@
-//! The check whether services fit on a node after some services have left it.
+//! Checks whether services fit on a node after some services have left it.
 
 use crate::filter::refusals;
 use crate::place::{Placement, Verdict};

@@ -151,8 +151,8 @@ fn units(view: &View) -> BTreeMap<String, Together> {
     units
 }
 
-/// Returns `true` if a unit may not be on its best node. This test is fast: it rules out most of a cluster without a look
-/// at every node.
+/// Returns `true` if a unit may not be on its best node. This test is fast: it rules out most of a cluster without
+/// examining every node.
 fn is_restless(view: &View, unit: &Together) -> bool {
     let Some(node) = unit.place.as_ref().and_then(|place| view.nodes.get(place)) else { return true };
     node.maintenance

@@ -136,8 +136,8 @@ impl ServiceFacts {
         }
     }
 
-    /// Returns the size of the service: the larger of its shares of the cluster's cpu and memory, in millionths. Services
-    /// are scheduled largest first, as in list scheduling: what comes last decides how even the nodes end.
+    /// Returns the size of the service: the larger of its shares of the cluster's cpu and memory, in millionths.
+    /// Services are scheduled largest first, as in list scheduling, so that the small ones at the end balance the load.
     pub fn size(&self, mode: SchedulerMode, cluster: &Amounts) -> u64 {
         let load = self.load(mode);
         let share = |load: Option<Quantity>, all: Option<Quantity>| {
@@ -221,7 +221,7 @@ impl View {
         sum(self.nodes.values().map(|node| node.capacity))
     }
 
-    /// Returns those of these tags that are exclusion tags: two services with the same one must not share a node.
+    /// Returns the tags among these that are exclusion tags: two services with the same one must not share a node.
     pub fn exclusion_tags<'a>(
         &'a self,
         tags: impl IntoIterator<Item = &'a String>,

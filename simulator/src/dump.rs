@@ -22,7 +22,7 @@ const MISSED_HEARTBEATS: u64 = 2;
 
 /// A dumped cluster, with the ids of the simulated machines in place of those of the real ones.
 ///
-/// The processes of the cluster are gone: each agent and controller starts again, as after a crash of the process.
+/// A dump contains no processes: each agent and controller starts again, as after a crash.
 #[derive(Debug)]
 pub struct Dump {
     /// All keys, typed.
@@ -131,7 +131,7 @@ impl Dump {
     /// Parses the steps and expectations of a scenario whose machines and objects are those of the dump. An empty text
     /// is a scenario without steps.
     ///
-    /// Errors: as [`Scenario::parse`]; the scenario has machines, objects or timings of its own.
+    /// Errors: those of [`Scenario::parse`]; also, the scenario has machines, objects or timings of its own.
     pub(crate) fn scenario(&self, name: &str, text: &str, folder: &Path) -> Result<Scenario, String> {
         let cluster = self.stored.cluster.as_ref().map(|cluster| &cluster.value.spec.timing);
         let timing =
@@ -171,7 +171,7 @@ impl Dump {
         self.stored.nodes.keys().map(machine).collect()
     }
 
-    /// Returns `true` if the node has sent a heartbeat under its present registration, and has missed few since.
+    /// Returns `true` if the node has sent a heartbeat under its current registration, and has missed few since.
     pub(crate) fn is_on(&self, node: &NodeName) -> bool {
         let stored = &self.stored;
         let interval_ms =

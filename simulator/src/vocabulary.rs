@@ -139,7 +139,7 @@ impl Vocabulary {
         self.words.insert(Word::reason(event.reason));
     }
 
-    /// Collects the reason for which a command was refused before it was recorded.
+    /// Collects the reason why a command was refused before it was recorded.
     pub(crate) fn refused(&mut self, reason: Reason) {
         self.words.insert(Word::reason(reason));
     }

@@ -51,7 +51,7 @@ pub struct Writer {
 struct Shared {
     view: RwLock<View>,
     updates: broadcast::Sender<Arc<Update>>,
-    /// Revision up to which the cache is complete; 0 until the first reading.
+    /// Revision up to which the cache is complete; 0 until the first read.
     revision: watch::Sender<Revision>,
 }
 
@@ -114,10 +114,10 @@ impl Writer {
 }
 
 impl View {
-    /// Returns the changes from this view to a complete reading.
+    /// Returns the changes from this view to a complete read.
     fn replace(&mut self, entries: &[Entry], revision: Revision) -> Vec<Change> {
         if revision < self.revision || self.revision == Revision(0) {
-            // First reading, or the store was restored to an earlier state: the recent changes do not lead to this
+            // First read, or the store was restored to an earlier state: the recent changes do not lead to this
             // reading.
             self.recent.clear();
             self.forgotten = revision;
@@ -168,17 +168,17 @@ impl Reader {
         self.shared.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns `true` after the first reading.
+    /// Returns `true` after the first read.
     pub fn is_synced(&self) -> bool {
         self.revision() > Revision(0)
     }
 
-    /// Returns the revision up to which the cache is complete; 0 before the first reading.
+    /// Returns the revision up to which the cache is complete; 0 before the first read.
     pub fn revision(&self) -> Revision {
         *self.shared.revision.borrow()
     }
 
-    /// Returns the error because of which the store cannot be read at present; `None` if it can.
+    /// Returns the error if the store currently cannot be read.
     pub fn unavailable(&self) -> Option<StoreError> {
         self.view().unavailable.clone()
     }

@@ -68,7 +68,7 @@ enum Lead {
     Campaigning {
         lease: LeaseId,
     },
-    /// The outcome of the creation is unknown until this reading is complete.
+    /// The outcome of the creation is unknown until this read is complete.
     Uncertain {
         lease: LeaseId,
         reading: u64,
@@ -118,7 +118,7 @@ pub struct Election {
     refreshed: Revision,
     lead: Lead,
     commits: CommitClock,
-    /// `true` once the first reading was checked for a leader key of an earlier process with this id.
+    /// `true` once the first read was checked for a leader key of an earlier process with this id.
     looked_for_predecessor: bool,
     shutting_down: bool,
     revoke: Vec<LeaseId>,
@@ -235,7 +235,7 @@ impl Election {
         }
     }
 
-    /// Processes a newer view of the election's keys; `readings` shows which readings are complete.
+    /// Processes a newer view of the election's keys; `readings` shows which reads are complete.
     pub fn observe(&mut self, now: &Now, view: ElectionView, readings: &Readings) {
         if view.revision < self.view.revision {
             return;

@@ -10,7 +10,7 @@
 //! - [`reflector::reflector`] and [`cache::keep`] keep a view current.
 //! - [`election::Election`] is the pure state machine by which controllers elect a leader.
 //!
-//! Rule: no write is unguarded, and an unanswered commit is [`Outcome::Unknown`], after which only another reading is
+//! Rule: no write is unguarded, and an unanswered commit is [`Outcome::Unknown`], after which only another read is
 //! allowed. etcd's client is named only in `etcd` and its submodules.
 
 pub mod cache;

@@ -91,7 +91,7 @@ impl Shared {
         Mono(Millis::try_from(self.started.elapsed().as_millis()).unwrap_or(Millis::MAX))
     }
 
-    /// Runs an action at the present time, after the expiry of leases, and notifies the watches.
+    /// Runs an action at the current time, after the expiry of leases, and notifies the watches.
     fn with<T>(&self, act: impl FnOnce(&mut MemoryState, Mono) -> T) -> T {
         let mut state = self.lock();
         let now = self.now();

@@ -127,7 +127,7 @@ impl MemoryState {
     }
 
     /// Applies a transaction, and returns its outcome. For a full store, the outcome is the one that etcd's client
-    /// determines after one reading.
+    /// determines after one read.
     pub fn commit(&mut self, transaction: &Transaction) -> Outcome {
         let puts = transaction.writes().values().any(|write| match write {
             Write::Put { .. } => true,

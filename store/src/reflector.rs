@@ -21,7 +21,7 @@ use tokio::time::Instant;
 /// revision. `Changes` and `Progress` are complete up to their revision, over all selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A complete, linearizable reading, which replaces the view.
+    /// A complete, linearizable read, which replaces the view.
     Synced(Reading),
     /// Changes since the last item, in order, complete up to and including `revision`.
     Changes {
@@ -32,7 +32,7 @@ pub enum Item {
     },
     /// No further changes exist under the selectors up to this revision.
     Progress(Revision),
-    /// The store cannot be read or watched at present. The view stays as it was, and the reflector retries.
+    /// The store currently cannot be read or watched. The view stays as it was, and the reflector retries.
     Unavailable(StoreError),
 }
 
@@ -94,9 +94,9 @@ struct Requests {
 }
 
 impl Refresher {
-    /// Requests an [`Item::Synced`] whose reading begins after this call, and returns the number of the request.
+    /// Requests an [`Item::Synced`] whose read begins after this call, and returns the number of the request.
     ///
-    /// The reading's revision is not older than any write that the store has applied by now. One reading answers all
+    /// The read's revision is not older than any write that the store has applied by now. One read answers all
     /// requests made before it begins. Numbers increase.
     pub fn request(&self) -> u64 {
         let number = self.shared.requested.fetch_add(1, Ordering::SeqCst) + 1;
@@ -104,7 +104,7 @@ impl Refresher {
         number
     }
 
-    /// Returns the newest request that the yielded readings have answered; 0 means none. After an [`Item::Synced`],
+    /// Returns the newest request that the yielded reads have answered; 0 means none. After an [`Item::Synced`],
     /// the caller must read this before it takes the next item from the stream.
     pub fn answered(&self) -> u64 {
         self.shared.answered.load(Ordering::SeqCst)
@@ -376,7 +376,7 @@ fn note(view: &mut BTreeMap<String, Revision>, change: &Change) {
     }
 }
 
-/// Returns the reading with later changes applied to it.
+/// Applies later changes to the result of a read.
 fn join(reading: Reading, changes: Vec<Change>) -> Reading {
     let read_at = reading.revision;
     let mut entries: BTreeMap<String, Entry> =

@@ -22,7 +22,7 @@ impl ShortLease {
     /// Returns the id of a lease of which at least half of its time to live is left.
     ///
     /// # Errors
-    /// The store did not grant a lease.
+    /// Fails if the store does not grant a lease.
     pub async fn id<S: Store>(&self, store: &S) -> Result<LeaseId, StoreError> {
         let usable = Duration::from_secs(self.ttl_seconds.unsigned_abs()) / 2;
         let mut granted = self.granted.lock().await;

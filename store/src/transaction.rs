@@ -257,7 +257,7 @@ pub enum Outcome {
     Conflict(Revision),
     /// A lease of the transaction does not exist; nothing was applied.
     LeaseNotFound,
-    /// The store refused the transaction (no permission, too large), or had no space for it and a reading has shown
+    /// The store refused the transaction (no permission, too large), or had no space for it and a read has shown
     /// that it was not applied. Nothing was applied, and nothing will be.
     Refused(String),
     /// No answer arrived: the transaction may have been applied, or may still be applied. The only legal next step

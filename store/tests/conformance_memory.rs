@@ -27,7 +27,7 @@ async fn the_memory_store_conforms() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// A full store gives the same answer whether or not it has applied the write; only a reading afterwards shows it
+/// A full store gives the same answer whether or not it has applied the write; only a read afterwards shows it
 /// (FENCING, R1.10).
 #[tokio::test(start_paused = true)]
 async fn a_full_store_may_have_applied_what_it_answers_with_no_space() {

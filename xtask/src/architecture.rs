@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 /// Checks every rule and reports all violations.
 ///
 /// # Errors
-/// A rule is broken, or cargo or the sources cannot be read.
+/// Fails if a rule is broken, if cargo fails, or if the sources cannot be read.
 pub(crate) fn check() -> Result<()> {
     let root = workspace_root()?;
     let metadata = dependencies::Metadata::read(&root)?;

@@ -30,7 +30,7 @@ const SINCE: &str = "2026-11-24T18:00:00Z";
 /// Checks every tracked file and the commit messages, and reports all violations.
 ///
 /// # Errors
-/// A text breaks a rule, or git or a file cannot be read.
+/// Fails if a text breaks a rule, if git fails, or if a file cannot be read.
 pub(crate) fn check() -> Result<()> {
     let root = crate::architecture::workspace_root()?;
     let listed = Command::new("git")
@@ -68,7 +68,7 @@ pub(crate) fn check() -> Result<()> {
 /// Returns the short hash and the first line of the message of each commit since [`SINCE`], merges aside.
 ///
 /// # Errors
-/// Git cannot be run. A directory without history has no commits.
+/// Fails if git cannot be run. A directory without history has no commits.
 fn commits(root: &Path) -> Result<Vec<(String, Text)>> {
     let listed = Command::new("git")
         .args(["log", "--no-merges", "--format=%h %s", "--since", SINCE])

@@ -33,7 +33,7 @@ const TOPICS: [(&str, &str); 23] = [
     ("found-by-seeds", "Reduced failures that random runs found."),
 ];
 
-/// Most columns of a line of the index.
+/// Maximum number of columns of a line of the index.
 const COLUMNS: usize = 120;
 /// Columns of the mark of a bullet, and the indent of its other lines.
 const INDENT: usize = 2;

@@ -40,8 +40,8 @@ impl fmt::Display for Identity {
 impl DriverSpec {
     /// Returns the identity of the unit, container or machine that this driver runs for a resource.
     ///
-    /// `None` in two cases. Either not exactly one driver is set, such as for an unsupported driver, or a definition
-    /// that contains the name cannot be read. Such a definition differs from every other definition.
+    /// `None` if not exactly one driver is set, such as for an unsupported driver, or if a definition that contains the
+    /// name cannot be read. An unknown identity differs from every other identity.
     pub fn identity(&self, resource: &str) -> Option<Identity> {
         let kind = self.kind()?;
         let thing = match kind {

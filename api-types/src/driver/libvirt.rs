@@ -90,7 +90,7 @@ impl LibvirtDriver {
     /// Returns the name of the domain, from the name or the XML in the resource.
     ///
     /// # Errors
-    /// The resource has neither a name nor a readable definition.
+    /// Fails if the resource has neither a name nor a readable definition.
     pub fn domain_name(&self) -> Result<String, DefinitionError> {
         if self.domain.is_empty() {
             return DomainDefinition::parse(&self.xml).map(|definition| definition.name);

@@ -1,4 +1,4 @@
-//! Driver `ocf`: a resource agent in the manner of the Open Cluster Framework.
+//! Driver `ocf`: a resource agent of the Open Cluster Framework (OCF).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -80,7 +80,7 @@ impl AgentMetadata {
     /// Parses the output of `AGENT meta-data`. Content that the specification does not allow is left out, not rejected.
     ///
     /// # Errors
-    /// The text is not a meta-data document.
+    /// Fails if the text is not a meta-data document.
     pub fn parse(text: &str) -> Result<AgentMetadata, MetadataError> {
         // Some agents print messages before the document.
         let text = text.find('<').and_then(|from| text.get(from..)).unwrap_or(text);

@@ -198,7 +198,7 @@ impl Proof {
     }
 }
 
-/// The reason for which a node left.
+/// The reason why a node left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leave {
     /// Power-off.

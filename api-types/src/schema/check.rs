@@ -5,7 +5,7 @@ use crate::quantity::Quantity;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Least similarity of a suggested name (Jaro–Winkler, 0 to 1).
+/// Minimum similarity of a suggested name (Jaro–Winkler, 0 to 1).
 const LEAST_RESEMBLANCE: f64 = 0.75;
 
 /// Returns every field that the schema does not contain, each with the nearest known name.
@@ -58,7 +58,7 @@ pub fn suggestion<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Op
     known
         .map(|name| (strsim::jaro_winkler(&lower, &name.to_ascii_lowercase()), name))
         .filter(|(resemblance, _)| *resemblance >= LEAST_RESEMBLANCE)
-        // The first of equal ones makes the result deterministic.
+        // Of equally similar names, the first is selected, so that the result is deterministic.
         .fold(None, |best: Option<(f64, &str)>, next| match best {
             Some(best) if best.0 >= next.0 => Some(best),
             Some(_) | None => Some(next),

@@ -60,13 +60,13 @@ impl FailoverParts {
     }
 }
 
-/// Computes the bound of a failover, part by part: from the last applied heartbeat of a node to the permission to start its
-/// services elsewhere.
+/// Computes the bound of a failover, part by part: from the last applied heartbeat of a node to the permission to start
+/// its services elsewhere.
 ///
-/// Others observe the heartbeat at most one commit later, at `o`, and the proof exists at `o + W`. If the leader dies with
-/// the node, its death is at most Ki and a commit after the last heartbeat. Its key expires with its lease. Then follow a
-/// lease, the key and the declaration of the next leader, which has observed the node as a follower. In both cases three
-/// commits follow: the proof, the assignment, the permit.
+/// Others observe the heartbeat at most one commit later, at `o`, and the proof exists at `o + W`. If the leader dies
+/// with the node, its death is at most Ki and a commit after the last heartbeat, and its key expires with its lease.
+/// The next leader, which has observed the node as a follower, then obtains a lease, creates the key, and declares the
+/// node dead. In both cases three commits follow: the proof, the assignment, the permit.
 ///
 /// | failed machine | bound |
 /// |---|---|

@@ -78,7 +78,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
     found
 }
 
-/// Greatest rate error, in parts per million.
+/// Maximum rate error, in parts per million.
 const MOST_PPM: u64 = 200_000;
 
 /// Formats milliseconds as seconds, the unit of the settings.

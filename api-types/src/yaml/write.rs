@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Formats a value as one YAML document without `---`, ending in a newline. Reading the text gives the same value.
 ///
 /// # Errors
-/// The value nests deeper than the writer supports.
+/// Fails if the value nests deeper than the writer supports.
 pub fn to_text(value: &Value) -> Result<String, YamlError> {
     let mut text = serde_yaml::to_string(value)
         .map_err(|error| YamlError { line: None, message: format!("cannot be written as YAML: {error}") })?;

@@ -1,4 +1,4 @@
-//! Admission of objects before they are stored: checks fields, fills in metadata, and counts the generation.
+//! Admission of objects before they are stored: checks fields, fills in metadata, and sets the generation.
 
 use super::error::ApiError;
 use super::managed;
@@ -85,7 +85,8 @@ pub(crate) fn admit(
     Ok(Admitted { name, value: in_order(kind, &proposed), warnings })
 }
 
-/// Returns the problems of an object. An Operation that an earlier version stored without an action means the default.
+/// Returns the problems of an object. An Operation that an earlier version stored without an action is checked with the
+/// default action.
 fn problems(kind: Kind, current: Option<&Stored>, proposed: &Value) -> Vec<Problem> {
     let mut proposed = Cow::Borrowed(proposed);
     if kind == Kind::Operation
@@ -262,7 +263,7 @@ fn settle_operation(
     }
 }
 
-/// Counts the generation, which increases only with changes of the spec.
+/// Sets the generation: 1 for a new object, and one more for each change of the spec.
 fn count_generation(current: Option<&Value>, proposed: &mut Value) {
     let generation = match current {
         None => 1,

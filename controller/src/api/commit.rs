@@ -15,9 +15,9 @@ pub(crate) enum Written {
 
 /// Commits a transaction that puts or deletes `key`.
 ///
-/// After an unknown outcome this function reads the key again. If the key is as this write would leave it, the write
-/// counts as applied. No other writer produces the same value, because it contains uids, generations and times.
-/// Otherwise the client gets an error that the outcome is unknown.
+/// After an unknown outcome, this function reads the key again. If the key is as this write would leave it, the write
+/// counts as applied. No other writer produces the same value, because the value contains uids, generations and times.
+/// Otherwise the client gets an error that states that the outcome is unknown.
 pub(crate) async fn commit<S: Store>(
     store: &S,
     transaction: Transaction,

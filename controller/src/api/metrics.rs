@@ -21,7 +21,7 @@ impl ApiMetrics {
     /// Registers the metrics.
     ///
     /// # Errors
-    /// If they are already registered in this registry.
+    /// Fails if they are already registered in this registry.
     pub fn new(metrics: &Metrics) -> prometheus::Result<ApiMetrics> {
         Ok(ApiMetrics {
             requests: metrics.counters(controller::API_REQUESTS)?,

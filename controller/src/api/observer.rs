@@ -1,4 +1,4 @@
-//! Time since this process saw heartbeats and candidates change. It is shown to people, and no decision depends on
+//! Time since this process saw heartbeats and candidates change. The time is only displayed, and no decision depends on
 //! it.
 
 use futures::StreamExt;

@@ -75,7 +75,7 @@ pub(crate) fn start(parameters: &Parameters) -> Result<Option<Revision>, ApiErro
 }
 
 /// Refuses to resume from a revision that etcd has not reached: it belongs to the data before a restore (FENCING,
-/// R10.19). The present revision must come from a linearizable read that was made after the request arrived.
+/// R10.19). The current revision must come from a linearizable read that was made after the request arrived.
 pub(crate) fn check_start(from: Option<Revision>, present: Revision) -> Result<(), ApiError> {
     match from {
         Some(asked) if asked > present => Err(ApiError::of_other_data(asked, present)),

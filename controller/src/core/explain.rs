@@ -59,8 +59,8 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
     }
 }
 
-/// Describes the effect of automatic rebalancing and of the service limit per node on a service. `None` if both are
-/// off, or if the service is not at rest.
+/// Describes how automatic rebalancing and the limit of services per node affect a service. `None` if both are off, or
+/// if the service is not at rest.
 fn balance(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
     let parts = [by_load(view, name, service), by_services(view, name, service)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

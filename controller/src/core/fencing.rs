@@ -139,9 +139,9 @@ fn verify(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<
     plan.act(Subject::Fence(name.to_owned()), transaction, Vec::new(), Note::None);
 }
 
-/// Adds the hardware's product id to a fence that was opened before the agent reported it, as after an upgrade of
-/// agents. Why: the next boot of the machine is a proof only if both product ids are known. Returns `true` if the
-/// fence is written.
+/// Adds the hardware's product id to a fence that was opened before the agent reported the id, such as after an upgrade
+/// of agents. The next boot of the machine is a proof only if both product ids are known. Returns `true` if the fence
+/// is written.
 fn learn_machine(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,

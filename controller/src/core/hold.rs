@@ -43,7 +43,7 @@ impl Controller {
         if !commits.has_committed() {
             return Some("this controller has not committed to etcd since it started".to_owned());
         }
-        // The attempt of one Ki ago has had the full deadline of an attempt.
+        // Two intervals, because an attempt that began one Ki ago has had its full time limit (Ki).
         if commits.is_current(now, 2 * self.world.timings().heartbeat_interval_ms) {
             return Some("this controller can reach etcd, but the node cannot".to_owned());
         }

@@ -14,7 +14,7 @@ pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
     if world.incarnation.is_some() {
         return;
     }
-    // The instance of the process is unique, and so is its term.
+    // Unique, because the instance of the process and its term are unique.
     let value = format!("{}-{}", situation.config.instance, situation.term);
     let incarnation = Incarnation { value, ..Incarnation::default() };
     let transaction = Transaction::new().put(key, Guard::Absent, stored(&incarnation));

@@ -25,13 +25,13 @@ use ha_api_types::record::{Notified, QueuedNotification, Told};
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Transaction};
 
-/// Time in milliseconds in which changes are collected into one notification. A change that is undone within this
-/// time is not notified.
+/// Time in milliseconds in which changes are collected into one notification. A change that is undone within this time
+/// is not reported.
 const GATHER_MS: Millis = 5_000;
 /// Maximum number of queued notifications; beyond it, the oldest is dropped.
 const MOST_QUEUED: usize = 50;
-/// Maximum size of the queue in etcd, in bytes; beyond it, the oldest notification is dropped. Together with the
-/// state that was notified, the record stays below the 1.5 MiB that etcd accepts in one request.
+/// Maximum size of the queue in etcd, in bytes; beyond it, the oldest notification is dropped. Together with the state
+/// that was reported, the record stays below the 1.5 MiB that etcd accepts in one request.
 const MOST_QUEUED_BYTES: usize = 768 << 10;
 
 /// Plans new notifications and deliveries. This function runs last, because it reads the wait conditions in the plan.
@@ -67,7 +67,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     send(situation, targets, plan);
 }
 
-/// Returns the initial record: present problems will be notified, past ones will not.
+/// Returns the initial record: current problems will be reported, past ones will not.
 fn begun(situation: &Situation<'_>) -> Notified {
     let fences = situation.world.cluster_status.iter().flat_map(|status| &status.value.recent_fences);
     let fences = fences.map(|fence| (fence.node.clone(), fence.epoch)).collect();
@@ -95,7 +95,7 @@ fn tell(
         next.told = told;
         return (Vec::new(), Vec::new());
     }
-    // Set until etcd shows that the changes were notified, regardless of the outcome of the write.
+    // Set until etcd shows that the changes were reported, regardless of the outcome of the write.
     plan.unsaid = true;
     let gathered_at = situation.deliveries.unsaid_since().unwrap_or(situation.now.raw) + GATHER_MS;
     if situation.now.raw < gathered_at {

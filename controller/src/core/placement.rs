@@ -99,12 +99,12 @@ pub fn declared(world: &World) -> Declared {
     }
 }
 
-/// Time in milliseconds after the appearance of a node in which more nodes may follow. The nodes of a new cluster
-/// register one at a time, and rules must hold from the first node on.
+/// Time in milliseconds to wait for further nodes after one has appeared. The nodes of a new cluster register one at a
+/// time, and rules must hold from the first node on.
 const SETTLING_MS: Millis = 30_000;
 
-/// Returns the time, on this process's clock, until which the set of nodes counts as incomplete. That is a while after
-/// the last appearance of a node that no user has edited.
+/// Returns the time, on this process's clock, until which the set of nodes counts as incomplete: `SETTLING_MS` after
+/// the latest node that no user has edited appeared.
 pub fn settling_until(situation: &Situation<'_>) -> Option<Mono> {
     let nodes = situation.world.nodes.values();
     nodes.filter(|node| node.created == node.modified).map(|node| node.seen + SETTLING_MS).max()
@@ -207,7 +207,7 @@ pub fn ungated_note(spec: &ResourceSpec, target: &NodeName, has_device: bool) ->
     })
 }
 
-/// Returns the message why a service that can live-migrate relocates to this node.
+/// Returns the message that explains why a service that can live-migrate relocates to this node.
 pub fn not_live(target: &NodeName) -> String {
     format!(
         "not live: the driver starts the migrated service immediately, and node {target} has no fence device (set \
@@ -251,7 +251,7 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
             && resource.metadata.deletion_timestamp.is_none()
             && status.state != ServiceState::Error,
         movable: status.state == ServiceState::Started && status.replacement.is_none(),
-        // The pause depends on the present time, so `view` sets it.
+        // The pause depends on the current time, so `view` sets it.
         paused: false,
         // The start order belongs to the plan, so `Planner::new` sets it.
         waits_for_others: false,
@@ -362,7 +362,7 @@ mod tests {
         // After a replacement, and after a later failover.
         check("n2", Some("n1"), &["n1", "n3"], Some("n2"), &["n1", "n3"]);
         check("n2", Some("n3"), &["n1", "n3"], Some("n2"), &["n1", "n3"]);
-        // Another secondary is declared: the present one, or a new one.
+        // Another secondary is declared: the current one, or a new one.
         check("n3", Some("n1"), &["n1", "n3"], Some("n2"), &["n1", "n3"]);
         check("n4", Some("n1"), &["n1", "n3"], Some("n2"), &["n1", "n4"]);
         // The service was found running on a node without known data.

@@ -51,7 +51,7 @@ impl Reservation {
         self.next
     }
 
-    /// Takes over the present state of the cluster.
+    /// Takes over the current state of the cluster.
     pub(super) fn look_at(&mut self, view: View, now: Mono) {
         self.interval_ms = Millis::from(view.reservation.interval_seconds) * 1_000;
         let is_due = now >= self.begun + self.interval_ms;

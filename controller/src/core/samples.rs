@@ -36,7 +36,7 @@ pub type Relocations = BTreeMap<(String, Reason), u64>;
 pub struct Seen<'a> {
     /// The view of the cluster.
     pub world: &'a World,
-    /// The present time, on the view's clock and on the wall clock.
+    /// The current time, on the view's clock and on the wall clock.
     pub now: &'a Now,
     /// Number of conditions that the leader waits for.
     pub waiting: usize,

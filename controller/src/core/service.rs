@@ -192,9 +192,9 @@ impl<'a> Service<'a> {
             .map_or(self.exclusive(), |definition| definition.exclusive)
     }
 
-    /// Returns `true` if the service may leave a silent node without a proof (R10.10). Neither the assigned copy nor
-    /// the next start may be covered by guarantee 1. The two differ only for a copy of R6.11, for which the leader
-    /// waits as for an exclusive one.
+    /// Returns `true` if the service may leave a silent node without a proof (R10.10): guarantee 1 covers neither the
+    /// assigned copy nor the next start. The two differ only for a copy of R6.11, for which the leader waits as for an
+    /// exclusive one.
     fn may_run_twice(&self) -> bool {
         !self.is_exclusive_in_force() && !self.exclusive()
     }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Situation<'a> {
     /// The view of the cluster.
     pub world: &'a World,
-    /// The present time.
+    /// The current time.
     pub now: &'a Now,
     /// Term of the leader.
     pub term: Term,

@@ -70,7 +70,7 @@ impl Books {
     /// Compares the objects, read by `read`, with the writes.
     ///
     /// # Errors
-    /// Names an object that lost an acknowledged write, or contains a number that was never written.
+    /// Fails with an object that lost an acknowledged write, or that contains a number that was never written.
     pub fn check(&self, read: impl Fn(&str) -> Option<Value>) -> Result<()> {
         for (index, account) in self.accounts.iter().enumerate() {
             let name = name(index);

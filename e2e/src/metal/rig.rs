@@ -32,7 +32,7 @@ pub struct Rig {
     pub cluster: Cluster,
     /// Hardware of the nodes.
     pub hardware: Hardware,
-    /// `true` if the accelerator is fast enough to judge times.
+    /// `true` if the accelerator is fast enough that measured times are checked against their limits.
     pub times_count: bool,
     /// Periods in which the host did not run a machine.
     pub stalls: Stalls,

@@ -95,7 +95,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Starts a run after the preparation. `first` held the service before the preparation.
+    /// Starts a run after the preparation. `first` is the process that held the service before the preparation.
     fn begin(
         rig: &Rig,
         case: &'a Case,

@@ -43,7 +43,7 @@ pub fn force_for_good(rig: &mut Rig, node: &str) -> Result<()> {
     })
 }
 
-/// Suspends the machine to idle, in which the chipset keeps its power. Nothing wakes it.
+/// Suspends the machine to idle, so that the chipset keeps its power. Nothing wakes the machine.
 pub fn force_to_idle(rig: &mut Rig, node: &str) -> Result<()> {
     sleep(rig, node, "freeze")
 }

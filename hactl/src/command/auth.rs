@@ -69,7 +69,7 @@ impl CanI {
         };
         let ReviewStatus { allowed, reason } = client.access_review(action).await?;
         let word = if allowed { "yes" } else { "no" };
-        // As kubectl prints the answer.
+        // The same output as that of `kubectl auth can-i`.
         session.terminal().say(&if reason.is_empty() {
             word.to_owned()
         } else {

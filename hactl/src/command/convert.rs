@@ -102,7 +102,7 @@ struct Found {
 /// Converts a stream of documents. Only the names and numbers of renamed fields change in the text.
 ///
 /// # Errors
-/// Every problem of the text, with its line: it is not YAML, or has a field under both names.
+/// Returns every problem with its line: the text is not YAML, or has a field under both names.
 fn convert(text: &str) -> Result<Converted, Vec<String>> {
     let (objects, mut left) = current(text)?;
     let mut text = text.to_owned();

@@ -234,8 +234,8 @@ async fn send(
     Ok(Exit::Done)
 }
 
-/// Returns a map of the fields that are given; a null is not given. Untyped, because a typed spec would also have the defaults
-/// of all other fields.
+/// Returns a map of the fields that have a value; null means no value. Untyped, because a typed spec would also have
+/// the defaults of all other fields.
 fn given<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
     fields.map(|(name, value)| (name.to_owned(), value)).collect()

@@ -61,7 +61,7 @@ impl Diff {
         }
         session.terminal().retain_warnings(|warning| !manifest::brings(&entries, warning));
         if changed.is_empty() {
-            // Silent, as the diff of kubectl and of Unix: scripts use an empty output as "no difference".
+            // Prints nothing, like `diff` and `kubectl diff`: scripts use an empty output as "no difference".
             return Ok(Exit::Done);
         }
         if !self.no_effect {

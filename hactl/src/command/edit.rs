@@ -78,7 +78,7 @@ impl Edit {
                 Err(failure) => failure.message,
             };
             if !std::io::stdin().is_terminal() {
-                // A script as editor would repeat the same mistake indefinitely.
+                // An editor that is a script would repeat the same mistake indefinitely.
                 return Err(Failure::usage(complaint)
                     .help("nothing was changed; correct the object, then run the command again"));
             }

@@ -156,7 +156,7 @@ impl Get {
         for collection in collections {
             let query = self.query(None);
             let list = match collection {
-                // As `hactl events`, unless the user chooses another order.
+                // The same order as in `hactl events`, unless the user chooses another one.
                 Collection::Events if self.sort_by.is_none() => {
                     super::events::sorted(client, &query, form).await?
                 }

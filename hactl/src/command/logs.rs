@@ -56,7 +56,7 @@ impl Logs {
         let lines = lines(self.tail)?;
         let node = self.node.as_deref().map(super::node).transpose()?;
         let client = session.client()?;
-        // Names the nearest resource if there is none of this name.
+        // Fails with the most similar name if no resource has this name.
         client.target(&target).await?;
         let terminal = session.terminal();
         let asked_at = Instant::now();

@@ -137,7 +137,7 @@ impl Stop {
             ..OperationSpec::default()
         };
         let outcome = on_resource(session, &self.resource, spec, &self.patience).await;
-        // --timeout was the flag that kills, so its expiry names the flag that does so now.
+        // In earlier versions, `--timeout` killed the service. The hint names the flag that replaces that use.
         outcome.map_err(|failure| {
             if failure.exit != Exit::TimedOut || self.grace_period.is_some() {
                 return failure;
@@ -202,7 +202,7 @@ async fn on_resource(session: &Session, resource: &str, spec: OperationSpec, pat
     carry_out(session, OperationSpec { resource: Some(target.name.name), ..spec }, patience).await
 }
 
-/// Records an operation and follows it to its end, unless `--no-wait` is given.
+/// Creates an operation, and waits until it has ended, unless `--no-wait` is given.
 pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: &Patience) -> Outcome {
     let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
     let client = session.client()?;

@@ -90,7 +90,7 @@ impl Trace {
         })
     }
 
-    /// Returns the present or last action of a resource, or the action with this uid.
+    /// Returns the current or last action of a resource, or the action with this uid.
     async fn action(&self, target: &Target, session: &Session) -> Result<Subject, Failure> {
         let Some(resource) = session.client()?.find::<ResourceSpec>(&target.name.name).await? else {
             // A uid has no kind or type in front of it.

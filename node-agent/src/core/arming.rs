@@ -36,7 +36,7 @@ pub(super) struct Watchdog {
     pub(super) status: Status,
     device: String,
     pub(super) facts: Option<DeviceFacts>,
-    /// The reason for which the device cannot be armed; empty while it can be armed, or before the first attempt.
+    /// The reason why the device cannot be armed; empty while it can be armed, or before the first attempt.
     pub(super) problem: String,
     pub(super) problem_reason: Option<Reason>,
     /// A test on this machine in which the driver did not reset the machine.
@@ -339,12 +339,12 @@ impl AgentCore {
             Request::Arm(arm) => {
                 let passed = arm.deadline.is_some_and(|deadline| Some(deadline) != self.deadline_moment());
                 if passed && !self.watchdog_test.is_under_way() {
-                    // The next heartbeat has brought another deadline meanwhile: try again with that one immediately.
+                    // A newer heartbeat has brought another deadline: arm again immediately, with that one.
                     self.watchdog.retry_at = None;
                     return;
                 }
                 if self.watchdog.is_running() {
-                    // Deadlines must continue whether or not the change succeeds.
+                    // The device still runs, so deadlines must continue: only arming is delayed.
                     self.watchdog.retry_at = None;
                     self.watchdog.rearm_at = Some(now.raw + RETRY_MS);
                     if !self.watchdog.takes_pets() {
@@ -359,7 +359,7 @@ impl AgentCore {
             }
             Request::Deadline(deadline) => {
                 self.watchdog.too_late = Some(deadline);
-                // The next deadline replaces one that came too late.
+                // No retry: the next deadline replaces the rejected one.
                 self.watchdog.retry_at = None;
                 if let Refusal::DeviceFailed { errno } = refusal {
                     return self.pets_refused(Some(errno));

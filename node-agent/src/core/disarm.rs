@@ -5,8 +5,8 @@ use ha_api_types::cluster::{CLUSTER_NAME, Disarmed};
 use ha_api_types::record::Mode;
 
 impl AgentCore {
-    /// Returns how the cluster is disarmed: as the operator ordered, once the leader has stated that no fencing,
-    /// recovery or move is in progress. Until then this node continues normally.
+    /// Returns the mode in which the cluster is disarmed; `None` while this node continues normally. The mode is that
+    /// of the operator's order, once the leader has stated that no fencing, recovery or move is in progress.
     pub(super) fn disarmed(&self) -> Option<Disarmed> {
         let wanted = self.view.cluster().and_then(|cluster| cluster.spec.disarmed);
         let status = self.view.cluster_statuses.get(CLUSTER_NAME);

@@ -42,7 +42,7 @@ impl AgentCore {
         }
     }
 
-    /// Records the requests of the service's definition on this node. The present report and every later one carry
+    /// Records the requests of the service's definition on this node. The current report and every later one carry
     /// them.
     fn asks(&mut self, now: &Now, service: &mut Service, amounts: Amounts) {
         service.asked = amounts;

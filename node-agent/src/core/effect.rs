@@ -13,7 +13,7 @@ use ha_store::{LeaseId, Transaction};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitId(pub u64);
 
-/// Identifies one reading within this process.
+/// Identifies one read within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
 
@@ -103,7 +103,7 @@ pub enum Effect {
         /// Time to wait for the answer (Ki), milliseconds. After that time the core asks again.
         patience_ms: Millis,
     },
-    /// Read the present usage of these services and of the machine; answered by [`super::Input::Measured`].
+    /// Read the current usage of these services and of the machine; answered by [`super::Input::Measured`].
     Measure {
         /// Id that the answer carries.
         id: MeasureId,
@@ -149,7 +149,7 @@ pub enum Level {
     Debug,
 }
 
-/// The reason for which the process exits.
+/// The reason why the process exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Another process of this node has taken over: close the daemon's connection and do not touch services.

@@ -1,4 +1,4 @@
-//! The gap between a committed HandingOver and its driver: the driver begins only after another reading of the target
+//! The gap between a committed HandingOver and its driver: the driver begins only after another read of the target
 //! (R8.10 to R8.12).
 
 use super::command::{CommandResult, DriverFailure};
@@ -60,7 +60,7 @@ impl AgentCore {
         });
     }
 
-    /// Gives up a hand-over whose reading was not answered in time, so the driver never begins (R8.12).
+    /// Gives up a hand-over whose read was not answered in time, so the driver never begins (R8.12).
     pub(super) fn give_up_in_time(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, sent: Mono) {
         if now.raw >= sent + self.pace().stop_margin_ms {
             self.never_began(

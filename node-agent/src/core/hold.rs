@@ -31,7 +31,7 @@ struct Question {
 }
 
 impl Hold {
-    /// Returns the controllers that have not granted the present request; `None` if there is no request.
+    /// Returns the controllers that have not granted the current request; `None` if there is no request.
     pub(super) fn awaited(&self) -> Option<&BTreeSet<String>> {
         self.question.as_ref().map(|question| &question.missing)
     }

@@ -15,13 +15,13 @@ use ha_store::{Change, Entry, LeaseId, Outcome};
 /// Every input is safe at any time: the core ignores an answer to a question that is no longer open.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// A complete linearizable reading of one of [`super::prefixes`]; it replaces the known state of that prefix.
+    /// A complete linearizable read of one of [`super::prefixes`]; it replaces the known state of that prefix.
     Synced {
         /// The prefix that was read.
         prefix: String,
         /// All entries under the prefix.
         entries: Vec<Entry>,
-        /// The etcd revision of the reading.
+        /// The etcd revision of the read.
         revision: Revision,
     },
     /// The shell follows this etcd data. The input precedes every other input from that data; refused data yields no

@@ -29,7 +29,7 @@ pub struct Journal {
     /// The timings that were active when the journal was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,
-    /// The reason for which this machine was about to be reset, shown after the next boot; `None` while no reset is
+    /// The reason why this machine was about to be reset, shown after the next boot; `None` while no reset is
     /// imminent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_words: Option<LastWords>,
@@ -66,7 +66,7 @@ pub struct Reception {
 pub struct LastWords {
     /// The boot that wrote the record.
     pub boot_id: BootId,
-    /// The reason for which the machine may be reset.
+    /// The reason why the machine may be reset.
     pub message: String,
     /// Time of the record, by this machine's clock.
     pub at: Timestamp,

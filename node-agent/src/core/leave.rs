@@ -210,7 +210,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns the reason for which an agent still waits after a request to exit.
+    /// Returns the reason why an agent still waits after a request to exit.
     pub(super) fn ending_in_words(&self) -> Option<String> {
         let here = |held: &dyn Fn(&Service) -> bool| {
             let names = self.services.values().filter(|service| held(service)).map(Service::name);

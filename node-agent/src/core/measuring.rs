@@ -99,7 +99,7 @@ impl AgentCore {
             if self.measuring.asked_at.is_some_and(|at| now.raw.since(at) < PATIENCE_MS) {
                 return;
             }
-            // The reader hangs, so its earlier readings no longer describe the present.
+            // The reader hangs, so its earlier readings are out of date.
             self.measuring.machine = History::default();
             self.measuring.services.clear();
         }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// Number of kills and probes of a service before an unarmed node registers with it as not stopped.
 const GIVE_UP_TRIES: u32 = 5;
-/// Interval of checks whether another machine of this name is gone.
+/// Interval between checks of whether another machine of this name is gone.
 const DUPLICATE_RETRY_MS: Millis = 5_000;
 
 impl AgentCore {

@@ -297,7 +297,7 @@ impl AgentCore {
         self.answer_replacement(now, service, done);
     }
 
-    /// Stores the answer and adds it to the present report, or to the next one.
+    /// Stores the answer and adds it to the current report, or to the next one.
     fn answer_replacement(&mut self, now: &Now, service: &mut Service, said: ReplacementReport) {
         service.replacement_answer = Some(said);
         let replacement = self.replacement_said(service);

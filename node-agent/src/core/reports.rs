@@ -14,7 +14,7 @@ use ha_api_types::time::Timestamp;
 use ha_store::{Guard, Transaction};
 
 impl AgentCore {
-    /// Builds a report of a service under the present epoch.
+    /// Builds a report of a service under the current epoch.
     pub(super) fn report(
         &self,
         now: &Now,

@@ -34,7 +34,7 @@ pub(super) enum Role {
 }
 
 impl AgentCore {
-    /// Returns this node's present role for a service.
+    /// Returns this node's current role for a service.
     pub(super) fn role(&self, name: &str) -> Role {
         let Some(stored) = self.view.assignments.get(name) else { return Role::Unassigned };
         let Some(assignment) = &stored.value else { return Role::Illegible };

@@ -120,7 +120,7 @@ pub(super) enum ResetCause {
 }
 
 impl ResetCause {
-    /// Returns the cause, as the beginning of the shutdown record.
+    /// Returns the cause as a clause, with which the message of the shutdown record begins.
     pub(super) fn told(self) -> &'static str {
         match self {
             ResetCause::LeaseLost => "no heartbeat was committed in time",

@@ -51,7 +51,7 @@ pub(super) struct Registered {
     pub(super) reread: bool,
 }
 
-/// The purpose of a reading.
+/// The purpose of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReadFor {
     /// This node's own keys: fence, alive, node report.
@@ -68,7 +68,7 @@ pub(super) enum ReadFor {
 pub(super) struct Reading {
     pub(super) purpose: ReadFor,
     pub(super) keys: Vec<String>,
-    /// The highest revision known when the reading began. An older answer comes from a restored etcd.
+    /// The highest revision known when the read began. An older answer comes from a restored etcd.
     pub(super) not_before: Revision,
 }
 
@@ -132,7 +132,7 @@ impl AgentCore {
         })
     }
 
-    /// Reads this node's own keys, unless such a reading is in progress.
+    /// Reads this node's own keys, unless such a read is in progress.
     pub(super) fn read_own(&mut self) {
         let keys = vec![
             self.config.keys.fence(&self.config.node),
@@ -205,7 +205,7 @@ impl AgentCore {
                             service.write_not_before = Some(now.raw + RETRY_MS);
                         }
                     }
-                    // Either reading is repeated soon, or the migration never begins after Ts.
+                    // Either read is repeated soon, or the migration never begins after Ts.
                     ReadFor::Peer(_) | ReadFor::Target { .. } => {}
                 }
             }
@@ -272,7 +272,7 @@ impl AgentCore {
     }
 
     /// Handles an etcd revision below the one that this process has seen, as after a restore without `hactl restore`.
-    /// Every exclusive service is stopped (R3.30). Earlier readings do not describe the restored data, so everything is
+    /// Every exclusive service is stopped (R3.30). Earlier reads do not describe the restored data, so everything is
     /// read again, and the agent registers as after a start.
     fn read_anew(&mut self, now: &Now) {
         if matches!(self.session, Session::Ended | Session::Waiting) {

@@ -25,7 +25,7 @@ pub struct State {
     pub boot_id: BootId,
     /// `WaitForLock`, `Active` or `LostLock`.
     pub agent: &'static str,
-    /// The present activity, in a sentence.
+    /// The current activity, in a sentence.
     pub doing: String,
     /// Number of the registration; 0 if there is none.
     pub epoch: Epoch,

@@ -177,7 +177,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns the report that etcd has, or is about to have, for the service under the present epoch and boot.
+    /// Returns the report that etcd has, or is about to have, for the service under the current epoch and boot.
     pub(super) fn current(&self, service: &Service) -> Option<ServiceReport> {
         let report = service.desired.as_ref().or_else(|| self.view.reports.value(service.name()))?;
         let epoch = self.registered()?.epoch;

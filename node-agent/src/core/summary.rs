@@ -53,12 +53,12 @@ pub struct Summary {
     pub watchdog_margin_ms: Option<u32>,
     /// `true` if the agent received a request to exit and has not exited yet.
     pub ending: bool,
-    /// The present activity, in a sentence.
+    /// The current activity, in a sentence.
     pub doing: String,
 }
 
 impl AgentCore {
-    /// Returns the present summary.
+    /// Returns the current summary.
     pub fn summary(&self, now: &Now) -> Summary {
         let (state, doing) = match &self.session {
             Session::Waiting => (AgentState::WaitForLock, "waiting for etcd".to_owned()),
@@ -104,7 +104,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns the name and the present activity of every service that is not at rest.
+    /// Returns the name and the current activity of every service that is not at rest.
     pub fn waiting(&self, now: &Now) -> Vec<(String, String)> {
         let busy = self.services.values().filter(|service| service.step != Step::Rest);
         busy.map(|service| {

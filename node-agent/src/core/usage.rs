@@ -9,13 +9,14 @@ use std::collections::VecDeque;
 const WINDOW_MS: Millis = 60_000;
 /// Shortest interval between two samples that makes a rate.
 const SHORTEST_MS: Millis = 1_000;
-/// A figure has moved if it differs from the written one by more than one part in this number, …
+/// A figure is written again if it differs from the written one by more than one part in this number, and also by more
+/// than an absolute amount.
 const MOVED_PART: i128 = 5;
-/// … and by more than an absolute amount: 0.05 cores, …
+/// Absolute amount for CPU: 0.05 cores.
 const MOVED_CPU: Quantity = Quantity::from_milli(50);
-/// … 32 MiB of memory, …
+/// Absolute amount for memory: 32 MiB.
 const MOVED_MEMORY: Quantity = Quantity::from_units(32 << 20);
-/// … or 1 MiB per second.
+/// Absolute amount for rates: 1 MiB per second.
 const MOVED_RATE: Quantity = Quantity::from_units(1 << 20);
 
 /// The usage of a service or of the machine at one moment. Figures that could not be read are `None`.

@@ -94,13 +94,13 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
             modified: entry.mod_revision,
         };
         match self.cells.get_mut(&name) {
-            // The value is unchanged; the reading confirms it at a later revision.
+            // The value is unchanged; the read confirms it at a later revision.
             Some(cell)
                 if cell.stored.as_ref().is_some_and(|stored| stored.modified == entry.mod_revision) =>
             {
                 cell.as_of = cell.as_of.max(as_of);
             }
-            // An older state is ignored. A reading at a newer revision counts even if the key's own revision went back:
+            // An older state is ignored. A read at a newer revision counts even if the key's own revision went back:
             // etcd was then restored from a backup, with its revision raised.
             Some(cell) if cell.as_of >= as_of => {}
             Some(cell) => *cell = Cell { stored: Some(stored()), as_of },
@@ -144,7 +144,7 @@ pub(super) struct View {
     keys: Keys,
     node: NodeName,
     awaited: BTreeSet<String>,
-    /// The highest revision of a linearizable reading.
+    /// The highest revision of a linearizable read.
     pub(super) revision: Revision,
     clusters: Table<String, Cluster>,
     /// The settings that this agent follows.
@@ -277,7 +277,7 @@ impl View {
         }
     }
 
-    /// Returns what `pick` takes from the keys of these entries.
+    /// Returns the results of `pick` for the keys of these entries.
     fn names<K: Ord>(&self, entries: &[Entry], pick: impl Fn(Key<'_>) -> Option<K>) -> BTreeSet<K> {
         entries.iter().filter_map(|entry| pick(self.keys.parse(&entry.key)?)).collect()
     }
@@ -312,7 +312,7 @@ impl View {
         !changes.is_empty() && changes.iter().all(refreshes)
     }
 
-    /// Applies a reading of single keys: those without an entry did not exist at `revision`.
+    /// Applies a read of single keys: those without an entry did not exist at `revision`.
     pub(super) fn read(&mut self, keys: &[String], entries: &[Entry], revision: Revision) {
         self.revision = self.revision.max(revision);
         for key in keys {
@@ -468,7 +468,7 @@ fn url_of(entry: &Entry) -> Option<String> {
     serde_json::from_slice::<Candidate>(&entry.value).ok().map(|candidate| candidate.url)
 }
 
-/// Returns the name of a peer's report in [`View::peer_reports`].
+/// Returns the key of a peer's report in [`View::peer_reports`].
 pub(super) fn peer(node: &NodeName, resource: &str) -> (NodeName, String) {
     (node.clone(), resource.to_owned())
 }

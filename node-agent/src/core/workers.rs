@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 /// Largest number of parallel verifications while the node is cleared or killed.
 const MAX_VERIFIERS: usize = 16;
 
-/// A need of a service that the workers meet.
+/// A service's request to the workers.
 enum Wanted {
     Run(Command),
     /// A worker that is reserved for the hand-over.

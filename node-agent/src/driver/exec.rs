@@ -70,7 +70,7 @@ impl ExecDriver {
     /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// If the driver's directory in the state directory cannot be created.
+    /// Fails if the driver's directory in the state directory cannot be created.
     pub fn new(settings: ExecSettings, events: UnboundedSender<DriverEvent>) -> io::Result<ExecDriver> {
         Ok(ExecDriver {
             context: Arc::new(Context {
@@ -256,7 +256,7 @@ const SUPERVISE: &str = "supervise";
 /// Runs `ha-exec-shim`, the part of this driver that outlives the agent.
 ///
 /// # Errors
-/// If the program was not started by the driver, or if a system call fails.
+/// Fails if the program was not started by the driver, or if a system call fails.
 pub fn shim(role: Option<&str>) -> io::Result<()> {
     match role {
         Some(SUPERVISE) => supervisor::run(),

@@ -62,7 +62,7 @@ impl ExternalDriver {
     /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// If the driver's directory in the state directory cannot be created.
+    /// Fails if the driver's directory in the state directory cannot be created.
     pub fn new(
         settings: ExternalSettings,
         events: UnboundedSender<DriverEvent>,

@@ -69,8 +69,8 @@ impl LibvirtDriver {
     /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// If the driver's directory in the agent's state directory cannot be created, or virsh processes of an earlier
-    /// agent cannot be ended.
+    /// Fails if the driver's directory in the agent's state directory cannot be created, or if virsh processes of an
+    /// earlier agent cannot be ended.
     pub fn new(state_directory: &Path, events: UnboundedSender<DriverEvent>) -> io::Result<LibvirtDriver> {
         let folder = state_directory.join("libvirt");
         std::fs::create_dir_all(&folder)?;

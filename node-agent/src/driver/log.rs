@@ -35,7 +35,7 @@ pub struct LogTail {
     pub truncated: bool,
 }
 
-/// The end of a stream of bytes, kept in bounded memory.
+/// The last bytes of a stream, kept in bounded memory.
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Ending {
     bytes: Vec<u8>,

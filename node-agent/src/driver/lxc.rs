@@ -79,7 +79,7 @@ impl LxcDriver {
     /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// If the mounts of this machine cannot be read.
+    /// Fails if the mounts of this machine cannot be read.
     pub fn new(settings: LxcSettings, events: UnboundedSender<DriverEvent>) -> io::Result<LxcDriver> {
         let context = Context {
             settings,

@@ -56,7 +56,7 @@ impl OcfDriver {
     /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// If the driver's directory in the state directory cannot be created.
+    /// Fails if the driver's directory in the state directory cannot be created.
     pub fn new(settings: OcfSettings, events: UnboundedSender<DriverEvent>) -> io::Result<OcfDriver> {
         let context = Context {
             programs: Programs::new(settings.programs, "ocf")?,

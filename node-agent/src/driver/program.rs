@@ -80,7 +80,7 @@ impl Programs {
     /// Prepares the directory and the control groups of a driver.
     ///
     /// # Errors
-    /// If the driver's directory in the state directory cannot be created.
+    /// Fails if the driver's directory in the state directory cannot be created.
     pub(in crate::driver) fn new(settings: ProgramSettings, driver: &str) -> io::Result<Programs> {
         let folder = settings.state_directory.join(driver);
         std::fs::create_dir_all(&folder)?;

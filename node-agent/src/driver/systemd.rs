@@ -83,7 +83,7 @@ impl SystemdDriver {
     /// Creates the driver, which sends changes that it detects to `events`.
     ///
     /// # Errors
-    /// If the mounts of this machine cannot be read.
+    /// Fails if the mounts of this machine cannot be read.
     pub fn new(settings: SystemdSettings, events: UnboundedSender<DriverEvent>) -> io::Result<SystemdDriver> {
         let bus = Bus::new(settings.system_bus.clone());
         let context = Context {

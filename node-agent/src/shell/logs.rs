@@ -78,7 +78,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes in a complete reading, and returns the new requests.
+    /// Takes in a complete read, and returns the new requests.
     fn synced(&mut self, entries: &[Entry]) -> Vec<Entry> {
         self.requests.retain(|key, _| entries.iter().any(|entry| entry.key == *key));
         entries.iter().filter(|entry| self.is_new(entry)).cloned().collect()

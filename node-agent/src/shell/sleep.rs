@@ -80,7 +80,7 @@ async fn watch(inputs: Inputs, mut held: Option<Held>, mut known: SleepProtectio
     }
 }
 
-/// Returns the present protection. Requests an inhibitor if there is no other protection.
+/// Returns the current protection. Requests an inhibitor if there is no other protection.
 async fn protection(held: &mut Option<Held>) -> SleepProtection {
     if is_masked() {
         return SleepProtection::Masked;
@@ -99,7 +99,7 @@ fn is_masked() -> bool {
     system_conf::sleep_is_off(Path::new("/"))
 }
 
-/// Requests an inhibitor; `None` if it is not granted.
+/// Takes a sleep inhibitor from systemd-logind. Returns `None` if the inhibitor is not granted in time.
 async fn take() -> Option<Held> {
     if !inhibitor::can_be_held() {
         return None;

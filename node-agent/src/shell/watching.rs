@@ -76,7 +76,7 @@ pub(super) fn spawn(
 async fn follow(store: &EtcdStore, followed: &Followed, inputs: &Inputs) -> Result<(), String> {
     let reading = match store.get(&followed.key()).await {
         Ok(reading) => reading,
-        // etcd permissions from before incarnations existed do not allow this reading. The node then follows the data
+        // etcd permissions from before incarnations existed do not allow this read. The node then follows the data
         // as before.
         Err(StoreError::Refused(why)) if followed.refused().is_none() => {
             tracing::warn!(

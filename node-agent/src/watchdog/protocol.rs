@@ -147,7 +147,7 @@ pub enum Notice {
 /// The daemon's status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// The present state.
+    /// The current state.
     pub state: State,
     /// The device, while it is open.
     pub device: Option<DeviceFacts>,

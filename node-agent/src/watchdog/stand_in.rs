@@ -96,7 +96,7 @@ fn signals() -> Result<SignalFd> {
         .context("cannot receive signals")
 }
 
-/// The reason for which the loop ended.
+/// The reason why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Fired,

@@ -1,4 +1,4 @@
-//! The environment of a program at its start, and the reasons for which it may not start.
+//! The environment of a program at its start, and the reasons why it may not start.
 
 use crate::node::{Node, script, until};
 use ha_api_types::reason::Reason;

@@ -1,4 +1,5 @@
-//! Drivers that answer with nothing, garbage, or too late; migration, measurement, and the remains of drivers.
+//! Drivers that answer with nothing, with garbage, or too late; migration, measurement, and processes that drivers
+//! leave behind.
 
 use crate::node::{Node, service, until};
 use ha_api_types::reason::Reason;

@@ -1,4 +1,4 @@
-//! Start, stop, kill, adopt, measure, and the log.
+//! Tests of start, stop, kill, adoption, measurement, and the log.
 
 use crate::containers::kill_during_a_stop;
 use crate::node::{Node, RUN, is_alive, signal, until};
@@ -110,7 +110,7 @@ async fn a_monitor_in_the_foreground_is_recognized() {
     let node = Node::new(RUN);
     let service = node.service();
     let mut monitor = std::process::Command::new("lxc-start");
-    // As the unit lxc@.service does.
+    // The same options as in the unit lxc@.service.
     monitor.args(["-F", "-n", &node.name, "-P"]).arg(node.path("..").canonicalize().unwrap());
     monitor.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     let mut monitor = monitor.spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Containers that are created from an image: start, stop, kill, adopt, measure.
+//! Tests of containers that are created from an image: start, stop, kill, adoption, measurement.
 
 use crate::containers::kill_during_a_stop;
 use crate::node::{IMAGE, Node, RUN, is_alive, service, until};

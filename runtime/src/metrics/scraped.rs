@@ -15,7 +15,7 @@ impl<F: Fn() -> Vec<Sample> + Send + Sync> Scraped<F> {
     /// Creates a collector of these metrics.
     ///
     /// # Errors
-    /// If a name or label is invalid.
+    /// Fails if a name or label is invalid.
     pub(super) fn new(metrics: &[&'static Metric], read: F) -> prometheus::Result<Scraped<F>> {
         let describe = |metric: &&Metric| {
             let labels = metric.labels.iter().map(|label| (*label).to_owned()).collect();

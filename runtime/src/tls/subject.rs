@@ -21,7 +21,7 @@ const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 /// Parses the content of an RDNSequence: a sequence of sets of attributes, each {type, value}.
 ///
 /// # Errors
-/// If the content is malformed, or a common name or organization has an encoding that is not unambiguous text.
+/// Fails if the content is malformed, or a common name or organization has an encoding that is not unambiguous text.
 pub(super) fn read(names: &[u8]) -> Result<Subject, String> {
     let mut subject = Subject::default();
     let mut names = names;

@@ -40,7 +40,7 @@ pub(crate) struct Machine {
 /// A service, whose processes must be on different machines.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
-    /// Least number of locations of the service's processes.
+    /// Minimum number of locations of the service's processes.
     pub(crate) spread: usize,
     /// Services of which a process must be in each neighborhood of a process of this service.
     pub(crate) depends_on: Vec<usize>,

@@ -22,7 +22,7 @@ mod turns;
 pub(super) struct Allowance {
     /// Maximum number of disk copies.
     pub(super) copies: usize,
-    /// Least gain in score for the copy of one disk.
+    /// Minimum gain in score for the copy of one disk.
     pub(super) price: f64,
     /// Number of candidates to try.
     pub(super) trials: usize,
@@ -108,8 +108,8 @@ pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut R
     }
 }
 
-/// Greatest worsening that is considered, in multiples of the temperature. Chance would accept less than one in a
-/// million of the changes beyond it.
+/// Maximum increase of the cost that is considered, in multiples of the temperature. The search would accept a larger
+/// increase with a probability below one in a million.
 const MOST_WORSE: f64 = 15.0;
 
 /// The search together with the placement that it changes.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Binding {
     /// Eligible nodes, by position in the cluster, without regard to other instances on them.
     pub nodes: BTreeSet<usize>,
-    /// Further eligible nodes, which the instance prefers less than its present one. They count only if that node is to be
+    /// Further eligible nodes, which the instance prefers less than its current one. They count only if that node is to be
     /// emptied.
     pub less_preferred: BTreeSet<usize>,
     /// Reason why the instance is not moved; `None` if it may be moved.

@@ -10,7 +10,7 @@ use super::problem::{Guest, Host, Problem};
 /// Number of units in a share of 1. Shares are integers, so that sums of them and of their squares are exact.
 pub(super) const SHARE_UNIT: f64 = (1_u64 << 36) as f64;
 
-/// Greatest share, which prevents overflows of sums. Real shares are always smaller.
+/// Maximum share, which prevents overflows of sums. Real shares are always smaller.
 const GREATEST_SHARE: f64 = (1_u64 << 50) as f64;
 
 /// All columns, for all instances and nodes.

@@ -4,7 +4,7 @@
 use super::random::Random;
 use super::search::Clock;
 
-/// The object of a search, which proposes changes to itself and keeps or reverts them.
+/// A search space, which proposes changes of its current state, and keeps or reverts them.
 pub trait Landscape {
     /// Returns a typical worsening by a change, in units of the minimized function; it is one of the smaller ones.
     fn typical_change(&mut self, random: &mut Random) -> f64;
@@ -26,7 +26,7 @@ const HEAT: f64 = 5.0;
 /// Final temperature as a share of the initial temperature.
 const COOLING: f64 = 0.012;
 
-/// Share of the time after which this search stops, to leave time for the later phases.
+/// Share of the available time after which this search stops, to leave time for the later phases.
 const MOST_TIME: f64 = 0.95;
 
 /// Share of the time after which the clock may determine the cooling.

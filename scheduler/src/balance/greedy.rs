@@ -11,7 +11,7 @@ use super::threads::{cores, side_by_side};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// Share of the time after which the faster search stops, to leave time for the other phases.
+/// Share of the available time after which the faster search stops, to leave time for the other phases.
 const MOST_TIME: f64 = 0.4;
 
 /// Smaller gains in score are rounding errors.
@@ -143,7 +143,7 @@ pub fn lazy(state: &mut State<'_>, random: &mut Random, most: usize, clock: Cloc
     steps
 }
 
-/// Share of the time after which polishing stops.
+/// Share of the available time after which polishing stops.
 const MOST_TIME_FOR_POLISH: f64 = 0.97;
 
 /// Makes final steps, each of which gains more than `price`, until no such step is left.

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One MiB in thousandths of bytes.
 const MIB: i128 = 1000 << 20;
 
-/// Greatest amount, which prevents overflows of sums.
+/// Maximum amount, which prevents overflows of sums.
 const GREATEST: i128 = 1 << 40;
 
 /// Prefix of the tags that keep services apart. As tags, these constraints survive in the text format.

@@ -33,8 +33,8 @@ pub struct Settings {
     pub selected: Option<BTreeSet<String>>,
     /// Names of instances that must not move.
     pub excluded: BTreeSet<String>,
-    /// `true` if the disk of an instance may be copied from a node that is down, as in the plans of hbal. Someone has to
-    /// bring the disk back first.
+    /// `true` if the disk of an instance may be copied from a node that is down, as in the plans of hbal. An operator
+    /// has to repair that node first.
     pub copies_from_down_nodes: bool,
     /// `true` if neither the vcpu ratio nor N+1 can prohibit a move.
     pub ignore_soft_errors: bool,
@@ -79,8 +79,8 @@ pub struct Host {
     pub memory_total: f64,
     /// Free memory in MiB without the instances of the group.
     pub memory_base: i64,
-    /// As `memory_base`, but not capped at the total minus the node's own use. It is the base of the value that also counts
-    /// forthcoming and stopped instances.
+    /// Like `memory_base`, but not capped at the total minus the node's own use. It is the base of the value that also
+    /// counts forthcoming and stopped instances.
     pub memory_base_forthcoming: i64,
     /// Total disk in MiB.
     pub disk_total: f64,
@@ -113,7 +113,7 @@ pub struct Host {
     pub accepted_migration_tags: BTreeSet<String>,
 }
 
-/// An instance as the guest of nodes.
+/// An instance to be placed on nodes, with its sizes and constraints.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// Position of the instance in the cluster.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Goal {
     /// Score below which the plan is good enough.
     pub min_score: f64,
-    /// Least gain of the last step once the score is below `min_gain_limit`.
+    /// Minimum gain of the last step once the score is below `min_gain_limit`.
     pub min_gain: f64,
     /// Score below which `min_gain` applies.
     pub min_gain_limit: f64,
@@ -60,8 +60,8 @@ impl Default for Goal {
 /// single steps need.
 const COPIES: f64 = 0.88;
 
-/// One of this number of copies by the best single steps is saved, because a different choice among equal steps needs
-/// fewer.
+/// The other search should save one of this many disk copies of the plan by single steps: another choice among equal
+/// steps often needs fewer.
 const SPARED: usize = 20;
 
 /// Ratio to the score after single steps above which the search beyond them counts as unsuccessful.
@@ -70,7 +70,7 @@ const NOWHERE: f64 = 0.95;
 /// Share of the time after which an unsuccessful search is not repeated.
 const ONCE_MORE: f64 = 0.2;
 
-/// Least gain for the copy of a disk, as a share of the score.
+/// Minimum gain for the copy of a disk, as a share of the score.
 const PRICE: f64 = 5e-4;
 
 /// Number of instances beyond which the number of candidates does not grow.

@@ -164,7 +164,7 @@ impl<'a> State<'a> {
     /// Moves instances if every hard limit then holds.
     ///
     /// # Errors
-    /// The shortage on a node that an instance would come to; the placement is unchanged.
+    /// Returns the shortage on the target of an instance; the placement is then unchanged.
     pub fn try_change(&mut self, changes: &[(usize, Spot)]) -> Result<(), Lack> {
         let before: Vec<Spot> = changes.iter().map(|&(guest, _)| self.spots[guest]).collect();
         let forced: Vec<bool> = before.iter().map(|old| self.problem.must_leave(*old)).collect();

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of candidates that are examined for one set of services.
 const EFFORT: u64 = 20_000;
 /// Limit on the square of the number of units times the number of nodes, which corresponds to some tenths of a second.
-/// Up to it, less important units may be left out one by one; beyond it, either all units are placed or none.
+/// Up to it, less important units may be left out one at a time; beyond it, either all units are placed or none.
 const MOST_TRIED: usize = 1_000_000;
 
 /// Chooses nodes for several services together, by name, so that as many of them as possible are placed. A more

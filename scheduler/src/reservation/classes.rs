@@ -107,7 +107,7 @@ pub(super) fn reach(view: &View, current: Option<&NodeFacts>) -> Bits {
     Bits::of(nodes.len(), |at| group_against(view, current, nodes[at]).is_none())
 }
 
-/// Returns the reason for which node groups block a node for a service that comes from another node.
+/// Returns the reason why node groups block a node for a service that comes from another node.
 pub(super) fn group_against(view: &View, current: Option<&NodeFacts>, node: &NodeFacts) -> Option<Reason> {
     if node_group_rank(view, current, node) == NodeGroupRank::Unallocable {
         return Some(Reason::NodeGroupUnallocable);

@@ -80,7 +80,7 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
     Some((false, lack(reason, message)))
 }
 
-/// Returns the reason for which a node is not a candidate of the unit.
+/// Returns the reason why a node is not a candidate of the unit.
 fn never(model: &Model, unit: &Unit, node: u32) -> (Reason, String) {
     let view = &model.view;
     let name = &model.node(node).name;

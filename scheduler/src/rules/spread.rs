@@ -1,4 +1,4 @@
-//! The check whether each unit can have its own node.
+//! Checks whether each unit can have its own node.
 
 use std::collections::{BTreeMap, BTreeSet};
 

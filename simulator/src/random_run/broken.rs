@@ -1,4 +1,4 @@
-//! Nodes that stay broken to the end of a run, and the check whether they may hold up their services.
+//! Nodes that stay broken to the end of a run. Checks whether such a node explains why a service does not run.
 
 use crate::world::World;
 use crate::world::network::Way;

@@ -1,4 +1,4 @@
-//! The check whether some node could run a service now, without the scheduler: from the objects and the running services.
+//! Checks, without the scheduler, whether some node could run a service now: from the objects and the running services.
 
 use super::together::set_of;
 use crate::world::World;
@@ -10,8 +10,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 impl World {
-    /// Returns a node that is up and may run the service at present; `None` if none exists. Conservative: a node does
-    /// not count if another service would have to move away first.
+    /// Returns a node that is up and may run the service now; `None` if none exists. Conservative: a node does not
+    /// count if another service would have to move away first.
     pub(super) fn feasible_node(&self, name: &str, resource: &Resource) -> Option<NodeName> {
         if self.waits_in_order(resource) {
             return None;
@@ -74,7 +74,7 @@ impl World {
         self.unit_fits(node, &unit, rules, &there)
     }
 
-    /// Returns `true` if a node can run these services in addition to its present ones.
+    /// Returns `true` if a node can run these services in addition to its current ones.
     pub(super) fn unit_fits(
         &self,
         node: &NodeName,

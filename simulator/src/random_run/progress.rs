@@ -102,7 +102,7 @@ impl World {
     }
 }
 
-/// Returns the service's own explanation why it is not in its desired state.
+/// Returns the service's own explanation of why it is not in its desired state.
 fn explanation(status: &ResourceStatus) -> Option<&str> {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready")?;
     Some(ready.message.as_str()).filter(|message| !message.is_empty())

@@ -55,8 +55,8 @@ fn broken(scenario: &Value) -> Option<(&'static str, Vec<String>)> {
     run_value(scenario).ok()?.violations().first().map(way)
 }
 
-/// Returns the violation's words without names and numbers. A missing recovery after the removal of a fault's end thus
-/// counts as another way to lack progress.
+/// Returns the violated invariant, and the words of the violation without names and numbers. If the step that ends a
+/// fault is removed, the lack of progress is described in other words, and so counts as another violation.
 fn way(violation: &Violation) -> (&'static str, Vec<String>) {
     let words = violation.detail.split(|character: char| !character.is_alphanumeric());
     let plain =

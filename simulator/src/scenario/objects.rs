@@ -80,7 +80,7 @@ fn from_file(reader: &mut Reader<'_>, path: &Path, place: &str) -> Vec<Value> {
     found
 }
 
-/// Returns the object under its name without type, and every reason for which the API would refuse it.
+/// Returns the object under its name without type, and every reason why the API would refuse it.
 fn settled(value: &Value) -> (Value, Vec<Problem>) {
     let mut object = value.clone();
     if !object.is_object() {

@@ -131,7 +131,7 @@ impl World {
         self.change_spec(Kind::Resource, resource, &[("state".to_owned(), json!(wanted))])
     }
 
-    /// Returns the reason for which the API refuses maintenance of a node now.
+    /// Returns the reason why the API refuses maintenance of a node now.
     fn refuses_maintenance(&self, node: &NodeName) -> Option<(Reason, String)> {
         let state = self.node_states.get(node).copied().unwrap_or_default();
         let cluster = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();

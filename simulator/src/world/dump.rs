@@ -80,7 +80,7 @@ impl World {
     }
 }
 
-/// Returns the reports of a node about services that run there under its present registration.
+/// Returns the reports of a node about services that run there under its current registration.
 fn reports<'a>(
     stored: &'a Stored,
     node: &'a NodeName,

@@ -91,7 +91,7 @@ impl World {
                 .is_some_and(|report| report.boot_id == machine.boot_id(node) && report.phase.is_permitted())
     }
 
-    /// Returns `true` if a committed report states that an exclusive service may run under a machine's present boot.
+    /// Returns `true` if a committed report states that an exclusive service may run under a machine's current boot.
     pub(super) fn says_active(&self, node: &NodeName) -> bool {
         let boot_id = self.machines.get(node).map(|machine| machine.boot_id(node)).unwrap_or_default();
         let reports = self.store.list(&self.keys.reports_of(node)).entries;

@@ -72,9 +72,9 @@ pub(crate) enum Answer {
     Revoked,
 }
 
-/// Time for which a client waits for any answer but that of a heartbeat, in milliseconds.
+/// Time limit of a client for every request except a heartbeat, in milliseconds.
 const PATIENCE_MS: Millis = ha_api_types::timing::UNANSWERED_MS;
-/// Interval at which a broken watch is tried again, in milliseconds.
+/// Delay before a broken watch is opened again, in milliseconds.
 const RESUME_MS: Millis = 500;
 
 impl World {
@@ -120,7 +120,7 @@ impl World {
 
     fn store_delay_ms(&mut self) -> Millis {
         let base = self.store_latency_ms;
-        // One request in a thousand takes very long: it is applied after its sender has timed out.
+        // One request in a thousand is delayed by up to 8 s, often until its sender has timed out.
         let slow = if self.now < self.store_flaky_until { 0.15 } else { 0.001 };
         if self.random.chance(slow) {
             return base + self.random.between_ms(500, 8_000);

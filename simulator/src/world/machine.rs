@@ -54,7 +54,7 @@ pub(crate) struct Machine {
     pub plan_ms: Millis,
     /// Whether the controller is started again as soon as it has ended.
     pub controller_restarts: bool,
-    /// Number of the present boot.
+    /// Number of the current boot.
     pub boot: u64,
     /// Whether the machine is connected to etcd and its peers.
     pub network: bool,

@@ -1,4 +1,4 @@
-//! The script of a scenario: the due times of its steps, its conditions, and the check whether anything is pending.
+//! The script of a scenario: due times of steps, conditions, and the check of whether an action is pending.
 
 use super::World;
 use super::event::Event;

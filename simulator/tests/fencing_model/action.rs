@@ -40,7 +40,7 @@ pub(crate) enum AgentStep {
     Release,
     /// The agent commits a write. For a heartbeat, the agent has read its clock before.
     Commit(Write),
-    /// The agent sends a write that becomes late: *unknown*.
+    /// The agent sends a write whose outcome is *unknown*: the write may be applied later, or never.
     Lose(Write),
     /// The agent starts the service under its permit, or prepares to receive it.
     Begin,

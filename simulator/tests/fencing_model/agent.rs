@@ -1,6 +1,6 @@
 //! The agent's part of the protocol: heartbeats, arming, permits, stop-then-stay, registration (FENCING 3, 4, 6, 8, 10).
 //!
-//! An agent reads the store again at each step. A step based on an older reading equals a write that was sent at that
+//! An agent reads the store again at each step. A step based on an older read equals a write that was sent at that
 //! time and is still on its way, because every write guards the values that it is based on.
 
 use crate::action::AgentStep;

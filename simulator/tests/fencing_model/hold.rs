@@ -21,7 +21,7 @@ pub(crate) struct Known {
     pub(crate) asked: bool,
     /// Whether the newest generation in the node's committed report is this candidate's or a newer one.
     pub(crate) named: bool,
-    /// Whether the candidate has granted the node's present question.
+    /// Whether the candidate has granted the node's current question.
     pub(crate) granted: bool,
     /// Whether this process has sent a declaration of the node with unknown outcome.
     pub(crate) declared: bool,
@@ -96,7 +96,7 @@ fn has_room(configuration: &Configuration, state: &State, candidate: &Candidate)
     present <= configuration.candidates && !candidate.known.iter().any(|known| known.asked)
 }
 
-/// Returns `true` if a candidate may grant: in its reading since its start, the node's epoch is open, and it has sent
+/// Returns `true` if a candidate may grant: in its read since its start, the node's epoch is open, and it has sent
 /// no declaration that may still be committed.
 fn may_grant(state: &State, candidate: &Candidate, node: NodeId) -> bool {
     let known = &candidate.known[at(node)];

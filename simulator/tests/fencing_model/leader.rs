@@ -106,7 +106,7 @@ fn is_open(state: &State, node: NodeId) -> bool {
     state.store.fence(node) == Fence::Open
 }
 
-/// Collects every assignment that may follow the present one, with the nodes whose reports it is based on.
+/// Collects every assignment that may follow the current one, with the nodes whose reports it is based on.
 fn assignments(configuration: &Configuration, state: &State, found: &mut impl FnMut(Work, u8)) {
     let work = state.store.assignment.work;
     match work {
@@ -162,7 +162,7 @@ fn may_release_unclosed(configuration: &Configuration, state: &State, node: Node
     silent || !state.store.answer(node).is_active()
 }
 
-/// Collects other actions for the service's present node: stop, start, migrate away.
+/// Collects other actions for the service's current node: stop, start, migrate away.
 fn in_place(configuration: &Configuration, state: &State, on: NodeId, found: &mut impl FnMut(Work, u8)) {
     match state.store.assignment.work {
         Work::Halt(_) => found(Work::Run(on), 0),

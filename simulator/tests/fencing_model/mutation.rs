@@ -30,7 +30,7 @@ pub(crate) enum Mutation {
     StayBeforeStopped,
     /// FENCING 8: the driver migrates before HandingOver is committed.
     MigrateBeforeHandOver,
-    /// R8.10: the driver begins without another reading of the target.
+    /// R8.10: the driver begins without another read of the target.
     BegunWithoutReading,
     /// R8.11: the driver begins later than Ts after the target was read.
     BegunAfterMargin,
@@ -106,8 +106,7 @@ impl Mutation {
         }
     }
 
-    /// Mutations that a search for a broken guarantee catches: first the ten by which the protocol's page is measured,
-    /// then those for other rules.
+    /// Mutations that a search for a broken guarantee catches: first ten basic ones, then those for other rules.
     pub(crate) const ALL: [Mutation; 28] = [
         Mutation::DeadlineFromReceipt,
         Mutation::OnePeriodLess,

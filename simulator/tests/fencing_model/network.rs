@@ -167,7 +167,7 @@ fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, cha
     };
     if joins {
         state.node_mut(node).phase = Phase::Member;
-        // A new process reads the store; an answer from before the node's present epoch is no permit.
+        // A new process reads the store; an answer from before the node's current epoch is no permit.
         if state.store.is_assigned(node) {
             learn_permit(state, node);
         }
@@ -252,7 +252,7 @@ fn asks_about_arrival(configuration: &Configuration, state: &State, work: Work) 
     }
 }
 
-/// Returns `true` if the node has reported under the present assignment. What is then found about the node is later
+/// Returns `true` if the node has reported under the current assignment. What is then found about the node is later
 /// than the assignment.
 pub(crate) fn has_answered(state: &State, node: NodeId) -> bool {
     match state.store.answer(node) {

@@ -125,7 +125,7 @@ pub(crate) struct Node {
     pub(crate) right: Right,
     /// Whether the journal says that the current action uid was begun or given up, so that it is never begun again.
     pub(crate) is_spent: bool,
-    /// Live migration away from here.
+    /// Progress of a live migration away from this machine.
     pub(crate) hand_over: HandOver,
     /// Whether the journal names a reception that its driver cannot close (R4.40, R4.41). Outlives the boot.
     pub(crate) receives: bool,

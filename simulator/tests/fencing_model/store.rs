@@ -177,7 +177,7 @@ pub(crate) struct Store {
     pub(crate) members: [Member; NODES],
     /// `report/<node>/resource/<name>`.
     pub(crate) answers: [Answer; NODES],
-    /// Whether the answer belongs to the node's present epoch. An older one does not count as active: everything was
+    /// Whether the answer belongs to the node's current epoch. An older one does not count as active: everything was
     /// stopped before the node registered again.
     pub(crate) lives: [bool; NODES],
     /// `assignment/<resource>`.
@@ -231,7 +231,7 @@ impl Store {
         self.answers[at(node)]
     }
 
-    /// Returns `true` if the assignment names this node under its present epoch.
+    /// Returns `true` if the assignment names this node under its current epoch.
     pub(crate) fn is_assigned(&self, node: NodeId) -> bool {
         self.assignment.work.names(node) && self.assignment.is_current[at(node)]
     }

@@ -228,7 +228,7 @@ fn a_migration_that_breaks_a_rule_is_refused() {
     });
 }
 
-/// A driver that begins without the second reading of its target, or too late after it, must be refused, and so must a
+/// A driver that begins without the second read of its target, or too late after it, must be refused, and so must a
 /// source that reports its end while the driver runs.
 #[test]
 fn a_driver_that_does_not_wait_is_refused() {

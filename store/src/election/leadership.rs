@@ -26,7 +26,7 @@ impl Leadership {
     }
 }
 
-/// Content of the election's keys in a reading or watch.
+/// Content of the election's keys in a read or watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElectionView {
     /// Revision at which the view is complete.

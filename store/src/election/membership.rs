@@ -11,7 +11,7 @@ use ha_api_types::time::{Mono, Now};
 /// State of the candidate key from the view of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// The key must be read first, at least by this reading. Until then, `own` is its last known state.
+    /// The key must be read first, at least by this read. Until then, `own` is its last known state.
     Unread { reading: u64, own: Option<Membership> },
     /// The key is to be put: over that of an earlier process that cannot be alive (`kept`), or because it is absent.
     Unjoined { kept: Option<(Revision, Revision)>, due: Mono },

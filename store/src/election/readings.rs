@@ -1,6 +1,6 @@
-//! Readings of the store: which were requested, and which are complete.
+//! Reads of the store: which were requested, and which are complete.
 
-/// Counter of readings. After an unknown outcome, the only legal next step is another reading, at a revision that is
+/// Counter of reads. After an unknown outcome, the only legal next step is another read, at a revision that is
 /// not older.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readings {
@@ -16,16 +16,16 @@ impl Default for Readings {
 }
 
 impl Readings {
-    /// Requests a reading that begins after this call, and returns its number.
+    /// Requests a read that begins after this call, and returns its number.
     pub fn ask(&mut self) -> u64 {
-        // A reading that has not begun yet serves all earlier requests.
+        // A read that has not begun yet serves all earlier requests.
         if self.asked == self.begun {
             self.asked += 1;
         }
         self.asked
     }
 
-    /// Returns the number of the reading that must begin now; `None` if none was requested.
+    /// Returns the number of the read that must begin now; `None` if none was requested.
     pub fn begin(&mut self) -> Option<u64> {
         if self.asked > self.begun {
             self.begun = self.asked;
@@ -34,12 +34,12 @@ impl Readings {
         None
     }
 
-    /// Records that a reading, and all before it, are complete.
+    /// Records that a read, and all before it, are complete.
     pub fn answer(&mut self, reading: u64) {
         self.answered = self.answered.max(reading.min(self.begun));
     }
 
-    /// Returns `true` if this reading is complete.
+    /// Returns `true` if this read is complete.
     pub fn is_answered(&self, reading: u64) -> bool {
         self.answered >= reading
     }

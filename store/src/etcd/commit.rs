@@ -81,7 +81,7 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
 /// Determines the outcome of a transaction whose last answer was that etcd has no space left.
 ///
 /// etcd may also give this answer after it has applied the transaction. No copy is still in progress, so one
-/// linearizable reading settles the outcome. Without the reading, or if it is inconclusive, the outcome stays unknown.
+/// linearizable read settles the outcome. Without the read, or if it is inconclusive, the outcome stays unknown.
 async fn settle_full(inner: &Arc<Inner>, transaction: &Transaction, reason: String) -> Outcome {
     let gets: Vec<TxnOp> =
         transaction.guards().keys().map(|key| TxnOp::get(key.as_str(), Some(GetOptions::new()))).collect();
@@ -139,7 +139,7 @@ fn judge(
                 Outcome::Unknown(reason)
             });
         }
-        // Only a reading shows whether the transaction was applied.
+        // Only a read shows whether the transaction was applied.
         Err(Failure::Full(reason)) => return ControlFlow::Break(Outcome::Unknown(reason)),
         Err(Failure::Unsupported(reason)) => *refused = Some(reason),
         Err(Failure::NotSent(_) | Failure::TokenExpired(_) | Failure::Unknown(_) | Failure::Compacted(_)) => {

@@ -66,7 +66,7 @@ impl Credentials {
         Ok(credentials)
     }
 
-    /// Returns the current certificates. Files that cannot be read at present, for example because they are being
+    /// Returns the current certificates. Files that currently cannot be read, for example because they are being
     /// replaced, do not change them.
     pub(super) fn current(&self) -> Loaded {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

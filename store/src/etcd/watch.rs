@@ -25,7 +25,7 @@ const HELD_PERIOD: Duration = Duration::from_millis(20);
 /// Watch id of an answer that applies to all watches of a stream.
 const ALL_WATCHES: i64 = -1;
 
-/// Returns the changes of the keys under the selectors, from a revision on.
+/// Returns the changes of the keys under the selectors, starting at a revision.
 pub(super) fn watch(
     inner: Arc<Inner>,
     selectors: Vec<String>,

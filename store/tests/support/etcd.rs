@@ -1,4 +1,4 @@
-//! Real etcd for tests: searched, started, stopped and killed, at addresses that no other test uses.
+//! Real etcd for tests: found, started, stopped and killed, at addresses that no other test uses.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ha-xtask", &["ha-api-types", "hactl"]),
 ];
 
-/// External crates that only one workspace crate may use, because each is hidden behind a seam.
+/// External crates that only one workspace crate may use, because each is hidden behind an interface.
 const RESERVED: &[(&str, &str)] = &[("etcd-client", "ha-store")];
 
 /// The part of `cargo metadata` that the rules use.

@@ -73,16 +73,16 @@ impl Glossary {
     }
 }
 
-/// Most columns of a Markdown line (rule 14). Tables and lines with a link that alone is longer cannot be wrapped.
+/// Maximum number of columns of a Markdown line (rule 14). Tables, and lines with a longer link, cannot be wrapped.
 const COLUMNS: usize = 120;
-/// Most characters of an alert's summary.
+/// Maximum number of characters of an alert's summary.
 const SUMMARY: usize = 60;
-/// Most characters of a short help and of a commit's subject.
+/// Maximum number of characters of a short help and of a commit's subject.
 const SHORT: usize = 72;
-/// Most characters of a short help that warns: the consequence comes before the action.
+/// Maximum number of characters of a short help that is a warning, because the consequence comes before the action.
 const WARNING: usize = 110;
-/// Most words of a sentence in a page, inline code aside. The guide asks for 25; a count of words is no measure for single
-/// sentences, so the check leaves a margin.
+/// Maximum number of words of a sentence in a page, not counting inline code. The guide asks for 25, and the check
+/// leaves a margin for single sentences.
 const WORDS: usize = 30;
 
 /// Words that open no comment, because their noun is elsewhere.

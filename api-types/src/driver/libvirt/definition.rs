@@ -30,7 +30,7 @@ impl DomainDefinition {
     /// Parses a definition.
     ///
     /// # Errors
-    /// The text is not XML, or not that of a domain with a name.
+    /// Fails if the text is not XML, or does not define a domain with a name.
     pub fn parse(xml: &str) -> Result<DomainDefinition, DefinitionError> {
         let document = Document::parse(xml).map_err(|error| DefinitionError {
             line: line_of(&error, xml),

@@ -28,7 +28,7 @@ const ULIMITS: [&str; 15] = [
 ];
 /// Minimum share of a core that the kernel can assign.
 const LEAST_CPU: Quantity = Quantity::from_milli(10);
-/// Least memory with which a container can be set up.
+/// Minimum memory with which a container can be set up.
 const LEAST_MEMORY: Quantity = Quantity::from_units(6 << 20);
 /// One day.
 const MOST_SECONDS: f64 = 86_400.0;

@@ -43,7 +43,7 @@ fn is_met(current: RequestedState, wanted: RequestedState) -> bool {
 
 impl<S: Store> Writer<'_, S> {
     /// Adds the change of the requested state to the transaction that records an operation. If the resource does not
-    /// exist, the leader refuses the operation, and the operation is the record.
+    /// exist, the operation is recorded alone, and the leader refuses it.
     pub(super) async fn with_requested_state(
         &self,
         operation: &Value,

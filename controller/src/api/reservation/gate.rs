@@ -82,8 +82,7 @@ pub(in crate::api) async fn warning<S: Store>(
         .then(|| format!("with this change: {}", message(&state.options().cluster, &broken))))
 }
 
-/// Returns the nodes whose failure would certainly no longer be survived, once the cluster has settled after a
-/// change.
+/// Returns the nodes whose failure would certainly no longer be survived, once the leader has reacted to a change.
 fn newly_broken(before: &World, after: &World, settled: View) -> Vec<(NodeName, Failing)> {
     let fails = |model: &Model, node: &NodeName| match model.check(&BTreeSet::from([node.to_owned()]), EFFORT)
     {
@@ -183,7 +182,7 @@ impl Proposal {
         newly_broken(before, &self.after, self.settled(before))
     }
 
-    /// Returns the cluster once it has settled with the change.
+    /// Returns the view of the cluster once the leader has reacted to the change.
     fn settled(&self, before: &World) -> View {
         let Some(Moved { resource, node, as_secondary }) = &self.moved else {
             let only = (self.kind == Kind::Resource).then_some(self.name.as_str());

@@ -28,7 +28,7 @@ pub(super) struct Event {
 ///
 /// Guarantees: one event for each revision in which an object changed, in order, with both of its halves. The
 /// resourceVersion of an object never decreases. When a watch resumes from the past, an event carries the changed
-/// half as it was then. The other half may already be the present one, and its own event follows.
+/// half as it was then. The other half may already be the current one, and its own event follows.
 pub(super) struct View {
     kind: Kind,
     keys: Keys,

@@ -201,8 +201,9 @@ impl<'p, 'a> Desk<'p, 'a> {
 
     /// Returns the fence after the end of its intent.
     ///
-    /// A request from before the end of an Off counts as answered. A living agent then registers again, and its new
-    /// request shows that the machine is on. A request cannot arrive late, because a registration guards the fence.
+    /// A registration from before the end of an Off counts as answered, because it does not show that the machine is
+    /// on. An agent that is alive registers again, and that registration shows it. A registration cannot arrive late,
+    /// because it guards the fence.
     fn without_intent(&self, intent: &DeviceIntent) -> Fence {
         let fence = &self.fence.value;
         let asked = self.subject.registration().map(|report| report.modified);

@@ -47,8 +47,9 @@ pub(super) fn plan_close(
         refuse(situation, name, fence, report, plan);
         return;
     }
-    // The registering process has the same boot id but is not the one whose heartbeat is seen. If both are alive,
-    // one may restart services that the other has just stopped.
+    // If the boot id is the same but another instance sends the heartbeats, two agent processes may be alive, and one
+    // could restart services that the other has just stopped. Such a registration waits until the old heartbeat has
+    // expired.
     let same_process =
         situation.world.alive.get(name).is_none_or(|alive| alive.value.instance == report.value.instance);
     let same_boot = report.value.boot_id == fence.value.boot_id;

@@ -1,4 +1,4 @@
-//! Differences between the stored state and the state that was notified, in both directions.
+//! Differences between the stored state and the state that was reported, in both directions.
 
 use crate::core::health::{NodeHealth, NodeTable};
 use crate::core::plan::Plan;
@@ -16,15 +16,15 @@ use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeMap;
 
-/// Maximum number of notified resources in the record, which stays small even if many resources fail at the same time.
+/// Maximum number of reported resources in the record, which stays small even if many resources fail at the same time.
 const MOST_ERRORS: usize = 2_000;
-/// Delay in milliseconds after which a fencing without its possible proof is notified.
+/// Delay in milliseconds after which a proof of fencing that is possible but missing is reported.
 const UNCONFIRMED_MS: Millis = 60_000;
 
 /// Items by kind of notification.
 pub(super) type Items = BTreeMap<NotificationKind, Vec<NotificationItem>>;
 
-/// Returns the new items to notify, and the state after their notification.
+/// Returns the new items to report, and the state after their notification.
 pub(super) fn changes(
     situation: &Situation<'_>,
     nodes: &NodeTable,
@@ -124,8 +124,8 @@ fn reservation(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     items.entry(kind).or_default().push(item);
 }
 
-/// Returns `true` if the end of an epoch deserves a notification. It does not if no service ran there, or if only the
-/// agent registered again.
+/// Returns `true` if the end of an epoch is reported. The end is not reported if no service ran on the node, or if only
+/// the agent registered again.
 fn is_told(fence: &RecentFence) -> bool {
     let quiet = [Proof::Reregistered.name(), Proof::NothingActive.name(), ""];
     !quiet.contains(&fence.proof.as_str())
@@ -160,8 +160,7 @@ fn ending(fence: &Fence) -> Epoch {
     }
 }
 
-/// Adds nodes whose fencing has been unconfirmed for too long, and nodes that were notified as such and have
-/// returned.
+/// Adds nodes whose fencing has been unconfirmed for too long, and nodes that were reported as such and have returned.
 fn unconfirmed(
     situation: &Situation<'_>,
     nodes: &NodeTable,
@@ -174,7 +173,7 @@ fn unconfirmed(
         let epoch = ending(fence);
         let told = next.unconfirmed.get(name).copied();
         let Some((late_at, reason, message)) = proof_missing(nodes, name, known, plan) else {
-            // The node was fenced with a proof (notified once the status shows it), or was never in doubt, or is
+            // The node was fenced with a proof (reported once the status shows it), or was never in doubt, or is
             // reachable again.
             let is_heard = nodes.get(name).is_some_and(NodeHealth::is_heard);
             if told.is_some() && fence.state == FenceState::Open && is_heard {
@@ -213,8 +212,8 @@ fn unconfirmed(
     }
 }
 
-/// Returns when and why a missing proof must be notified: for a node that is closed without a proof, or silent and
-/// not closed.
+/// Returns the time at which a missing proof must be reported, and the reason: for a node that is closed without a
+/// proof, or silent and not closed.
 fn proof_missing(
     nodes: &NodeTable,
     name: &str,

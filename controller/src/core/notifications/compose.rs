@@ -4,7 +4,7 @@ use crate::core::plan::Plan;
 use crate::core::situation::Situation;
 use ha_api_types::notification::{Notification, NotificationItem, NotificationKind, SCHEMA};
 
-/// Maximum number of listed items; the rest is counted.
+/// Maximum number of listed items; further items are only counted.
 const MOST_ITEMS: usize = 20;
 /// Maximum length of an item's message, in characters.
 const LONGEST: usize = 600;

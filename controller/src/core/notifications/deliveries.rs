@@ -87,7 +87,7 @@ struct Failures {
     retry_at: Mono,
 }
 
-/// Deliveries of this process in its present term. State that must outlive the process is in etcd.
+/// Deliveries of this process in its current term. State that must outlive the process is in etcd.
 #[derive(Clone, Debug, Default)]
 pub struct Deliveries {
     next: DeliveryId,
@@ -107,7 +107,7 @@ impl Deliveries {
         Deliveries { next: self.next, ..Deliveries::default() }
     }
 
-    /// Returns the time since when a change that must be notified is not in the queue.
+    /// Returns the time since when a change that must be reported is not in the queue.
     pub(super) fn unsaid_since(&self) -> Option<Mono> {
         self.unsaid_since
     }

@@ -54,7 +54,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, request: &Reque
     write(situation, request, &outcome, plan);
 }
 
-/// Returns why the node's watchdog cannot be tested now.
+/// Returns the reason and the message if the node's watchdog cannot be tested now.
 fn refusal(
     situation: &Situation<'_>,
     name: &str,

@@ -11,7 +11,7 @@ use ha_api_types::time::Timestamp;
 /// Windows of the availability metrics, in days.
 const WINDOWS: [(&str, u32); 2] = [("30d", 30), ("365d", 365)];
 
-/// Adds the metrics of resources. A resource has a series only for its present state, because there may be many
+/// Adds the metrics of resources. A resource has a series only for its current state, because there may be many
 /// resources.
 pub(super) fn add(seen: &Seen<'_>, samples: &mut Vec<Sample>) {
     let world = seen.world;

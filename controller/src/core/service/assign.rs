@@ -208,8 +208,9 @@ fn leave(
     }
 }
 
-/// Returns why the proof that closed the epoch of a migration's target does not release it (R8.17). On the source the
-/// service stays where it runs, and the target itself may always be probed.
+/// Returns why the service may still run on `place`, although the epoch of this migration target was closed with a
+/// proof (R8.17); `None` if the proof suffices. It always suffices for `for_node` if that is the source, where the
+/// service stays, or the target itself, which may be probed.
 fn unproven_target(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -224,7 +225,7 @@ fn unproven_target(
 }
 
 /// Returns the definition of an assignment. A running service is stopped, handed over and monitored under the
-/// definition it was started with, even if its spec has changed since. A start uses the present spec.
+/// definition it was started with, even if its spec has changed since. A start uses the current spec.
 ///
 /// A copy with another identity than the spec, as after a restore, keeps running until it is stopped. The stop uses the
 /// definition of its start (FENCING, R6.11).

@@ -63,8 +63,8 @@ pub(super) fn let_go(copies: &mut [ServiceCopy]) {
 /// Returns the guards that prove that no copy runs on another node, for a start that guarantee 1 covers. The error
 /// names the first node that may still run a copy: until that copy has ended, no exclusive service is started.
 ///
-/// The places of the present assignment have already been left with a proof. That proof does not cover a copy
-/// that its node did not guard (R5.24), so such a copy needs a proof of its own. It may come from an `exclusive:
+/// For the nodes of the current assignment, `assign::leave` already requires a proof. That proof does not cover a copy
+/// that its node did not guard (R5.24), so such a copy needs its own proof. Such a copy may come from an `exclusive:
 /// false` definition from before a restore or an upgrade.
 pub(super) fn elsewhere(
     situation: &Situation<'_>,

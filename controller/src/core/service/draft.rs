@@ -35,7 +35,7 @@ pub(super) struct Draft {
     /// Fences that are written in the same transaction, by key.
     pub(super) fences: BTreeMap<String, (Guard, Fence)>,
     pub(super) told: Vec<(EventType, Reason, String)>,
-    /// Reason of the present state, for conditions.
+    /// Reason of the current state, for conditions.
     pub(super) reason: Option<Reason>,
     pub(super) message: String,
     pub(super) waiting: Vec<(Reason, String)>,
@@ -134,7 +134,7 @@ impl Draft {
         self.waiting.clear();
     }
 
-    /// Sets the reason and message of the present state, without an event.
+    /// Sets the reason and message of the current state, without an event.
     pub(super) fn say(&mut self, reason: Reason, message: impl Into<String>) {
         self.reason = Some(reason);
         self.message = message.into();

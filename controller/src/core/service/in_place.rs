@@ -10,7 +10,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment};
 use ha_api_types::resource::ServiceDefinition;
 
-/// Decision about the request.
+/// Decision about an operator's request to apply the edited definition in place.
 enum Verdict<'a> {
     /// The assignment gets the definition.
     Rewrite(&'a Assignment),

@@ -169,7 +169,7 @@ pub(super) fn unanswered_arrival(
 }
 
 /// Holds a service whose node was asked about an arrival and has lost its epoch without an answer. The closing proof
-/// may be older than the arrival (R8.17). Asks again under the node's present epoch. Returns `true` if the service is
+/// may be older than the arrival (R8.17). Asks again under the node's current epoch. Returns `true` if the service is
 /// held.
 pub(super) fn hold_for_arrival(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let situation = planner.situation;

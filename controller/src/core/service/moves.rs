@@ -145,13 +145,13 @@ fn what_would_help(placement: &Placement, name: &str, node: &NodeName) -> String
     help.join("; or ")
 }
 
-/// Move of a companion that a service follows.
+/// Cause of the move of a companion that a service follows; `Nobody` if the service follows none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
     Nobody,
-    /// A companion moves automatically.
+    /// A companion is moved by the leader.
     Partner,
-    /// An operator moves a companion. The services then no longer return to their node from before maintenance.
+    /// A companion is moved by an operator. The services then no longer return to their node from before maintenance.
     Operator,
 }
 

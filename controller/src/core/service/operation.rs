@@ -102,7 +102,7 @@ pub(in crate::core) fn status_in(
         };
         set_condition(&mut status.conditions, condition, &now);
     };
-    // As for a Job: an operation that did not succeed is not Complete, but Failed.
+    // Like a Kubernetes Job, an operation that did not succeed is not Complete, but Failed.
     set("Complete", phase == OperationPhase::Succeeded);
     if phase.is_final() && phase != OperationPhase::Succeeded {
         set("Failed", true);
@@ -223,7 +223,7 @@ fn refusal_of_state(
     }
 }
 
-/// Refuses a move to an ineligible node, with every reason, or to the present node.
+/// Refuses a move to an ineligible node, with every reason, or to the current node.
 fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some(request) = service.operation else { return };

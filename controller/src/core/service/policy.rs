@@ -62,7 +62,7 @@ pub(super) fn why_nowhere(placement: &Placement) -> String {
     if nodes.is_empty() {
         return "No eligible node: the cluster has no nodes".to_owned();
     }
-    // People read conditions; `hactl why` lists all nodes.
+    // The condition names few nodes; `hactl why` lists all of them.
     let more = nodes.len().saturating_sub(8);
     nodes.truncate(8);
     let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
@@ -150,8 +150,8 @@ pub(super) fn remember(nodes: &mut Vec<NodeName>, node: &NodeName) {
     }
 }
 
-/// Returns `true` if only a change of the service, its rules or the machine can make the node eligible. Waiting for
-/// that would take indefinitely.
+/// Returns `true` if only a change of the service, its rules or the machine can make the node eligible. Without such a
+/// change, a wait for the node would not end.
 fn is_lasting(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Allowed(_) => false,

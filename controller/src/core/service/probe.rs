@@ -162,7 +162,7 @@ pub(super) fn may_run_anywhere(world: &World, status: Option<&ResourceStatus>) -
 
 /// Returns a report as an answer. After Ignored, or after a possible move by hand while the cluster was disarmed,
 /// only a newer probe counts: earlier reports do not cover later changes. Reports about another identity, or
-/// from before the present identity was stored, do not count either (FENCING, R7.2). The exception is a running copy
+/// from before the current identity was stored, do not count either (FENCING, R7.2). The exception is a running copy
 /// of another identity, which its node reports with its definition: it is the one to adopt (R6.11).
 fn of_report(
     world: &World,

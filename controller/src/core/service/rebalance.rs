@@ -42,7 +42,7 @@ enum Cause {
     Services(String),
 }
 
-/// Plans the moves of now: first for the load, and if there are none, off a node with too many services.
+/// Plans the moves that begin now: those for the load or, if there are none, one off a node with too many services.
 pub(super) fn plan(planner: &mut Planner<'_>, operations: &BTreeMap<&str, operation::Request<'_>>) {
     let by_load = planner.view.settings.auto_rebalance.enabled;
     let by_services = planner.view.reservation.enabled;

@@ -187,14 +187,14 @@ fn end(
     }
 }
 
-/// Returns the request that a new assignment on the present node repeats while there is no answer: it is canceled.
+/// Returns the request that a new assignment on the current node repeats while there is no answer: it is canceled.
 pub(super) fn carried_over(draft: &Draft, assignment: &Assignment) -> Option<Replacement> {
     let known = draft.status.replacement.as_ref()?;
     let asked = assignment.replacement.as_ref().filter(|asked| asked.uid == known.uid)?;
     Some(Replacement { called_off: true, ..asked.clone() })
 }
 
-/// Returns why the operation can never be carried out in the present state.
+/// Returns why the operation can never be carried out in the current state.
 pub(super) fn refusal(
     planner: &Planner<'_>,
     service: &Service<'_>,

@@ -55,7 +55,7 @@ fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
     lab.run(10_000);
     let left: Vec<NodeName> = lab.status("web").copies.into_iter().map(|copy| copy.node).collect();
     assert_eq!(left, [node], "silence proves nothing about a copy that was not guarded");
-    // As after a restore, the spec differs although a copy may exist.
+    // After a restore, the spec can differ although a copy may exist.
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.exclusive = true;
         resource.spec.state = RequestedState::Started;
@@ -138,7 +138,7 @@ fn a_copy_of_another_identity_that_a_node_reports_is_adopted_or_stopped_as_it_wa
         let resource: Resource = lab.read(&lab.keys.spec(Kind::Resource, "web")).unwrap();
         let mut definition = ServiceDefinition::of(&resource);
         definition.driver.simulated.as_mut().unwrap().identity = "other".to_owned();
-        // As after a restore: the node runs a service that the spec does not name.
+        // After a restore, the node can run a service that the spec does not name.
         let mut report = ServiceReport {
             uid: definition.uid.clone(),
             epoch: Epoch(1),

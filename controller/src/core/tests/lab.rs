@@ -67,7 +67,7 @@ pub(super) struct Lab {
     pub(super) events: Vec<Event>,
     /// Counted events of all controllers.
     pub(super) counted: Vec<Counted>,
-    /// Answer of the targets of notifications.
+    /// Outcome of every delivery of a notification.
     pub(super) sink: DeliveryOutcome,
     /// Lets the next controller that delivers a notification die before it receives the outcome.
     pub(super) dies_of_delivery: bool,
@@ -79,7 +79,7 @@ pub(super) struct Lab {
     pub(super) refused: Vec<FencerAction>,
     /// The next leader commits are applied (`true`) or not, and their outcome is lost.
     pub(super) lose: Vec<bool>,
-    /// The next commits that write these keys (the last key first) are not applied, and their outcome is lost.
+    /// The next commits that write these keys are not applied, and their outcome is lost. The last key comes first.
     pub(super) lose_of: Vec<String>,
     /// `true` if the store is unreachable for all.
     pub(super) away: bool,

@@ -1,4 +1,4 @@
-//! Tests of notifications: each change is notified once, also over changes of leader, lost commits and failing
+//! Tests of notifications: each change is reported once, even after changes of leader, lost commits and failing
 //! targets.
 
 use super::fencing::{TH, put};

@@ -217,7 +217,7 @@ fn no_unknown_word_makes_a_second_copy_or_loses_a_failover() {
     }
 }
 
-/// Agents and a former leader write the word, and the present leader cannot read it. A node dies. Then the upgrade
+/// Agents and a former leader write the word, and the current leader cannot read it. A node dies. Then the upgrade
 /// ends.
 fn agents_first(place: &Place) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);

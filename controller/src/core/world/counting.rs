@@ -35,7 +35,7 @@ impl World {
         self.counting.as_mut().map(|counting| std::mem::take(&mut counting.seen)).unwrap_or_default()
     }
 
-    /// Returns the present state of a service, for a later call of [`World::count_service`].
+    /// Returns the current state of a service, for a later call of [`World::count_service`].
     pub(super) fn before(&self, name: &str) -> Option<Before> {
         self.counting.as_ref()?;
         let status = self.resource_statuses.get(name).map(|known| &known.value);

@@ -236,7 +236,7 @@ impl Arguments {
         let group = self.group(cluster)?;
         let planned =
             Planned::new(&source, options, group, &mut time_used(Instant::now(), options.budget, (0, 1)));
-        // People see short names; commands and files have the full ones.
+        // The output has short names; commands and files have the full ones.
         let shown = source.without_suffix(&suffix);
         if self.oneline {
             let plan = &planned.plan;

@@ -1,4 +1,4 @@
-//! The check whether the cluster still matches a plan.
+//! Checks whether the cluster still matches a plan.
 
 use super::apply::Conditions;
 use super::planned::{Planned, Source};

@@ -106,7 +106,7 @@ async fn change(
     }
     let mut spec = json!({"maintenance": wanted});
     if is_blocked {
-        // As received: null removes the field if the node had none.
+        // The value as it was received: null removes the field if the node had none.
         spec["schedulable"] = node.value["spec"]["schedulable"].clone();
     }
     let patch = json!({"spec": spec});

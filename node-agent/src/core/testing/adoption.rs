@@ -74,7 +74,7 @@ fn a_copy_of_another_identity_is_reported_with_the_definition_under_which_it_run
     for restarts in [false, true] {
         let mut world = World::running();
         let definition = world.definition("web");
-        // As after `hactl restore`: the spec is that of the backup, and assignments and reports are deleted.
+        // The state after `hactl restore`: the spec is that of the backup, and assignments and reports are deleted.
         world.resource_with("web", |spec| {
             spec.driver.simulated.as_mut().expect("simulated").identity = "other".to_owned();
         });

@@ -9,7 +9,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 
 impl World {
-    /// Creates a source that has committed HandingOver and whose reading of the target is not answered yet.
+    /// Creates a source that has committed HandingOver and whose read of the target is not answered yet.
     fn handing_over() -> (World, ActionUid) {
         let mut world = World::running();
         world.peer_open();

@@ -1,4 +1,4 @@
-//! Writes of the leader and of users to etcd, and readings of the stored values.
+//! Writes of the leader and of users to etcd, and reads of the stored values.
 
 use super::*;
 use ha_api_types::id::{ActionUid, Epoch};
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// Answers the delayed readings with the values that are stored now.
+    /// Answers the delayed reads with the values that are stored now.
     pub(super) fn answer_held_reads(&mut self) {
         self.hold_reads = false;
         for (id, keys) in std::mem::take(&mut self.held_reads) {

@@ -53,7 +53,7 @@ impl Domain {
     /// Returns the domain of a service.
     ///
     /// # Errors
-    /// If the domain's name cannot be determined. The API checks objects when they are applied, so this is rare.
+    /// Fails if the domain's name cannot be determined. The API checks objects when they are applied, so this is rare.
     pub(super) fn of(context: &Arc<Context>, service: &ServiceDefinition) -> Result<Domain, DriverFailure> {
         let spec = service.driver.libvirt.clone().ok_or_else(|| nowhere("spec.driver.libvirt is missing"))?;
         let name =

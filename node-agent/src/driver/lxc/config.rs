@@ -19,7 +19,8 @@ impl Settings {
     /// Reads a configuration file with all files that it includes.
     ///
     /// # Errors
-    /// If the file cannot be read. Included files that cannot be read are left out: LXC reports them at the start.
+    /// Fails if the file cannot be read. Included files that cannot be read are left out: LXC reports them at the start
+    /// of the container.
     pub(super) fn read(file: &Path) -> io::Result<Settings> {
         let mut settings = Settings::default();
         settings.add(&fs::read_to_string(file)?, 0);
@@ -116,7 +117,7 @@ fn included(path: &Path) -> Vec<PathBuf> {
 /// Returns the reason why a container cannot be a service of hactl; `None` if it can.
 ///
 /// # Errors
-/// If the configuration of the container cannot be read.
+/// Fails if the configuration of the container cannot be read.
 pub(super) fn unfit(container: &Container) -> io::Result<Option<String>> {
     let in_folder = container.folder().join("config");
     let mut files = vec![container.config_file()];

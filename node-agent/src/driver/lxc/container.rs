@@ -40,7 +40,7 @@ pub(super) enum Standing {
     Undefined,
     /// The container is between two states, with a description.
     Changing(String),
-    /// Processes of the container run without its monitor.
+    /// The container's monitor is gone, but these processes of the container still run.
     Orphaned(Vec<i32>),
 }
 

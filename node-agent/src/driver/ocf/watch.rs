@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Interval between checks whether the service still has processes.
+/// Interval between checks of whether the service still has processes.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Interval and number of further runs of `monitor` after the last process has ended. The resource agent may still find

@@ -39,7 +39,7 @@ struct Explanation {
     message: String,
 }
 
-/// A request, being built.
+/// A request under construction.
 pub(super) struct Call<'a> {
     socket: &'a Path,
     method: Method,

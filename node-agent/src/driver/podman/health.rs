@@ -1,5 +1,5 @@
-//! Health checks: podman runs the container's check when the agent requests it. On its own, podman needs timers of
-//! systemd for that, and reports results to no one.
+//! Health checks: podman runs the container's check when the agent requests it. On its own, podman would need timers of
+//! systemd for that, and would not report the results.
 
 use super::client::Client;
 use super::hanging;

@@ -25,7 +25,7 @@ pub(super) enum Seen {
     Ended(Exit, String),
     /// The container does not exist.
     Nothing,
-    /// The state is unknown at present.
+    /// The state is currently unknown.
     Unclear,
 }
 

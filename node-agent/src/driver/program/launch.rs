@@ -118,7 +118,7 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
             return Err(step("the supervisor exited")(io::Error::from(io::ErrorKind::BrokenPipe)));
         }
     }
-    // As the user, so that a directory to which the user has no access fails the launch.
+    // After the change of user, so that a directory to which the user has no access fails the launch.
     std::env::set_current_dir(&order.working_directory).map_err(|error| {
         let what = format!("working directory {}", order.working_directory.display());
         LaunchFailure::new(LaunchStep::Directory, &what, &error)

@@ -39,8 +39,7 @@ pub(in crate::driver) struct ProcessStatus {
 }
 
 impl ProcessIdentity {
-    /// Returns the identity of a process whose pid cannot be reused at present: this process or a child that was not
-    /// reaped.
+    /// Returns the identity of a process whose pid cannot be reused now: this process or a child that was not reaped.
     pub(in crate::driver) fn of(pid: i32) -> io::Result<ProcessIdentity> {
         ProcessStatus::read(pid)?
             .map(|status| status.identity)

@@ -20,7 +20,7 @@ const BOOT_TARGETS: [&str; 9] = [
     "timers.target",
 ];
 
-/// A reason for which systemd starts a unit without a request of hactl.
+/// A reason why systemd starts a unit without a request of hactl.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Starter {
     /// The unit that is enabled: the service's own unit, or one that starts it on demand.
@@ -31,7 +31,7 @@ pub(super) struct Starter {
     pub(super) can_be_disabled: bool,
 }
 
-/// Returns the reason for which the boot starts a unit; `None` if it does not.
+/// Returns the reason why the boot starts a unit; `None` if it does not.
 pub(super) fn at_boot(unit: &str, state: &UnitState) -> Option<Starter> {
     let (how, can_be_disabled) = match state.file.as_str() {
         "enabled" | "enabled-runtime" => ("is enabled at boot".to_owned(), true),
@@ -53,7 +53,7 @@ fn is_boot(target: &str) -> bool {
     target.ends_with(".target") && is_essential_unit(target)
 }
 
-/// Returns all reasons for which systemd starts a unit on its own.
+/// Returns all reasons why systemd starts a unit on its own.
 pub(super) async fn starters(
     session: &Session,
     unit: &str,

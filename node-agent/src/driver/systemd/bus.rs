@@ -131,8 +131,7 @@ async fn connect(socket: &Path) -> Result<Session, BusError> {
         .map_err(|error| BusError::Unreachable(format!("{}: {error}", socket.display())))?;
     let connection = Builder::unix_stream(stream).method_timeout(ANSWER).build().await?;
     let (signals, _) = broadcast::channel(BACKLOG);
-    // Before the manager is asked to send signals. The stream holds back the connection's messages, so it must be read
-    // continuously.
+    // Spawned before the manager is asked to send signals: an unread stream blocks all messages of the connection.
     tokio::spawn(spread(MessageStream::from(&connection), signals.clone()));
     let bus = zbus::fdo::DBusProxy::new(&connection).await?;
     for rule in rules()? {

@@ -70,7 +70,7 @@ impl Groups {
     /// Returns the pids of the processes in a group and its subgroups.
     ///
     /// # Errors
-    /// If the group cannot be read, or no mounted hierarchy contains it, so that its members are unknown.
+    /// Fails if the group cannot be read, or no mounted hierarchy contains it, so that its members are unknown.
     pub(in crate::driver) fn members(&self, group: &str) -> io::Result<Vec<i32>> {
         let mut pids = Vec::new();
         // The root group contains the processes of all units.

@@ -129,7 +129,7 @@ async fn of_a_command(
     }
     match state.active {
         ActiveState::Active => {
-            // Keeps the reason of its end readable. Without it, only the end itself is known.
+            // Keeps the reason for the unit's end readable. Without this call, only the end itself is known.
             let _ = session.keep(unit).await;
             return Ok(None);
         }

@@ -78,7 +78,7 @@ pub(super) struct UnitState {
     pub(super) conditions_held: bool,
     /// Time at which the unit stopped being active, in the same clock as [`ServiceState::main_ended_us`].
     pub(super) active_until_us: u64,
-    /// Control group, relative to the root of the hierarchy; empty means none at present.
+    /// Control group, relative to the root of the hierarchy; empty if the unit has none.
     pub(super) group: String,
     /// Units that want, require or uphold this unit.
     pub(super) wanted_by: Vec<String>,

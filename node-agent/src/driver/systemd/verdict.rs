@@ -57,7 +57,7 @@ impl JobResult {
     }
 }
 
-/// Returns the failure of a unit of the node that cannot be a service here in its present form.
+/// Returns the failure of a unit of the node that cannot be a service here in its current form.
 pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
     let (reason, message) = match &state.load {
         LoadState::NotFound => (Reason::NotInstalled, format!("unit {unit} does not exist on this node")),

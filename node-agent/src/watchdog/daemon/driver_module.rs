@@ -27,7 +27,7 @@ pub(super) enum Provided {
     FellBack {
         /// The configured driver.
         module: String,
-        /// The reason for which the configured driver cannot be used.
+        /// The reason why the configured driver cannot be used.
         why: String,
     },
     /// No driver could be loaded: arming is refused with this reason until a device exists.

@@ -41,11 +41,11 @@ impl KernelDevice {
             .map_err(|errno| refusal_of(errno, &path))?;
         let mut device = Self { descriptor, place: name_of(&path), timeout_seconds };
         let listed = device.listed();
-        // A device that does not answer this is not a watchdog, so nothing is written to it.
+        // A device that rejects this query is not a watchdog, so nothing is written to it.
         let info = system_calls::get_support(&device.descriptor)
             .map_err(|errno| Refusal::DeviceFailed { errno: number(errno) })?;
-        // If the kernel does not report this, the device counts as one that cannot be stopped. It is then petted while
-        // idle.
+        // If the kernel does not report `nowayout`, assume that the device cannot be stopped. The device is then petted
+        // while idle.
         let nowayout = listed.as_ref().is_none_or(|listed| listed.nowayout.unwrap_or(true));
         if info.options & OPTION_MAGIC_CLOSE == 0 && !(nowayout && listed.is_some()) {
             let _ = device.close();
@@ -150,7 +150,7 @@ impl KernelDevice {
             .map_or(true, |left| left.saturating_add(1) >= self.timeout_seconds)
     }
 
-    /// Pets, by setting a timeout or with the present one.
+    /// Pets, by setting a timeout or with the current one.
     pub(super) fn pet(&mut self, timeout_seconds: Option<u32>) -> Result<u32, u32> {
         match timeout_seconds {
             Some(seconds) => {

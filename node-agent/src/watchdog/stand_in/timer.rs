@@ -2,7 +2,6 @@
 
 use super::wire::{Answer, Operation};
 
-/// Nanoseconds in a second.
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Range of timeouts, seconds.

@@ -30,7 +30,7 @@ pub struct GroupCapacity {
     pub tiers: Vec<Tier>,
 }
 
-/// The reason for which N+1 does not hold now, with nodes by position in the cluster.
+/// The reason why N+1 does not hold now, with nodes by position in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// These nodes have too little memory for the instances that would fail over to them from another node.

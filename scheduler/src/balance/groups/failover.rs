@@ -1,7 +1,7 @@
-//! The check whether all shared services of a failed node would fit on other nodes at the same time.
+//! Checks whether all shared services of a failed node would fit on other nodes at the same time.
 //!
-//! Replicated services move to their secondary, which reserves memory for them. Shared services move to any node within the
-//! limits. The answer *survives* is based on an arrangement that was found; two packing strategies are tried.
+//! Replicated services move to their secondary, which reserves memory for them. Shared services move to any node within
+//! the limits. The answer *survives* is based on an arrangement that was found; two packing strategies are tried.
 
 use crate::balance::model::Reach;
 use crate::balance::problem::{Problem, Spot};

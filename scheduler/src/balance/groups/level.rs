@@ -1,7 +1,7 @@
-//! Balancing of load between groups; only the load decides about the choice of a group.
+//! Balancing of load between groups. Only the load determines the choice of the group.
 //!
-//! The load of a group is the load of its instances (cpu, memory, disk, network, as in the balancer's score) divided by its
-//! online nodes. The deviation of the whole is the deviation of that load over all nodes, summed over the four parts.
+//! The load of a group is the load of its instances (cpu, memory, disk, network, as in the balancer's score) divided by
+//! its online nodes. The total deviation is the deviation of that load over all nodes, summed over the four parts.
 
 use super::elsewhere::place;
 use super::partition;

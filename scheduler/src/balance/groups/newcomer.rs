@@ -39,9 +39,9 @@ pub enum Refused {
         what: &'static str,
         /// Size of the service in this dimension.
         asked: i64,
-        /// Least permitted size.
+        /// Minimum permitted size.
         least: i64,
-        /// Greatest permitted size.
+        /// Maximum permitted size.
         most: i64,
     },
 }
@@ -112,7 +112,7 @@ impl Newcomer {
     /// Checks whether a group may accept the service at all.
     ///
     /// # Errors
-    /// The reason why it may not.
+    /// Returns the reason why the group cannot accept the service.
     pub fn permitted(&self, cluster: &Cluster, group: usize) -> Result<(), Refused> {
         if cluster.groups[group].allocation == Allocation::Unallocable {
             return Err(Refused::Barrier(Barrier::Unallocable));

@@ -11,7 +11,7 @@ use std::fmt;
 /// A storage mode and pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// Nodes that the storage reaches.
+    /// Range of nodes that can access the storage.
     pub reach: Reach,
     /// Name of the pool; on files the name of the template.
     pub pool: String,
@@ -93,7 +93,7 @@ pub fn populated(cluster: &Cluster) -> impl Iterator<Item = usize> {
 /// Checks whether the storage and the networks of an instance reach another group.
 ///
 /// # Errors
-/// The barrier that prevents it.
+/// Returns the barrier that prevents it.
 pub fn reaches(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
     let instance = &cluster.instances[index];
     if let Some(binding) = cluster.bindings.get(&index) {
@@ -122,7 +122,7 @@ pub fn reaches(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barr
 /// Checks whether an instance may move to another group.
 ///
 /// # Errors
-/// The barrier that prevents it.
+/// Returns the barrier that prevents it.
 pub fn admits(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
     reaches(cluster, index, group)?;
     if cluster.groups[group].allocation == Allocation::Unallocable {

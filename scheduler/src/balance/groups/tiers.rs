@@ -42,7 +42,7 @@ impl Part {
         }
     }
 
-    /// Returns the least size: that of the policy, or else a small default.
+    /// Returns the minimum size: that of the policy, or else a small default.
     fn least(self, cluster: &Cluster, policy: Option<Specification>) -> i64 {
         match self {
             Part::Memory => policy.map_or(128, |least| least.memory).max(64),
@@ -116,8 +116,8 @@ impl Filling<'_> {
         if let Some(next) = parts.iter().find_map(|&part| self.largest(size, part)) {
             return Some(next);
         }
-        // A reduction of one dimension is not enough. Some dimensions are set to their least, and then each grows as far as
-        // it fits.
+        // A reduction of one dimension is not enough. Some dimensions are set to their minimum, and then each grows as
+        // far as it fits.
         let mut least = size.clone();
         for (index, &part) in parts.iter().enumerate() {
             let part_least = part.least(&self.cluster, self.policy_least());
@@ -138,7 +138,7 @@ impl Filling<'_> {
         self.cluster.policy(self.group)?.ranges.first().map(|(least, _)| *least)
     }
 
-    /// Returns the size that fits with the most of one dimension, less than now.
+    /// Returns the largest size that fits and is smaller in this dimension; `None` if none fits.
     fn largest(&self, size: &Newcomer, part: Part) -> Option<Newcomer> {
         let mut smaller = size.clone();
         let now = *part.of(&mut smaller);
@@ -150,7 +150,7 @@ impl Filling<'_> {
         self.fits(&smaller).then(|| self.grown(&smaller, part, now - 1))
     }
 
-    /// Returns a size that fits with as much of a dimension as possible, in steps, at most `most`.
+    /// Returns the size that fits with the largest value of a dimension, in steps, at most `most`.
     fn grown(&self, size: &Newcomer, part: Part, most: i64) -> Newcomer {
         let with = |steps: i64| {
             let mut grown = size.clone();

@@ -7,7 +7,7 @@ use ha_api_types::usage::Usage;
 use ha_api_types::view::UsageOverview;
 use std::collections::BTreeMap;
 
-/// Least assumed rate of a node's disks, and of its network, in bytes per second: 100 MiB/s.
+/// Minimum assumed rate of a node's disks, and of its network, in bytes per second: 100 MiB/s.
 const LEAST_RATE: f64 = 104_857_600.0;
 
 /// Highest rates of disks and networks, in bytes per second. They replace capacities, which are unknown.

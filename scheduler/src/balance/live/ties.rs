@@ -48,7 +48,7 @@ fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &NodeName)
         && !facts.failed_nodes.contains(node_name)
 }
 
-/// Returns `true` if a service prefers its present node to this one, so that the service would move back.
+/// Returns `true` if a service prefers its current node to this one, so that the service would move back.
 fn is_less_preferred(view: &View, name: &str, facts: &ServiceFacts, node_name: &NodeName) -> bool {
     let class = |node: &NodeName| class_of(view, name, facts, node);
     facts.node.as_ref().is_some_and(|here| class(node_name) < class(here))

@@ -69,7 +69,7 @@ impl Add for Amount {
 pub enum Keep {
     /// Memory, disk, cpus and exclusion tags.
     Limits,
-    /// As `Limits`, and none of the instance's nodes may fail N+1.
+    /// The same as `Limits`, and none of the instance's nodes may fail N+1.
     NPlusOne,
 }
 
@@ -78,7 +78,7 @@ impl State<'_> {
     /// so it can be added repeatedly.
     ///
     /// # Errors
-    /// The shortage; the state is unchanged.
+    /// Returns the shortage that prevents it; the state is then unchanged.
     pub fn admit(&mut self, guest: usize, spot: Spot, keep: Keep) -> Result<(), Lack> {
         if self.would_clash(guest, spot.primary) {
             return Err(Lack::ExclusionTag);

@@ -35,7 +35,7 @@ impl TextError {
     }
 }
 
-/// Greatest size, which prevents overflows of sums.
+/// Maximum size, which prevents overflows of sums.
 const GREATEST: i64 = 1 << 50;
 
 /// The fields of one line.

@@ -18,7 +18,7 @@ pub(super) const FLAGS: [(bool, &str); 2] = [(true, "Y"), (false, "N")];
 /// Reads a cluster.
 ///
 /// # Errors
-/// A [`TextError`] with the line, the field and the expected content.
+/// Fails with the line, the field and the expected content.
 pub fn read(text: &str) -> Result<Cluster, TextError> {
     let sections = sections(text);
     let [groups, nodes, instances, tags, policies] = sections.as_slice() else {

@@ -4,13 +4,13 @@ use super::field::TextError;
 use crate::balance::model::{Cluster, Instance, LOAD_UNIT};
 use std::collections::BTreeMap;
 
-/// Greatest accepted load; higher values are mistakes, and their sums would overflow.
+/// Maximum accepted load; higher values are mistakes, and their sums would overflow.
 const GREATEST: f64 = 100.0;
 
 /// Sets the measured use of the instances in the text; the others keep theirs.
 ///
 /// # Errors
-/// A [`TextError`] for a malformed line or an unknown instance.
+/// Fails if a line is malformed, or if it names an unknown instance.
 pub fn read_utilisation(cluster: &mut Cluster, text: &str) -> Result<(), TextError> {
     let positions: BTreeMap<String, usize> = cluster
         .instances

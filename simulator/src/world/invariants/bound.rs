@@ -11,7 +11,7 @@ use ha_api_types::time::Millis;
 use ha_api_types::timing::watchdog_worst_ms;
 use ha_node_agent::watchdog::protocol::State;
 
-/// Bounds from the store for services of a machine's present boot.
+/// Bounds from the store for services of a machine's current boot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bound {
     /// Whether the boot's epoch is closed and its services are proven stopped.
@@ -48,7 +48,7 @@ impl World {
             .then_some(valid_ms + drift_ms + device_ms);
     }
 
-    /// Records whether a node's fence releases the present boot.
+    /// Records whether a node's fence releases the current boot.
     pub(super) fn note_release(&mut self, node: &NodeName, fence: &Fence) {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.bound.released = match fence.state {
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Returns the services that run on a node under guarantee 1: exclusive, and managed with their present uid.
+    /// Returns the services that run on a node under guarantee 1: exclusive, and managed with their current uid.
     fn guarded_on(&self, node: &NodeName) -> Vec<String> {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present
@@ -114,7 +114,7 @@ impl World {
             .collect()
     }
 
-    /// Returns the next epoch of a node whose present one is closed; `None` if its epoch is open.
+    /// Returns the next epoch of a node whose current one is closed; `None` if its epoch is open.
     fn closed_epoch(&self, node: &NodeName) -> Option<Epoch> {
         let fence: Fence = self.record(&self.keys.fence(node))?;
         match fence.state {
