@@ -264,7 +264,7 @@ async fn placement<S: Store>(State(state): State<ApiState<S>>) -> Result<Respons
     Ok(Json(stored_view::view(&facts::world(&state).await?).0).into_response())
 }
 
-/// Answers why a service runs on its node, with the verdict for each node.
+/// Answers with the explanation of why a service runs on its node, and the verdict for each node.
 async fn explain<S: Store>(
     State(state): State<ApiState<S>>,
     Path(name): Path<String>,

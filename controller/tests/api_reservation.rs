@@ -111,7 +111,7 @@ async fn what_would_newly_break_it_is_warned_of_or_refused() {
         "{:?}",
         dry.warnings
     );
-    // A stopped service counts as if it ran, unless the cluster's settings say otherwise.
+    // A stopped service counts as if it ran, unless the cluster's settings specify otherwise.
     let mut stopped = sized("big", "3Gi");
     stopped["spec"]["state"] = json!("Stopped");
     let dry = api.post("resources?dryRun=All", &stopped).await;

@@ -53,8 +53,8 @@ pub fn old_binaries() -> Result<PathBuf> {
     Ok(program.parent().context("program has no directory")?.to_owned())
 }
 
-/// Gives the fields of an object the names that the older build knows, if an older build runs. The current build accepts
-/// these names too.
+/// Gives the fields of an object the names that the older build accepts, if an older build runs. The current build
+/// accepts these names too.
 pub(crate) fn use_known_names(kind: Kind, object: &mut Value) {
     if std::env::var_os(OLD).is_some() {
         renamed::to_stored(kind, object);

@@ -75,7 +75,6 @@ fn what_prometheus_reads(scenario: &Scenario, home: &str, away: &str) -> Result<
     check_metrics(&agent_metrics(cluster, away)?, &[Exposer::Every, Exposer::Agent])
 }
 
-/// Returns the metrics of a controller.
 fn controller_metrics(cluster: &Cluster, name: &str) -> Result<String> {
     match cluster.api(name)?.request(Method::GET, "/metrics", None)? {
         (status, Value::String(text)) if status.is_success() => Ok(text),

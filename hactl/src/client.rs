@@ -80,7 +80,6 @@ impl Collection {
 /// The form in which the server sends objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The objects.
     Objects,
     /// Rows of a Table. An item is the object that the row includes, by default its metadata, with the row as `cells`.
     Rows,
@@ -115,7 +114,6 @@ struct Row {
 }
 
 impl Page {
-    /// Reads the response to a call.
     fn read(response: Value, form: Form, call: &Call) -> Result<Page, ApiError> {
         let malformed = |message: String| ApiError::Malformed { server: call.describe(), message };
         let page: Page = serde_json::from_value(response).map_err(|error| malformed(error.to_string()))?;

@@ -13,7 +13,6 @@ pub(crate) enum Exit {
     Usage,
     /// No controller is reachable, or etcd is unreachable for the controller.
     Unreachable,
-    /// Not permitted.
     NotPermitted,
     /// The time of `--wait` or `--timeout` has passed.
     TimedOut,

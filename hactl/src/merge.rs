@@ -132,7 +132,8 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Returns `true` if two states of an object have the same fields of users, including those that this version does not know.
+/// Returns `true` if two states of an object have the same fields of users, including those that are unknown to this
+/// version.
 pub(crate) fn is_unchanged(before: &Value, after: &Value) -> bool {
     ["/spec", "/metadata/labels", "/metadata/annotations", "/metadata/finalizers"]
         .iter()

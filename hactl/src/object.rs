@@ -1,5 +1,5 @@
-//! Typed views of the server's objects. The server may be newer: a view ignores unknown fields, and a word that this version
-//! does not know has the default of its field ([`lenient::view`]). Changes are patches, so unknown fields stay.
+//! Typed views of the server's objects. The server may be newer: a view ignores unknown fields, and an unknown word
+//! counts as the default of its field ([`lenient::view`]). Changes are patches, so unknown fields stay.
 
 use crate::failure::Failure;
 use ha_api_types::lenient;
@@ -14,7 +14,7 @@ use serde_json::Value;
 /// An object of a known kind, beside the object as received.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Served<S: Spec> {
-    /// The object as received, for output and for the fields that this version does not know.
+    /// The object as received, for output and for fields that are unknown to this version.
     pub(crate) value: Value,
     pub(crate) metadata: ObjectMeta,
     pub(crate) spec: S,
@@ -52,16 +52,16 @@ impl<S: Spec> Served<S> {
         &self.metadata.name
     }
 
-    /// Returns a word of the object as received, for output and comparison: this version may not know it. Empty if there
-    /// is none.
+    /// Returns a word of the object as received, for output and comparison, because the word may be unknown to this
+    /// version. Empty if there is none.
     pub(crate) fn word(&self, pointer: &str) -> &str {
         self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 }
 
 impl Served<ResourceSpec> {
-    /// Returns the state of the service; `None` without a status, or if this version does not know the state, which
-    /// `status.state` would show as Queued.
+    /// Returns the state of the service; `None` without a status, or if the state is unknown to this version. In the
+    /// latter case, `status.state` is Queued.
     pub(crate) fn state(&self) -> Option<ServiceState> {
         ServiceState::deserialize(self.value.pointer("/status/state")?).ok()
     }

@@ -22,9 +22,7 @@ use template::Template;
 pub(crate) enum Format {
     /// A table with more columns.
     Wide,
-    /// YAML.
     Yaml,
-    /// JSON.
     Json,
     /// Kind and name only.
     Name,
@@ -115,7 +113,6 @@ pub(crate) fn is_table(format: Option<&Format>) -> bool {
     format.is_none_or(|format| *format == Format::Wide)
 }
 
-/// Returns a value as YAML.
 pub(crate) fn yaml(value: &Value) -> Result<String, Failure> {
     ha_api_types::yaml::to_text(value).map_err(|error| Failure::refused(error.to_string()))
 }

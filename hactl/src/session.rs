@@ -28,7 +28,6 @@ impl Session {
         &self.terminal
     }
 
-    /// Returns the global flags.
     pub(crate) fn flags(&self) -> &GlobalFlags {
         &self.flags
     }

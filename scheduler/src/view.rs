@@ -28,8 +28,8 @@ pub struct NodeFacts {
     /// why not.
     #[serde(rename = "notFenceable", with = "unless", skip_serializing_if = "Result::is_ok")]
     pub fenceable: Result<(), Reason>,
-    /// `true` if no exclusive service may start on the node because the cluster is disarmed. The N+1 check ignores this:
-    /// a disarm is planned and ends, so it says nothing about the capacity of the cluster.
+    /// `true` if no exclusive service may start on the node because the cluster is disarmed. The N+1 check ignores
+    /// this: a disarm is planned and temporary, and does not reduce the capacity of the cluster.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disarmed: bool,
     /// `true` if the watchdog of the node can no longer be renewed. Exclusive services leave the node, because a later

@@ -65,7 +65,7 @@ pub(crate) fn check() -> Result<()> {
     }
 }
 
-/// Returns the short hash and the first line of the message of each commit since [`SINCE`], merges aside.
+/// Returns the short hash and the first line of the message of each commit since [`SINCE`], except merges.
 ///
 /// # Errors
 /// Fails if git cannot be run. A directory without history has no commits.

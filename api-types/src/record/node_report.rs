@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeReport {
-    /// The agent process.
+    /// Id of the agent process.
     pub instance: String,
     /// Machine id of the node.
     pub machine_id: String,
-    /// Product id of the machine's hardware; `None` if it cannot be read, or from an agent without this field.
+    /// Product id of the machine's hardware; `None` if it cannot be read, and in reports of older agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub product_id: Option<String>,
     /// Boot id of the node.
@@ -27,16 +27,16 @@ pub struct NodeReport {
     pub epoch: Epoch,
     /// Mode of the agent.
     pub mode: Mode,
-    /// `true` if the watchdog is armed: a committed fact (FENCING, section 4).
+    /// `true` if the watchdog was armed when this report was committed (FENCING, section 4).
     pub armed: bool,
     /// `true` if the watchdog can no longer be renewed, so that it proves nothing, regardless of `armed`. Absent in
-    /// reports of agents without this field.
+    /// reports of older agents.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub watchdog_failed: bool,
-    /// Protection against sleep; `None` in reports of agents without this field.
+    /// Protection against sleep; `None` in reports of older agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sleep_protection: Option<SleepProtection>,
-    /// The watchdog.
+    /// State and abilities of the node's watchdog.
     pub watchdog: WatchdogReport,
     /// Active timings.
     pub timings: Timings,
@@ -45,8 +45,8 @@ pub struct NodeReport {
     pub is_virtual: bool,
     /// Create revision of the newest candidate key that the agent has read.
     pub candidate_generation: Revision,
-    /// Behavior of the agent while etcd is unreachable; agents without this field stop their services. Stored under its
-    /// earlier name, because a controller of the previous version treats an unknown field as Stop.
+    /// Behavior of the agent while etcd is unreachable; older agents do not report it, and stop their services. Stored
+    /// under its earlier name, because a controller of the previous version treats an unknown field as Stop.
     #[serde(rename = "onStoreLoss", alias = "onEtcdLoss")]
     pub on_etcd_loss: OnEtcdLoss,
     /// Services that a registering agent could not confirm stopped.
@@ -98,7 +98,7 @@ impl NodeReport {
 /// reset in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SleepProtection {
-    /// The machine cannot sleep.
+    /// The machine supports no sleep state, or the agent's option `--sleeps no` states that it cannot sleep.
     NotNeeded,
     /// Sleep is disabled in the service manager: its targets are masked, or its settings allow none.
     Masked,
@@ -172,7 +172,7 @@ pub struct NotStopped {
     pub message: String,
 }
 
-/// Identity that softdog reports. It is the weaker kind of kernel watchdog, because it needs a working kernel.
+/// Identity that softdog reports. Softdog is the weaker kind of kernel watchdog, because it needs a working kernel.
 pub const SOFTDOG_IDENTITY: &str = "Software Watchdog";
 
 /// The kind of a watchdog.
@@ -208,7 +208,7 @@ pub struct WatchdogReport {
     pub kind: WatchdogKind,
     /// Identity that the driver reports.
     pub identity: String,
-    /// The device or socket.
+    /// The kernel's device, or the socket of the simulated watchdog.
     pub device: String,
     /// Tw as read back from the driver, in milliseconds.
     pub timeout_ms: Millis,

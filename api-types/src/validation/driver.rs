@@ -175,7 +175,6 @@ fn user(path: &str, user: Option<&str>, context: &mut Context) {
     }
 }
 
-/// Returns `true` if the path is absolute.
 fn absolute(path: &str) -> bool {
     path.starts_with('/') && !path.contains('\0')
 }

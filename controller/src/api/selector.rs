@@ -40,7 +40,6 @@ pub(crate) struct Selector {
     fields: Vec<FieldRequirement>,
 }
 
-/// One requirement on a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FieldRequirement {
     path: String,

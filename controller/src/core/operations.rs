@@ -27,7 +27,6 @@ const KEPT_SECONDS: i64 = 86_400;
 const HEARTBEAT_LOOK_MS: Millis = 1_000;
 
 impl World {
-    /// Returns `true` if an operation has ended.
     pub(super) fn has_ended(&self, operation: &OperationName) -> bool {
         self.operation_statuses.get(operation).is_some_and(|status| status.value.phase.is_final())
     }

@@ -1,5 +1,5 @@
-//! The state of the core as a document, for `/state` of the admin endpoints and support dumps: what the controller knows
-//! beyond etcd, does and waits for.
+//! The state of the core as a document, for `/state` of the admin endpoints and support dumps: the state that is not in
+//! etcd, the work in progress, and the conditions that the controller waits for.
 
 use super::Controller;
 use ha_api_types::id::{NodeName, Revision, Term};

@@ -42,8 +42,8 @@ pub type Table<K, T> = BTreeMap<K, Versioned<T>>;
 
 /// The typed view of the cluster.
 ///
-/// Guarantees: it is the complete content of etcd at `revision`. A key whose value is unreadable, completely or in
-/// some field, is in `unreadable` and counts as its most dangerous reading (`world/unreadable.rs`). Only candidates
+/// Guarantees: it is the complete content of etcd at `revision`. A key whose value is unreadable, completely or in some
+/// field, is in `unreadable` and counts as its most dangerous possible value (`world/unreadable.rs`). Only candidates
 /// are not parsed before they are shown.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -111,7 +111,7 @@ pub struct World {
     pub refreshed: BTreeMap<String, Refreshed>,
     /// Keys whose value is unreadable in some field, with the error.
     pub unreadable: BTreeMap<String, String>,
-    /// Unreadable values that count as their most dangerous reading.
+    /// Unreadable values that count as their most dangerous possible value.
     pub(in crate::core) doubts: unreadable::Doubts,
     /// Time of the last observed heartbeat, by node.
     pub observations: BTreeMap<NodeName, Observation>,

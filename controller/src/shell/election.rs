@@ -16,7 +16,6 @@ pub(super) struct ElectionTask {
     pub(super) config: Config,
     pub(super) store: EtcdStore,
     pub(super) link: StoreLink,
-    /// Inputs of the planner.
     pub(super) planner: Inputs,
     pub(super) ended: watch::Sender<bool>,
 }

@@ -41,7 +41,7 @@ pub(crate) struct Call {
     form: Form,
     body: Option<(&'static str, Vec<u8>)>,
     harmless: bool,
-    /// Shortest time for the answer of each controller.
+    /// Minimum time limit for the answer of each controller.
     patience: Duration,
 }
 

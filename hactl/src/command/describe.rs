@@ -95,8 +95,8 @@ fn text(session: &Session, kind: Kind, object: &Value, happened: &List) -> Resul
     Ok(text)
 }
 
-/// Returns labels, annotations, spec and status of an object of any kind as YAML. Untyped, because every field is shown as
-/// received, also one that this version does not know.
+/// Returns labels, annotations, spec and status of an object of any kind as YAML. Untyped, because every field is shown
+/// as received, also one that is unknown to this version.
 fn sections(session: &Session, object: &Value) -> Result<String, Failure> {
     let is_filled = |value: &Value| value.as_object().is_some_and(|map| !map.is_empty());
     let mut text = String::new();

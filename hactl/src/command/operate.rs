@@ -391,7 +391,6 @@ pub(super) fn explain(status: &OperationStatus) -> String {
     }
 }
 
-/// Returns the word for a phase.
 pub(super) fn word(phase: OperationPhase) -> &'static str {
     match phase {
         OperationPhase::Pending => "pending",

@@ -32,8 +32,8 @@ impl StopFirstFlags {
         self.stop_first && kind == Kind::Resource && refusal.contains(REFUSAL)
     }
 
-    /// Stops a resource and waits until no copy may run. Returns the requested state from before, as received: it is sent
-    /// back, and may be a word that this version does not know.
+    /// Stops a resource and waits until no copy may run. Returns the requested state from before, as received: it is
+    /// sent back, and may be unknown to this version.
     pub(crate) async fn stop(
         &self,
         session: &Session,

@@ -37,7 +37,6 @@ impl Why {
     }
 }
 
-/// Returns the explanation as text.
 pub(super) fn text(session: &Session, why: &Explanation) -> String {
     let terminal = session.terminal();
     let state = format!("{:?}", why.state);

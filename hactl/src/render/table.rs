@@ -85,7 +85,6 @@ impl Table {
         line(terminal, &cells, widths, indent)
     }
 
-    /// Returns the rows as lines.
     pub(crate) fn row_lines(&self, terminal: &Terminal, widths: &[usize]) -> String {
         self.rows.iter().map(|row| line(terminal, row, widths, 0)).collect()
     }

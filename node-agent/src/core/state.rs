@@ -1,4 +1,5 @@
-//! The state of the core as a document, for `/state` of the admin endpoints: what the agent knows, does and waits for.
+//! The state of the core as a document, for `/state` of the admin endpoints: the known facts, the work in progress, and
+//! the conditions that the agent waits for.
 //!
 //! The document contains no definition of a service, because definitions may contain secrets.
 
@@ -38,7 +39,7 @@ pub struct State {
     pub heartbeats_fail_since_ms: Option<Millis>,
     /// Controllers that have not granted the hold that the agent requests; absent if it requests none.
     pub hold_awaits: Option<BTreeSet<String>>,
-    /// The watchdog, as this process knows it.
+    /// State of the watchdog in this process.
     pub watchdog: WatchdogState,
     /// Commits whose outcome is not known yet, by id.
     pub commits: BTreeMap<u64, String>,
@@ -50,11 +51,11 @@ pub struct State {
     pub not_stopped: Vec<String>,
     /// Time until the core acts without an event, and the reason; absent if it waits for events only.
     pub next: Option<Next>,
-    /// Every service that this process knows, by name.
+    /// State of each service in this process, by name.
     pub services: BTreeMap<String, ServiceState>,
 }
 
-/// The watchdog as the agent knows it.
+/// State of the watchdog in the agent's process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
@@ -75,7 +76,7 @@ pub struct WatchdogState {
     pub reason: Option<Reason>,
 }
 
-/// A service as the agent knows it.
+/// State of a service in the agent's process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceState {
@@ -156,7 +157,7 @@ impl AgentCore {
 }
 
 impl Purpose {
-    /// Returns what the commit writes, without the content.
+    /// Returns a description of the write, without its content.
     fn shown(&self) -> String {
         match self {
             Purpose::Request { .. } => "registration request".to_owned(),
@@ -172,7 +173,7 @@ impl Purpose {
 }
 
 impl ReadFor {
-    /// Returns what the read is for.
+    /// Returns a description of the keys.
     fn shown(&self) -> String {
         match self {
             ReadFor::Own => "keys of this node".to_owned(),

@@ -60,7 +60,7 @@ fn cpus(directory: &Path) -> Option<(usize, usize)> {
     let mut cores = BTreeSet::new();
     for entry in std::fs::read_dir(directory).ok()?.flatten() {
         let topology = entry.path().join("topology");
-        // Only a processor that is online has a topology. Kernels before 5.3 know the list only by its former name.
+        // Only a processor that is online has a topology. Kernels before 5.3 have the list only under its former name.
         let list = ["core_cpus_list", "thread_siblings_list"]
             .iter()
             .find_map(|name| std::fs::read_to_string(topology.join(name)).ok());

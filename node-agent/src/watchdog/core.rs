@@ -35,10 +35,8 @@ pub const PET_INTERVAL_MS: u64 = 200;
 /// Interval at which a failed reset is tried again, milliseconds.
 const RESET_RETRY_MS: u64 = 1000;
 
-/// Nanoseconds in a second.
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Nanoseconds in a millisecond.
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
 /// Capacity of the effect queue. No input causes more effects, so the queue never grows.

@@ -3,7 +3,6 @@
 use ha_api_types::time::Now;
 use std::fmt;
 
-/// Nanoseconds in a millisecond.
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
 /// A moment of this boot, read on two clocks together.

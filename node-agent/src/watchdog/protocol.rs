@@ -122,7 +122,7 @@ pub struct Reply {
 pub enum Outcome {
     /// The request was executed; the device already follows it.
     Done,
-    /// The request was not executed. Nothing has changed unless the refusal says otherwise.
+    /// The request was not executed. Nothing has changed unless the refusal states otherwise.
     Refused(Refusal),
     /// An unrequested notice.
     Notice(Notice),

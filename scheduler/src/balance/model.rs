@@ -20,7 +20,7 @@ pub struct Cluster {
     pub policies: Vec<Policy>,
     /// Further constraints of the instances of a live cluster, by position; empty for clusters from files.
     pub bindings: BTreeMap<usize, Binding>,
-    /// `true` if the lines of instances have the field `forthcoming`, which programs before Ganeti 2.16 do not know.
+    /// `true` if the lines of instances have the field `forthcoming`, which programs before Ganeti 2.16 do not support.
     pub has_forthcoming_field: bool,
     /// `true` if cpus are counted in thousandths, as on a live cluster.
     pub cpus_in_thousandths: bool,
@@ -243,7 +243,7 @@ impl Template {
         (Template::Gluster, "gluster"),
     ];
 
-    /// Returns which nodes reach the storage.
+    /// Returns the range of nodes that can access the storage.
     pub fn reach(self) -> Reach {
         match self {
             Template::Drbd => Reach::Replicated,

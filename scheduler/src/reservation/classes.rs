@@ -126,7 +126,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Returns the class of a service, and computes it for the first service of its kind.
+    /// Returns the class of a service, and computes the class for the first service with these properties.
     pub(super) fn number(&mut self, view: &View, name: &str, service: &ServiceFacts) -> usize {
         let likeness = Likeness::of(view, name, service);
         if let Some(number) = self.numbers.get(&likeness) {

@@ -4,7 +4,7 @@ use super::run_value;
 use crate::world::Violation;
 use serde_json::Value;
 
-/// Lists that are shrunk, in this order: lists that explain most come first.
+/// Lists that are shrunk, in this order: the lists that explain a failure best come first.
 const LISTS: [&str; 4] = ["steps", "objects", "later", "nodes"];
 
 /// Returns a smaller scenario that breaks the same invariant in the same way, after at most `runs` runs. Returns the

@@ -50,7 +50,6 @@ pub enum Doing {
     Apply(Value),
 }
 
-/// Reads the steps.
 pub(super) fn read(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
     let items = reader.list(value, "steps");
     let mut steps = Vec::new();

@@ -13,7 +13,7 @@ pub(crate) enum Device {
 
 /// The bounds, in ticks of the observer's clock at its fastest.
 ///
-/// - Th means `Th (1 + ρ)`: the longest time for which a node may believe a heartbeat to be valid.
+/// - Th means `Th (1 + ρ)`: the longest time for which a node may consider a heartbeat valid.
 /// - Tw means `Tw' = Tw (1 + ρw) + δw` plus the lateness of the pet: the latest time of the device's reset.
 /// - δio is 0. It would extend W by the time after a reset in which writes still reach the storage.
 /// - Time is an integer and every bound is closed: events of one tick may happen in any order. So W is the smallest

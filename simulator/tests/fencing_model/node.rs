@@ -123,7 +123,7 @@ pub(crate) struct Node {
     pub(crate) service: Service,
     /// Right of the agent, as far as the agent knows.
     pub(crate) right: Right,
-    /// Whether the journal says that the current action uid was begun or given up, so that it is never begun again.
+    /// Whether the journal states that the current action uid was begun or given up, so that it is never begun again.
     pub(crate) is_spent: bool,
     /// Progress of a live migration away from this machine.
     pub(crate) hand_over: HandOver,

@@ -6,17 +6,17 @@ use std::error::Error as _;
 use std::fmt;
 use tonic::Code;
 
-/// Reason why an attempt on one member had no answer.
+/// Reason why an attempt on one member failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The request certainly did not reach etcd's log: there was no connection, or it was rejected before it was
-    /// proposed.
+    /// The request certainly did not reach etcd's log: there was no connection, or the member rejected the request
+    /// before proposing it.
     NotSent(String),
     /// The request may have been applied, or may still be.
     Unknown(String),
     /// etcd refused the request; it was not applied.
     Refused(String),
-    /// etcd has no space left. It reports this before it proposes the request, when it applies the request, and also
+    /// etcd has no space left. etcd reports this before it proposes the request, when it applies the request, or even
     /// *after* it has applied the request (FENCING, R1.10). The request has ended: no copy of it arrives later.
     Full(String),
     /// The token has expired, or the user's permissions changed: authenticate again. The request was not applied.
@@ -111,7 +111,7 @@ impl Failure {
         }
     }
 
-    /// Adds the endpoint of the member to the message, where it helps.
+    /// Adds the endpoint of the member to the message of a failed connection or a missing answer.
     pub(super) fn at(self, endpoint: &str) -> Failure {
         match self {
             Failure::NotSent(text) => Failure::NotSent(format!("{endpoint}: {text}")),

@@ -32,7 +32,7 @@ pub(super) enum Repeat {
 /// error is the last failure, or [`Failure::Unknown`] if any attempt may have been applied.
 ///
 /// Guarantees: if an attempt exceeds the attempt timeout, another one starts in parallel on the next member. The slow
-/// attempt may still answer. At most [`MAX_ATTEMPTS`] attempts may have reached etcd. The request ends after as many
+/// attempt may still answer. At most [`MAX_ATTEMPTS`] attempts may have reached etcd. The request ends after that many
 /// attempt timeouts.
 pub(super) async fn race<T: Send + 'static, R>(
     inner: &Arc<Inner>,
@@ -50,7 +50,7 @@ pub(super) async fn race<T: Send + 'static, R>(
     let mut unknown = 0;
     let mut last = Failure::NotSent("no member was tried".to_owned());
     let mut running = FuturesUnordered::new();
-    // Each member may reject a request, at no cost for the attempts on the others.
+    // A member that rejects a request before proposing it does not use up an attempt, so each member may do that once.
     let most = MAX_ATTEMPTS + inner.members.len();
     loop {
         let attempts = match repeat {
@@ -105,8 +105,8 @@ pub(super) async fn race<T: Send + 'static, R>(
     }
 }
 
-/// Makes one attempt on one member. After the error of an expired token, it authenticates and tries again: the request
-/// was rejected before it was proposed.
+/// Makes one attempt on one member. If the token has expired, authenticates and tries again: the member has rejected
+/// the request before proposing it.
 fn attempt<T: Send + 'static>(
     inner: Arc<Inner>,
     index: usize,

@@ -37,7 +37,6 @@ pub(super) enum Kind {
     Commit,
 }
 
-/// One text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) kind: Kind,

@@ -25,8 +25,8 @@ pub(super) fn is_asked_for(situation: &Situation<'_>, node: &NodeName) -> bool {
     under_way(situation, OperationAction::Fence, node).next().is_some()
 }
 
-/// Returns the errors of a node's devices, if each has failed to switch the node off since a time. `None` while a
-/// device may still confirm.
+/// Returns the errors of a node's devices, if each has failed to switch the node off since the given time. `None` while
+/// a device may still confirm.
 pub(in crate::core) fn failed_since(
     situation: &Situation<'_>,
     node: &NodeName,
@@ -214,7 +214,8 @@ impl<'p, 'a> Desk<'p, 'a> {
         Fence { request, device: None, switched_off: switched_off(fence), ..fence.clone() }
     }
 
-    /// Plans a closed node without a running device. Returns `true` if its epoch must stay closed.
+    /// Plans the next run of a device for a closed node, while no device is running. Returns `true` if its epoch must
+    /// stay closed.
     fn switch_on_again(&self, plan: &mut Plan) -> bool {
         let fence = &self.fence.value;
         let Some(device) = self.to_switch_on(fence) else { return self.stays_cut_off(plan) };
@@ -260,8 +261,8 @@ impl<'p, 'a> Desk<'p, 'a> {
 
     /// Returns the first declared device that must switch the machine on or reconnect it.
     ///
-    /// Power returns as soon as all services are released, with two exceptions. A machine that requests an epoch is on
-    /// already. A machine that an operator has confirmed off is switched on by the operator. A disconnected machine
+    /// Power returns as soon as all services are released, with two exceptions. A machine that requests an epoch is
+    /// already on. A machine that an operator has confirmed off is switched on by the operator. A disconnected machine
     /// keeps running: its old services are gone only after another boot, or if an operator confirms it.
     fn to_switch_on(&self, fence: &Fence) -> Option<&'a FenceDevice> {
         let names = switched_off(fence);

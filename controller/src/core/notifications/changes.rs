@@ -21,7 +21,6 @@ const MOST_ERRORS: usize = 2_000;
 /// Delay in milliseconds after which a proof of fencing that is possible but missing is reported.
 const UNCONFIRMED_MS: Millis = 60_000;
 
-/// Items by kind of notification.
 pub(super) type Items = BTreeMap<NotificationKind, Vec<NotificationItem>>;
 
 /// Returns the new items to report, and the state after their notification.

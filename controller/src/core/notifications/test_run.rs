@@ -11,8 +11,8 @@ use ha_api_types::notification::{NotificationItem, NotificationKind};
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
 
-/// Starts a test, or returns its progress. A new leader that does not know a running test sends it again under the
-/// same id.
+/// Starts a test, or returns its progress. A new leader has no record of a running test, and sends the test again under
+/// the same id.
 pub(in crate::core) fn test(
     situation: &Situation<'_>,
     operation: &OperationName,

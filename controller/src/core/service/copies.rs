@@ -117,7 +117,7 @@ fn is_of_one_place(one: &ServiceCopy, other: &ServiceCopy) -> bool {
     one.node == other.node && one.epoch == other.epoch && one.definition.is_same_thing(&other.definition)
 }
 
-/// Returns the places that an assignment permits.
+/// Returns the copies that an assignment permits.
 fn permitted(assignment: &Assignment) -> Vec<ServiceCopy> {
     let copy = |node: &NodeName, epoch, boot_id: &BootId| ServiceCopy {
         node: node.to_owned(),
@@ -133,7 +133,8 @@ fn permitted(assignment: &Assignment) -> Vec<ServiceCopy> {
     copies
 }
 
-/// Returns the copies that follow from assignment and reports. An upgraded cluster has no other copies.
+/// Returns the copies that follow from assignment and reports. After an upgrade from a version without `status.copies`,
+/// these are all copies.
 fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy> {
     let mut copies = Vec::new();
     let mut definition = ServiceDefinition::of(&service.resource.value);
@@ -148,7 +149,8 @@ fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy>
     }
     for (node, report) in situation.world.service_reports.get(service.name).into_iter().flatten() {
         let report = &report.value;
-        // Not permitted since the restore: the node reports the definition under which it was (R6.11).
+        // The copy was not permitted since the restore. The node reports the definition with which it was started
+        // (R6.11).
         let is_found = report.phase == Phase::ProbedRunning && report.definition.is_some();
         let may_run = is_found || report.phase.is_permitted();
         if may_run && report.uid == service.uid() {

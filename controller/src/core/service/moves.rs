@@ -145,7 +145,7 @@ fn what_would_help(placement: &Placement, name: &str, node: &NodeName) -> String
     help.join("; or ")
 }
 
-/// Cause of the move of a companion that a service follows; `Nobody` if the service follows none.
+/// Cause of the move of the companion that a service follows, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
     Nobody,

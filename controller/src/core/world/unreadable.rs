@@ -1,8 +1,8 @@
-//! Unreadable values: a stored value that this version cannot read counts as its most dangerous reading (FENCING,
-//! R1.16 to R1.22).
+//! Unreadable values: a stored value that this version cannot read counts as its most dangerous possible value
+//! (FENCING, R1.16 to R1.22).
 //!
-//! The tables of the view contain the readable part of such a value, adjusted to that reading. Code for which the
-//! adjusted value is not sufficient calls the functions of this module.
+//! The tables of the view contain the readable part of such a value, adjusted in that way. Code for which the adjusted
+//! value is not sufficient calls the functions of this module.
 
 use super::{Versioned, World};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, OnEtcdLoss};
@@ -32,7 +32,7 @@ const HARMLESS_IN_STATUS: [&str; 9] = [
     "moveFailures",
 ];
 
-/// Subjects of values that count as their most dangerous reading.
+/// Subjects of values that count as their most dangerous possible value.
 #[derive(Clone, Debug, Default)]
 pub(in crate::core) struct Doubts {
     /// Nodes with an unreadable fence; `true` if its epoch is unreadable too.
@@ -129,7 +129,6 @@ impl World {
         self.doubts.statuses.contains(resource) || self.doubts.assignments.contains(resource)
     }
 
-    /// Returns `true` if the assignment of a resource is unreadable.
     pub(in crate::core) fn is_assignment_unreadable(&self, resource: &str) -> bool {
         self.doubts.assignments.contains(resource)
     }

@@ -34,7 +34,7 @@ pub(super) struct Store {
     pub(super) tls: Tls,
 }
 
-/// Certificate and key files that were given.
+/// Files with the certificate authority, and with a certificate and its key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tls {
     pub(super) authority: Option<PathBuf>,
@@ -170,7 +170,8 @@ fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
         }
         (Some(_) | None, Some(_) | None) => None,
     };
-    // A part of etcd's certificates may be enough, but flags for the API must not be ignored silently.
+    // Without flags for the API, missing certificates only mean that the API has no TLS. A given flag must not be
+    // ignored silently.
     if tls.is_none() && (flags.tls_cert.is_some() || flags.client_ca.is_some()) {
         let (given, missing) = if flags.tls_cert.is_some() {
             ("--tls-cert", "--client-ca FILE (or --etcd-ca)")
@@ -284,12 +285,11 @@ fn check_name(flag: &str, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the machine's host name.
 pub(super) fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// Returns the machine's name as a node: node names have no upper-case letters.
+/// Returns the host name in lower case, because node names have no upper-case letters.
 pub(super) fn node_name() -> String {
     host_name().to_ascii_lowercase()
 }

@@ -24,8 +24,8 @@ impl Followed {
     }
 }
 
-/// Returns the number of lines at the start of `read` that end the lines in `printed`. The reading may begin before or
-/// after the first line that is remembered.
+/// Returns the number of lines at the start of `read` that are also the last lines in `printed`. The reading may begin
+/// before or after the first line that is remembered.
 fn overlap(printed: &[String], read: &[&str]) -> usize {
     let is_end = |length: usize| {
         let shared = length.min(printed.len());

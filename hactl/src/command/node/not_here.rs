@@ -60,7 +60,7 @@ fn is_concerned(resource: &Served<ResourceSpec>, node: &str, driver: Option<&str
     let is_queued = resource.state() == Some(ServiceState::Queued);
     let counted = resource.status.iter().flat_map(|status| &status.counted_empty);
     let is_counted = counted.into_iter().any(|one| one == node);
-    // The word of the user: a driver that this version may not know.
+    // The name as the user wrote it, because the driver may be unknown to this version.
     let is_of_kind = driver.is_none_or(|kind| resource.value["spec"]["driver"].get(kind).is_some());
     is_wanted && is_of_kind && (is_queued || is_counted)
 }

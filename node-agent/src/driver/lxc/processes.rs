@@ -12,7 +12,6 @@ use std::path::Path;
 /// Beginning of the name of the control group with a container's processes.
 pub(super) const PAYLOAD: &str = "lxc.payload.";
 
-/// A process of LXC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LxcProcess {
     pub(super) process: ProcessIdentity,

@@ -138,7 +138,6 @@ impl Client {
         }
     }
 
-    /// Pulls an image.
     pub(super) async fn pull(&self, image: &str, patience: Duration) -> Result<(), ApiError> {
         let path = format!("/images/pull?reference={}&policy=missing&quiet=true", escaped(image));
         let text = self.call(Method::POST, path).patience(patience).bytes().await?;

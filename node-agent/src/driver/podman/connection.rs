@@ -82,7 +82,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Sends the request. An error status of podman becomes an error.
+    /// Sends the request. Fails if podman answers with an error status.
     pub(super) async fn answer(self) -> Result<Answer, ApiError> {
         let patience = self.patience;
         let answer =

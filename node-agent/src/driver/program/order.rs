@@ -71,7 +71,6 @@ pub(in crate::driver) struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::driver) struct Ending {
-    /// Identity of the main process.
     pub(in crate::driver) main: ProcessIdentity,
     /// Description of the end.
     pub(in crate::driver) message: String,

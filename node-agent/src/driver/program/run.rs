@@ -25,7 +25,6 @@ pub(in crate::driver) struct Run<'a> {
     pub(in crate::driver) program: &'a [String],
     /// The whole environment ([`Programs::environment`]).
     pub(in crate::driver) environment: Vec<(String, String)>,
-    /// Working directory.
     pub(in crate::driver) working_directory: PathBuf,
     /// User of the program; `None` means the agent's user.
     pub(in crate::driver) user: Option<String>,
@@ -62,7 +61,6 @@ pub(in crate::driver) enum End {
 /// A program that ended on its own.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Ended {
-    /// Exit status.
     pub(in crate::driver) status: ExitStatus,
     /// End of the output that was logged during the run.
     pub(in crate::driver) said: String,

@@ -56,7 +56,6 @@ pub(super) struct ServiceState {
     pub(super) main_ended_us: u64,
 }
 
-/// State of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnitState {
     /// Name of the unit; differs from the requested name if that is an alias.

@@ -4,7 +4,6 @@ use super::wire::{Answer, Operation};
 
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Range of timeouts, seconds.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<u32> = 1..=65_535;
 
 /// `EINVAL`, the kernel's answer to a timeout out of range.

@@ -178,7 +178,7 @@ fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextErr
         tags: fields.list(10),
         exclusive_storage: given(11) && fields.word(11, "exclusive storage", &FLAGS)?,
         spindles_free: if given(12) { fields.balance(12, "free spindles")? } else { 0 },
-        // As in hbal, the node itself uses one cpu unless the file says otherwise.
+        // As in hbal, the node itself uses one cpu unless the file states otherwise.
         cpus_own: if given(13) { fields.count(13, "vcpus of the node itself")? } else { 1 },
         cpu_speed: if given(14) { fields.ratio(14, "cpu speed")? } else { 1.0 },
     };

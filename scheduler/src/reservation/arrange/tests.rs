@@ -97,8 +97,8 @@ proptest! {
         {
             prop_assert_eq!(arranged.keys().collect::<Vec<_>>(), looking.iter().collect::<Vec<_>>());
         }
-        // If a service is on a node that it may not use, other moves come first, and this test ends. The filters of the
-        // leader decide.
+        // Skip the case if a service must leave its node, because its move changes the capacity. The leader's filters
+        // decide that.
         let stays = |(name, facts): (&String, &crate::ServiceFacts)| {
             let verdicts = place(&after, name, facts).verdicts;
             facts.uses.iter().all(|node| match verdicts.get(node) {

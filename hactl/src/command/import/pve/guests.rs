@@ -32,14 +32,12 @@ pub(super) struct Guests {
     unreadable: Vec<String>,
 }
 
-/// Kind of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum GuestKind {
     Machine,
     Container,
 }
 
-/// One guest.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Guest {
     /// `spec.driver`.
