@@ -47,9 +47,9 @@ pub enum Standing {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Span {
-    /// First day of the block, in days since 1970-01-01 UTC.
+    /// First day of the span, in days since 1970-01-01 UTC.
     pub day: u32,
-    /// Number of days in the block.
+    /// Number of days in the span.
     pub days: u32,
     /// Seconds in which the service was requested Started and did not run.
     #[serde(skip_serializing_if = "is_zero")]

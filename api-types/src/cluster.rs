@@ -104,7 +104,7 @@ pub struct FencingSpec {
     pub max_fencing: CountOrPercent,
     /// Window of `maxFencing`, in seconds.
     pub window_seconds: u32,
-    /// Whether a watchdog counts only after a passed `hactl node test-watchdog`.
+    /// Whether a watchdog is accepted only after it has passed `hactl node test-watchdog`.
     pub require_tested: bool,
     /// Behavior of agents while etcd is unreachable.
     #[serde(rename = "onStoreLoss", alias = "onEtcdLoss")]
@@ -280,7 +280,7 @@ pub struct ReservationSpec {
     /// Percentage of the even share (services divided by nodes) above which a node is overloaded.
     #[schemars(range(min = 100, max = 399))]
     pub over_utilization: u32,
-    /// Divisor of the number of services on a node, before it is added to the node's load.
+    /// Divisor applied to the number of services on a node before that number is added to the node's load.
     #[schemars(range(min = 1, max = 100))]
     pub scale_down: u32,
     /// Amounts that are counted.
@@ -315,10 +315,10 @@ pub struct ClusterStatus {
     /// Term of the leader: the create revision of its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<Term>,
-    /// Lowest protocol version that every controller and every registered node reads. No process writes values of a
+    /// Highest protocol version that every controller and every registered node can read. No process writes values of a
     /// newer version.
     pub protocol: Protocol,
-    /// Settings that are active. They stay active while the spec cannot be read by the version that is leader.
+    /// Settings that are active. They stay active while the version of the leader cannot read the spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<ClusterSpec>,
     /// Whether the cluster is armed. One of `Armed`, `Disarming`, `Disarmed`, `Arming`.
@@ -358,7 +358,7 @@ pub struct RecentFence {
     pub epoch: Epoch,
     /// Time of the confirmation.
     pub at: Timestamp,
-    /// CamelCase reason that confirmed the fencing.
+    /// CamelCase reason for which the fencing was confirmed.
     pub reason: Reason,
     /// Confirmation, as a sentence.
     pub message: String,

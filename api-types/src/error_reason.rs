@@ -60,7 +60,7 @@ error_reasons! {
      journal of the controller";
     ServiceUnavailable = 503, "The controller is not ready, etcd is unreachable, or the agent of a node is not online.", "use another controller, or \
      wait for the time in `Retry-After`";
-    Timeout = 504, "etcd did not respond: the change may or may not have been made. Or an agent did not answer a request for a log.",
+    Timeout = 504, "etcd did not respond: the change may or may not have been made. Or an agent did not respond to a request for a log.",
         "check the object, and retry if it was not changed";
 }
 

@@ -230,7 +230,7 @@ pub struct NodeStatus {
     pub epoch: Epoch,
     /// State of the registration. One of `Open`, `Fencing`, `Fenced`, `Closed`.
     pub fence: String,
-    /// Mode of the agent.
+    /// Mode of the agent. One of `Registering`, `Active`, `Maintenance`, `Shutdown`, `Restart`, `Disarmed`, `Left`.
     pub mode: String,
     /// State of the agent. One of `WaitForLock`, `Active`, `LostLock`.
     pub agent: String,
@@ -259,14 +259,14 @@ pub struct NodeStatus {
     /// confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fencing_delay_seconds: Option<Seconds>,
-    /// Timing that is active on the node, as committed by its agent.
+    /// Timing that is active on the node, as reported by its agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timing: Option<ActiveTiming>,
     /// Time of the last heartbeat. Updated about once a minute, not with each heartbeat.
     #[serde(rename = "lastSeen", alias = "lastHeartbeatTime", skip_serializing_if = "Option::is_none")]
     #[schemars(rename = "lastHeartbeatTime")]
     pub last_heartbeat_time: Option<Timestamp>,
-    /// Drivers that the node can serve.
+    /// Drivers that are available on the node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
     /// Capacity of the node.
@@ -285,7 +285,7 @@ pub struct NodeStatus {
     #[serde(rename = "lastEnd", alias = "lastTermination", skip_serializing_if = "Option::is_none")]
     #[schemars(rename = "lastTermination")]
     pub last_termination: Option<LastEnd>,
-    /// Reason that confirmed the last fencing.
+    /// Reason for which the last fencing was confirmed.
     #[serde(rename = "lastProof", alias = "lastFencingReason", skip_serializing_if = "Option::is_none")]
     #[schemars(rename = "lastFencingReason")]
     pub last_fencing_reason: Option<Reason>,
@@ -307,9 +307,9 @@ pub struct WatchdogStatus {
     pub device: String,
     /// Watchdog timeout reported by the driver, in seconds.
     pub timeout_seconds: Seconds,
-    /// Whether the watchdog is committed as armed.
+    /// Whether the watchdog is recorded in etcd as armed.
     pub armed: bool,
-    /// Whether the device is committed as failed, because it rejects renewals. Exclusive services move away
+    /// Whether the device is recorded in etcd as failed because it rejects renewals. Exclusive services move away
     /// from the node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
@@ -317,7 +317,7 @@ pub struct WatchdogStatus {
     pub sliding: bool,
     /// Whether the device stays open when the watchdog daemon ends.
     pub descriptor_retained: bool,
-    /// Whether a test-watchdog passed on this machine, with this driver and the active timeout.
+    /// Whether a watchdog test passed on this machine, with this driver and the active timeout.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tested: bool,
     /// Latest test that passed on this machine with this driver.

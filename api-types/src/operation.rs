@@ -57,7 +57,7 @@ pub enum OperationAction {
     Migrate,
     /// Stop, move and start the service.
     Relocate,
-    /// Replace the secondary of a running replicated service by `node`.
+    /// Replace the secondary of a running replicated service with `node`.
     ReplaceSecondary,
     /// Set the requested state to Stopped, and kill the service after the timeout.
     Stop,

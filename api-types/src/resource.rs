@@ -292,8 +292,8 @@ pub struct ResourceStatus {
     /// Generation of the object from which probes report that identity.
     #[serde(skip_serializing_if = "is_zero_generation")]
     pub asked_generation: i64,
-    /// Unreachable nodes that have not reported whether the service runs there, and count as empty. Each must
-    /// report before anything is started there again.
+    /// Unreachable nodes that have not reported whether the service runs there, and are assumed not to run it. Each
+    /// must report before any service is started there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counted_empty: Vec<NodeName>,
     /// Number of consecutive failures of moves that the controller started. The back-off grows with this number.
@@ -338,7 +338,7 @@ pub struct ServiceCopy {
     pub node: NodeName,
     /// Registration of the node under which the copy was authorized.
     pub epoch: Epoch,
-    /// Boot id of the node at that time.
+    /// Boot id of the node when the copy was authorized.
     pub boot_id: BootId,
     /// Definition with which the copy was started, and with which it is stopped.
     pub definition: ServiceDefinition,

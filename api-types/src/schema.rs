@@ -150,7 +150,9 @@ pub fn describe(kind: Kind) -> &'static str {
         }
         Kind::NodeGroup => "Nodes that share storage and load.",
         Kind::Cluster => "Settings of the whole cluster. The only object is named default.",
-        Kind::Operation => "A command (such as migrate or restart), recorded with its outcome for a day.",
+        Kind::Operation => {
+            "A command such as migrate or restart. The command and its outcome are kept for a day."
+        }
     }
 }
 

@@ -214,7 +214,7 @@ const NODE: &[Column] = &[
         text(object, "/status/usage/memory")
     }),
     wide("Node Group", "Node group of the node.", |object, _| text(object, "/spec/nodeGroup")),
-    wide("Drivers", "Drivers that the node can serve.", |object, _| list(object, "/status/drivers")),
+    wide("Drivers", "Drivers that are available on the node.", |object, _| list(object, "/status/drivers")),
     MESSAGE,
 ];
 

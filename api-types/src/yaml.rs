@@ -47,7 +47,7 @@ pub struct YamlError {
 /// Fails at the first error, with its line.
 pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
     if text.len() > MAX_TEXT_BYTES {
-        let message = format!("text has {} bytes, the limit is {MAX_TEXT_BYTES}: split the file", text.len());
+        let message = format!("text has {} bytes; the limit is {MAX_TEXT_BYTES}: split the file", text.len());
         return Err(YamlError { line: None, message });
     }
     let options = serde_yaml::options! {

@@ -244,7 +244,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/apis/hactl.io/v1/{plural}/{name}/status", any(objects::status::<S>))
         .fallback(async || ApiError::no_such_path())
         .method_not_allowed_fallback(async || {
-            ApiError::method_not_allowed("this path does not take that method")
+            ApiError::method_not_allowed("method not allowed for this path")
         })
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(state);

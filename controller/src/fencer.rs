@@ -42,7 +42,7 @@ impl Fencer {
             Ok(Ok(())) => FencerOutcome::Confirmed,
             Ok(Err(message)) => FencerOutcome::Failed(message),
             Err(_) => FencerOutcome::Failed(format!(
-                "fence device {} did not end within {} s",
+                "fence device {} timed out after {} s",
                 run.device.name,
                 limit.as_secs()
             )),

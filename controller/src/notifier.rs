@@ -23,7 +23,7 @@ pub async fn deliver(delivery: &Delivery) -> DeliveryOutcome {
     };
     tokio::time::timeout(LIMIT, attempt)
         .await
-        .unwrap_or_else(|_| DeliveryOutcome::Failed(format!("no answer within {} s", LIMIT.as_secs())))
+        .unwrap_or_else(|_| DeliveryOutcome::Failed(format!("no response within {} s", LIMIT.as_secs())))
 }
 
 /// Reads a file that the object names. It is read for each attempt, because it may have changed.

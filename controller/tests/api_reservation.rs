@@ -99,8 +99,8 @@ async fn what_would_newly_break_it_is_warned_of_or_refused() {
     runs(&api, "web", "node1", "3Gi").await;
     runs(&api, "db", "node2", "3Gi").await;
     let says = |warnings: &[String], part: &str| warnings.iter().any(|text| text.contains(part));
-    let sentence = "check of cluster test would fail: services of nodes node1, node2, node3 could not be restarted \
-                    after a failure; add capacity or stop unused services: ";
+    let sentence = "check of cluster test would fail: services of nodes node1, node2, node3 cannot be restarted \
+                    elsewhere after a failure; add capacity or stop unused services: ";
     // A third service of that size takes the last capacity; a small one does not.
     let dry = api.post("resources?dryRun=All", &sized("small", "1Gi")).await;
     assert!(dry.code == 201 && !says(&dry.warnings, "N+1"), "{:?}", dry.warnings);
@@ -166,7 +166,7 @@ async fn a_move_that_would_newly_break_it_is_warned_of_or_refused() {
     assert_eq!((larger.code, larger.warnings.len()), (200, 0), "{:?}", larger.warnings);
     let told = api.post("operations?dryRun=All", &operation).await;
     let breaks = |text: &String| {
-        text.contains("services of node node3 could not be restarted") && text.contains("log on node3")
+        text.contains("services of node node3 cannot be restarted") && text.contains("log on node3")
     };
     assert!(told.code == 201 && told.warnings.iter().any(breaks), "{:?}", told.warnings);
     assert_eq!(api.post("clusters", &enforce(true)).await.code, 201);
@@ -194,7 +194,7 @@ async fn another_secondary_that_would_newly_break_it_is_warned_of() {
     };
     let told = api.post("operations?dryRun=All", &to("node3")).await;
     let breaks = |text: &String| {
-        text.contains("services of node node1 could not be restarted") && text.contains("web on node1")
+        text.contains("services of node node1 cannot be restarted") && text.contains("web on node1")
     };
     assert!(told.code == 201 && told.warnings.iter().any(breaks), "{:?}", told.warnings);
     let told = api.post("operations?dryRun=All", &to("node2")).await;

@@ -19,7 +19,7 @@ find_etcd() {
     [ -x "$ETCD" ] || die "ETCD=$ETCD is not a program" "unset ETCD, or set it to the path of an etcd binary"
     version=$(etcd_version_of "$ETCD")
     etcd_new_enough "$version" || die "ETCD=$ETCD is version ${version:-unknown}" \
-      "3.5.30 or newer 3.5.x, or 3.6.11 or newer, is needed; unset ETCD to let dev/setup find one"
+      "3.5.30 or later in the 3.5 series, or 3.6.11 or later, is needed; unset ETCD to let dev/setup find one"
   elif have etcd && etcd_new_enough "$(etcd_version_of "$(command -v etcd)")"; then
     ETCD=$(command -v etcd)
   else

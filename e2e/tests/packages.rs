@@ -204,7 +204,7 @@ fn configured_they_run_a_service(machine: &Bare) -> Result<()> {
         "hactl create resource web --exec --wait --timeout 60s -- {} --file {SHARED}/web",
         witness.display()
     ))?;
-    machine.wait_for_status("the watchdog to be armed", &["watchdog armed", "; 1 services may run"])?;
+    machine.wait_for_status("the watchdog to be armed", &["watchdog armed", "; 1 service may run"])?;
     machine.tell("a service runs");
     the_journal_finds_a_service(machine)
 }
@@ -257,7 +257,7 @@ fn an_upgrade_restarts_the_agent_and_nothing_that_it_guards(machine: &Bare) -> R
     ] {
         assert_eq!(machine.program(pid)?, program);
     }
-    machine.wait_for_status("the new agent to arm", &["watchdog armed", "; 1 services may run"])?;
+    machine.wait_for_status("the new agent to arm", &["watchdog armed", "; 1 service may run"])?;
     machine.run(&format!("hactl wait node/{NODE} resource/web --for=condition=Ready --timeout 60s"))?;
     assert_eq!(service()?, running, "the service was restarted");
     wait_until("the service to continue", CEILING, || {
@@ -272,11 +272,11 @@ fn an_upgrade_restarts_the_agent_and_nothing_that_it_guards(machine: &Bare) -> R
 fn a_removal_is_refused_while_services_run(machine: &Bare) -> Result<()> {
     let said = machine.refused("apt-get remove --assume-yes -o Dpkg::Use-Pty=0 ha-node-agent")?;
     for words in
-        ["error: services still run on this node", "; 1 services may run", "hactl node maintenance enable"]
+        ["error: services still run on this node", "; 1 service may run", "hactl node maintenance enable"]
     {
         ensure!(said.contains(words), "{words} is missing:\n{said}");
     }
-    machine.wait_for_status("the agent to continue", &["watchdog armed", "; 1 services may run"])?;
+    machine.wait_for_status("the agent to continue", &["watchdog armed", "; 1 service may run"])?;
     let state = machine.run("dpkg-query --show --showformat '${Status}' ha-node-agent")?;
     assert!(state.ends_with("ok installed"), "{state}");
     machine.tell("a removal was refused");

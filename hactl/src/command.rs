@@ -98,7 +98,7 @@ pub(crate) enum Command {
     Label(label::Label),
     /// Set or remove annotations of objects
     Annotate(label::Annotate),
-    /// Change fields of an object by a merge patch or a JSON patch
+    /// Change fields of an object with a merge patch or a JSON patch
     Patch(patch::Patch),
     /// Delete objects; services keep running unless --stop is given
     Delete(delete::Delete),
@@ -111,7 +111,7 @@ pub(crate) enum Command {
     /// Migrate a service to a node, live if its driver supports it
     #[command(visible_alias = "move")]
     Migrate(operate::Migrate),
-    /// Relocate a service to a node by a stop and a start
+    /// Relocate a service: stop it, then start it on another node
     Relocate(operate::Relocate),
     /// Replace the secondary node of a running replicated service
     ReplaceSecondary(operate::ReplaceSecondary),

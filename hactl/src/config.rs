@@ -36,7 +36,7 @@ pub(crate) struct ConnectionFlags {
     /// Private key file of the client certificate (PEM)
     #[arg(long, global = true, env = "HACTL_CLIENT_KEY", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) client_key: Option<PathBuf>,
-    /// Timeout of one request, over all controllers
+    /// Timeout of one request, across all controllers
     #[arg(long, global = true, default_value = "30s", value_name = "DURATION", value_parser = crate::duration::parse)]
     pub(crate) request_timeout: Duration,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Connection {
     pub(crate) certificate_authority: Option<PathBuf>,
     /// Certificate and key of the user; `None`: no client certificate.
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
-    /// Timeout of one request, over all controllers.
+    /// Timeout of one request, across all controllers.
     pub(crate) request_timeout: Duration,
 }
 

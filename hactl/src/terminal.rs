@@ -201,7 +201,7 @@ impl Terminal {
     pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
         if !std::io::stdin().is_terminal() {
             return Err(Failure::usage("confirmation required, but standard input is not a terminal")
-                .help("add --yes to confirm without a question"));
+                .help("add --yes to skip the prompt"));
         }
         let mut stderr = std::io::stderr().lock();
         let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());

@@ -181,7 +181,7 @@ pub trait Driver: Send + Sync {
         query: LogQuery,
     ) -> BoxFuture<'a, Result<LogTail, LogFailure>> {
         let _ = (service, query);
-        Box::pin(async { Err(LogFailure::NotKept(format!("driver {} keeps no log", self.name()))) })
+        Box::pin(async { Err(LogFailure::NotKept(format!("driver {} does not provide logs", self.name()))) })
     }
 }
 

@@ -255,7 +255,7 @@ pub fn stays(view: &View, name: &str, facts: &ServiceFacts) -> Option<&'static s
     partners
         .iter()
         .any(stays)
-        .then_some("the driver of a service that stays with it does not support live migration")
+        .then_some("the driver of a service with affinity to this service does not support live migration")
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ impl EtcdStore {
         } else {
             let members: Vec<&str> =
                 self.inner.members.iter().map(|member| member.endpoint.as_str()).collect();
-            Err(StoreError::Unreachable(format!("no etcd member answers: {}", members.join(", "))))
+            Err(StoreError::Unreachable(format!("no etcd member responds: {}", members.join(", "))))
         }
     }
 

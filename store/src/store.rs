@@ -68,7 +68,7 @@ pub enum StoreError {
     #[error("cannot reach etcd: {0}")]
     Unreachable(String),
     /// The requested revision was compacted; the caller must read the current state again.
-    #[error("revision was compacted, the oldest revision is {oldest}")]
+    #[error("revision was compacted; the oldest revision is {oldest}")]
     Compacted {
         /// Oldest revision that can still be watched.
         oldest: Revision,

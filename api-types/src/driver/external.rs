@@ -17,8 +17,8 @@ pub struct ExternalDriver {
     /// Whether the service live-migrates, if the driver supports it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_migrate: bool,
-    /// Whether a service that arrives in a live migration does not run on the target before `arrive` is called there.
-    /// The driver must guarantee this also for later boots of the target.
+    /// Whether a live-migrated service starts running on the target only after `arrive` is called there. The driver must
+    /// guarantee this across reboots of the target.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gated: bool,
 }

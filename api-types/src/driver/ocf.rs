@@ -21,8 +21,8 @@ pub struct OcfDriver {
     /// Whether the service live-migrates with the agent's `migrate_to` and `migrate_from`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_migrate: bool,
-    /// Whether a service that arrives in a live migration does not run on the target before `migrate_from` is called
-    /// there. The agent must guarantee this also for later boots of the target.
+    /// Whether a live-migrated service starts running on the target only after `migrate_from` is called there. The agent
+    /// must guarantee this across reboots of the target.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gated: bool,
 }

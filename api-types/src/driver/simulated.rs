@@ -12,7 +12,7 @@ pub struct SimulatedDriver {
     /// Type of the resource, shown as `type:name`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Identity of what the resource runs. Default: the name of the resource.
+    /// Identity of the simulated service. Default: the name of the resource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub identity: String,
     /// Whether the service can live-migrate.

@@ -14,7 +14,7 @@ metrics! { Agent:
     WATCHDOG_TIMEOUT = Gauge "hactl_agent_watchdog_timeout_seconds" []
         "Watchdog timeout reported by the driver; absent without a watchdog.";
     WATCHDOG_MARGIN = Gauge "hactl_agent_watchdog_margin_seconds" []
-        "Minimum time left on the watchdog at a renewal since the watchdog was armed; absent before.";
+        "Minimum time left on the watchdog at a renewal since the watchdog was armed; absent if the watchdog has not been armed.";
     SERVICES = Gauge "hactl_agent_services" []
         "Number of services that run, or may run, on the node.";
     EXCLUSIVE_SERVICES = Gauge "hactl_agent_exclusive_services" []

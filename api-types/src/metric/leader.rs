@@ -28,7 +28,7 @@ metrics! { Leader:
     NODE_MAINTENANCE = Gauge "hactl_node_maintenance" ["node"]
         "1 if maintenance of a node is requested, 0 otherwise.";
     NODE_HEARTBEAT_AGE = Gauge "hactl_node_heartbeat_age_seconds" ["node"]
-        "Time since the leader last received a heartbeat of a node.";
+        "Time since the leader last received a heartbeat from a node.";
     NODE_WATCHDOG_ARMED = Gauge "hactl_node_watchdog_armed" ["node"]
         "1 if the watchdog of a node is recorded in etcd as armed, 0 otherwise; armed only while an active service requires it.";
     NODE_WATCHDOG_USABLE = Gauge "hactl_node_watchdog_usable" ["node"]
@@ -62,7 +62,7 @@ metrics! { Leader:
     RESOURCE_LAST_TRANSITION = Gauge "hactl_resource_last_transition_timestamp_seconds" ["resource"]
         "Time when a resource last became ready or not ready, in seconds since 1970.";
     RESOURCE_RESTARTS = Counter "hactl_resource_restarts_total" ["resource"]
-        "Number of restarts on the same node after crashes; 0 again after each start by the controller.";
+        "Number of restarts on the same node after crashes; reset to 0 by each start by the controller.";
     RESOURCE_RELOCATIONS = Counter "hactl_resource_relocations_total" ["resource", "reason"]
         "Number of moves to another node started by this controller as leader, by reason.";
     RESOURCE_AVAILABILITY = Gauge "hactl_resource_availability_ratio" ["resource", "window"]

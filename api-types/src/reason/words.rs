@@ -57,7 +57,7 @@ reasons! {
         WaitingForDependency => "Waiting for a dependency to start",
             "check the dependency named in the message: hactl why RESOURCE",
         /// Dependents stop first, or the service stops because a dependency stops.
-        StoppingForDependency => "Stopping, or waiting for a stop, in the reverse of the start order", "",
+        StoppingForDependency => "Stopping in reverse start order, or waiting for a dependent to stop", "",
         /// No node is eligible.
         Unschedulable => "No node is eligible",
             "run hactl why RESOURCE for the blocking reasons of each node and the suggested actions",
@@ -84,7 +84,7 @@ reasons! {
         /// A move succeeded.
         Moved => "Service was moved", "",
         /// A move failed; the service stays on its node.
-        MoveFailed => "Move failed, the service stays on its node",
+        MoveFailed => "Move failed; the service stays on its node",
             "read the message; a move that a rule or maintenance requires is retried automatically, otherwise run \
                 hactl migrate again",
         /// The secondary is being replaced.
@@ -92,13 +92,13 @@ reasons! {
         /// The secondary was replaced.
         SecondaryReplaced => "Secondary was replaced", "",
         /// The secondary could not be replaced.
-        ReplaceFailed => "Secondary could not be replaced, the old one is still in use",
+        ReplaceFailed => "Secondary could not be replaced; the old one is still in use",
             "read the message, fix the replaceSecondary command, then run hactl replace-secondary again",
         /// The agent is down for a restart.
-        Frozen => "Agent is down, services are not monitored",
+        Frozen => "Agent is down; services are not monitored",
             "start the agent: systemctl start ha-node-agent",
         /// Deleted; the service itself is left unchanged.
-        Deleted => "Resource was deleted, the service is no longer managed", "",
+        Deleted => "Resource was deleted; the service is no longer managed", "",
         /// Waits for another action.
         Waiting => "Waiting for another action to finish", "wait for the action named in the message",
     }
@@ -109,7 +109,7 @@ reasons! {
             "read the message and the log of the service; after maxRestart and maxRelocate the state is Error: \
                 hactl clear-error RESOURCE",
         /// The stop failed; the service may still run.
-        StopFailed => "Stop failed, the service may still run",
+        StopFailed => "Stop failed; the service may still run",
             "stop the service manually on its node, or correct its stop program with hactl set RESOURCE … --in-place, \
                 then run hactl clear-error RESOURCE; the service starts on no other node while it may still run",
         /// The service exited unexpectedly.
@@ -309,7 +309,7 @@ reasons! {
         Maintenance => "Node is in maintenance", "hactl node maintenance disable NODE when the work is done",
         /// etcd runs a version with known defects.
         EtcdTooOld => "etcd version has known defects",
-            "upgrade etcd to 3.5.30 or newer 3.5.x, or to 3.6.11 or newer, one member at a time",
+            "upgrade etcd to 3.5.30 or later in the 3.5 series, or to 3.6.11 or later, one member at a time",
     }
 
     Object {
@@ -331,7 +331,7 @@ reasons! {
         /// In progress.
         InProgress => "Operation is in progress", "",
         /// Completed.
-        Completed => "Operation is completed", "",
+        Completed => "Operation is complete", "",
         /// Refused.
         Refused => "Operation was refused", "read the message for the blocking reason and the suggested action",
     }

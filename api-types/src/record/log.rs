@@ -50,7 +50,7 @@ pub struct LogAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "message")]
 pub enum LogFailure {
-    /// The driver keeps no log of this service. With the explanation for operators.
+    /// The driver does not provide logs of this service. With the explanation for operators.
     NotKept(String),
     /// The log could not be read on this node. With the cause.
     Unreadable(String),
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn an_answer_is_read_back_and_fits_in_a_request_of_etcd() {
         let failed = LogAnswer {
-            failure: Some(LogFailure::NotKept("driver simulated keeps no log".to_owned())),
+            failure: Some(LogFailure::NotKept("driver simulated does not provide logs".to_owned())),
             ..LogAnswer::default()
         };
         let longest = LogAnswer { text: "\u{1}".repeat(LOG_BYTES_MAX), truncated: true, failure: None };

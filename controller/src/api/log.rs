@@ -153,7 +153,7 @@ async fn ask<S: Store>(
     let (answer, _) = answer.map_err(|_| {
         let seconds = LOG_PATIENCE_MS / 1000;
         let message = format!(
-            "the agent of node {node} did not answer within {seconds} s: \
+            "the agent of node {node} did not respond within {seconds} s: \
              the agent's version may not support logs, or its etcd user lacks access to the keys log and log-answer"
         );
         ApiError::new(ErrorReason::Timeout, message)
@@ -185,7 +185,7 @@ async fn wait_for<S: Store>(store: &S, key: &str, mut from: Revision) -> (LogAns
 
 #[expect(clippy::needless_pass_by_value, reason = "the caller passes it so")]
 fn unreadable(error: serde_json::Error) -> LogAnswer {
-    let failure = LogFailure::Unreadable(format!("cannot parse the answer of the agent: {error}"));
+    let failure = LogFailure::Unreadable(format!("cannot parse the response from the agent: {error}"));
     LogAnswer { failure: Some(failure), ..LogAnswer::default() }
 }
 
@@ -207,7 +207,8 @@ fn text_of(resource: &str, node: &NodeName, answer: LogAnswer) -> Result<Respons
             let no_sniffing = HeaderName::from_static("x-content-type-options");
             headers.insert(no_sniffing, HeaderValue::from_static("nosniff"));
             if answer.truncated {
-                let text = format!("older lines were left out: an answer has at most {LOG_BYTES_MAX} bytes");
+                let text =
+                    format!("older lines were omitted: a response contains at most {LOG_BYTES_MAX} bytes");
                 headers.append(HeaderName::from_static("warning"), warning(&text));
             }
             Ok(response)

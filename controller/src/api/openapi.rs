@@ -172,7 +172,7 @@ const LOG: [Parameter; 3] = [
 const READ: [Parameter; 5] = [
     ("labelSelector", "string", "Label selector, such as app=web."),
     ("fieldSelector", "string", "Field selector, such as metadata.name=web."),
-    ("limit", "integer", "Maximum number of objects in the answer."),
+    ("limit", "integer", "Maximum number of objects in the response."),
     ("continue", "string", "Token from an earlier, limited list, which continues that list."),
     ("watch", "boolean", "Whether to stream changes, starting after resourceVersion."),
 ];

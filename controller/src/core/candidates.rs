@@ -97,7 +97,8 @@ pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut P
     let known: Vec<&str> = known_to(world, generation).map(String::as_str).collect();
     let there: Vec<&str> =
         known.iter().copied().filter(|id| is_refreshed(world, id, situation.now.raw)).collect();
-    let otherwise = format!("If {name} is certainly powered off, run hactl node confirm-fenced {name}");
+    let otherwise =
+        format!("If you have confirmed that {name} is powered off, run hactl node confirm-fenced {name}");
     let message = if !there.is_empty() {
         format!(
             "Waiting for controller {} to become leader: node {name} may keep running under an etcd-outage hold of controllers \

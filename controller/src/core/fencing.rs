@@ -184,11 +184,11 @@ fn plan_shutting_down(situation: &Situation<'_>, subject: &Subjected<'_>, leave:
     let message = match (world.shutdown_policy(name), held.is_empty()) {
         (_, true) => format!("Node is {what}"),
         (ShutdownPolicy::Migrate, false) => format!(
-            "Node is {what} and waits for {} to move away (hactl node shutdown-continue {name} ends the wait)",
+            "Node is {what} and is waiting for {} to move away (hactl node shutdown-continue {name} ends the wait)",
             held.join(", ")
         ),
         (ShutdownPolicy::Conditional | ShutdownPolicy::Freeze | ShutdownPolicy::Failover, false) => {
-            format!("Node is {what} and stops {}", held.join(", "))
+            format!("Node is {what} and is stopping {}", held.join(", "))
         }
     };
     plan.wait(Kind::Node, name, Reason::ShuttingDown, message);
@@ -257,7 +257,7 @@ pub(super) fn closing(
     let name = subject.name;
     let epoch = fence.value.epoch + 1;
     let message = match proof {
-        None => format!("Registration {} was revoked, fencing is not confirmed yet", epoch - 1),
+        None => format!("Registration {} was revoked; fencing is not confirmed yet", epoch - 1),
         Some(proof) => format!("Registration {} was revoked: {}", epoch - 1, proof.sentence()),
     };
     let closed = Fence {

@@ -291,13 +291,15 @@ fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Req
     let boot = situation.world.fences.get(name).map(|fence| fence.value.boot_id.clone());
     let outcome = match nodes.get(name).map(|node| &node.health) {
         None => verdict(refused, Reason::NotFound, format!("Node {name} not found")),
-        Some(_) if boot != spec.boot_id => {
-            verdict(refused, Reason::Outdated, format!("{name} has booted again since the request"))
-        }
+        Some(_) if boot != spec.boot_id => verdict(
+            refused,
+            Reason::Outdated,
+            format!("Node {name} has rebooted since the request: run the command again"),
+        ),
         Some(Health::ShuttingDown(_)) => verdict(
             OperationPhase::Running,
             Reason::InProgress,
-            format!("{name} stops its remaining services and continues the shutdown"),
+            format!("Node {name} is stopping its remaining services and continuing the shutdown"),
         ),
         Some(Health::Leaving(_) | Health::Down(_)) => {
             verdict(done, Reason::Completed, format!("{name} has shut down"))

@@ -128,8 +128,8 @@ pub fn nodes_named<'a>(nodes: impl IntoIterator<Item = &'a str>) -> String {
 /// Returns the sentence of the condition, the event and the alert. `failures` names what fails, such as `node a`.
 pub fn failed(cluster: &str, failures: &str) -> String {
     format!(
-        "Failover capacity (N+1) check of cluster {cluster} failed: if it fails, services of {failures} cannot all be \
-         restarted elsewhere; add capacity or stop unused services"
+        "Failover capacity (N+1) check of cluster {cluster} failed: services of {failures} cannot be restarted \
+         elsewhere after a failure; add capacity or stop unused services"
     )
 }
 

@@ -117,7 +117,7 @@ impl Agent {
         // killed.
         let _group = Group(pid);
         let ended = tokio::time::timeout_at(until, self.converse(child, verb)).await;
-        ended.map_err(|_| format!("{verb} did not end in time"))?.map_err(|error| format!("{name}: {error}"))
+        ended.map_err(|_| format!("{verb} timed out"))?.map_err(|error| format!("{name}: {error}"))
     }
 
     async fn converse(&self, mut child: Child, verb: &str) -> std::io::Result<Ended> {

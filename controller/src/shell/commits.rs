@@ -29,7 +29,7 @@ impl StoreLink {
         tokio::spawn(async move {
             let outcome = tokio::time::timeout(PATIENCE, store.commit(transaction))
                 .await
-                .unwrap_or_else(|_| Outcome::Unknown("no answer in time".to_owned()));
+                .unwrap_or_else(|_| Outcome::Unknown("no response in time".to_owned()));
             metrics.committed(&outcome);
             // The receiver is gone once the loop has ended. The same holds for all answers here.
             let _ = inputs.send(Input::Committed { id, outcome });

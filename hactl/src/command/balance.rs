@@ -31,12 +31,12 @@ use std::time::Instant;
     after_help = "The options are those of Ganeti's hbal. Exit status: 0 done or nothing to move; 1 a job failed, or the command was \
         interrupted; 2 invalid input.\n\n\
         With --apply, SIGINT (Ctrl-C) stops after the current job set, and SIGTERM stops immediately.\n\n\
-        Under the name hbal, the program has the options and the output format of hbal."
+        When invoked as hbal, the program accepts the options of hbal and has its output format."
 )]
 pub(crate) struct Balance {
     #[command(flatten)]
     options: Options,
-    /// Apply without a confirmation; implied without a terminal
+    /// Apply without confirmation; implied without a terminal
     #[arg(long, short = 'y', requires = "apply")]
     yes: bool,
 }

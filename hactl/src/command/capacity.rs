@@ -158,7 +158,9 @@ fn because(read: &Read, group: &GroupCapacity) -> String {
         return refused.to_string();
     }
     match &group.broken {
-        Some(Broken::Reserve(nodes)) => format!("N+1 fails now on {}", read.nodes(nodes).join(", ")),
+        Some(Broken::Reserve(nodes)) => {
+            format!("N+1 check currently fails on {}", read.nodes(nodes).join(", "))
+        }
         Some(Broken::Failover(node)) => format!(
             "some services of {} cannot be scheduled if the node fails",
             read.nodes(&[*node]).join("")

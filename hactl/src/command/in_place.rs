@@ -83,7 +83,7 @@ impl InPlaceFlags {
             | OperationPhase::Refused
             | OperationPhase::Pending
             | OperationPhase::Running => Err(Failure::refused(line)
-                .help("the edit is stored; the running copy keeps the definition with which it was started")),
+                .help("the edit is stored, but not applied to the running copy: run \"hactl why NAME\"")),
         }
     }
 }

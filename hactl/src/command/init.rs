@@ -52,7 +52,7 @@ pub(crate) struct Init {
     /// Module to load if no device exists; empty: none [default: softdog]
     #[arg(long, value_name = "MODULE", help_heading = "Node")]
     watchdog: Option<String>,
-    /// Address of the API; default: all with certificates, else 127.0.0.1:7443
+    /// Address of the API; default: 0.0.0.0:7443 with TLS, else 127.0.0.1:7443
     #[arg(long, value_name = "ADDRESS", help_heading = "Controller")]
     listen: Option<String>,
     /// URL at which other hosts reach the API; default: --listen or host name

@@ -19,8 +19,7 @@ const OVERLAP: Duration = Duration::from_secs(5);
 /// Print the log of a service from its driver
 ///
 /// systemd: journal of the unit. podman: output of the container. lxc: output on its console. libvirt: log file of the
-/// console, or of QEMU. exec, ocf and external: output of the programs. The agent of the node reads the log. An answer has at most 64 KiB; older lines are
-/// left out.
+/// console, or of QEMU. exec, ocf and external: output of the programs. The agent of the node reads the log. A response contains at most 64 KiB; older lines are omitted.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hactl logs web\n  hactl logs web -f --since 10m\n  hactl logs vm:100 --tail 1000 --node node2"
@@ -31,7 +30,7 @@ pub(crate) struct Logs {
     name: String,
     /// Print new lines until interrupted
     ///
-    /// The log is read every second. Lines are left out if more than 64 KiB or 10000 lines are written in that time.
+    /// The log is read every second. Lines are omitted if more than 64 KiB or 10000 lines are written in that time.
     /// Consecutive identical lines may be printed only once.
     #[arg(long, short = 'f')]
     follow: bool,

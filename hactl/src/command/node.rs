@@ -39,9 +39,9 @@ enum NodeCommand {
     /// WARNING: resets the node. Test the watchdog of a drained node
     #[command(mut_arg("yes", |yes| yes.help("Confirm that the node may be reset now; do not ask")))]
     TestWatchdog(Asked),
-    /// WARNING: stops the node without a shutdown. Fence a node by its devices
+    /// WARNING: stops the node without a shutdown. Fence a node with its fence devices
     Fence(Asked),
-    /// WARNING: data loss if services from before fencing run. Reconnect a fenced node
+    /// WARNING: data loss if services started before fencing still run. Reconnect a fenced node
     Unfence(Asked),
     /// WARNING: data loss if the former etcd is in use. Permit a node to use this etcd
     #[command(mut_arg("yes", |yes| yes.help("Confirm that this is the right etcd for the node; do not ask")))]
@@ -179,7 +179,7 @@ fn may_be_fenced(name: &str, status: &NodeStatus) -> String {
 
 fn has_ended(name: &str, _: &NodeStatus) -> String {
     format!(
-        "WARNING: data loss if a service from before fencing still runs on {name}: the service would run twice.\n\
+        "WARNING: data loss if a service that was started before fencing still runs on {name}: the service would run twice.\n\
          Node {name} regains access to storage without a reboot.\n\
          Confirm, at the machine itself, that no such service runs on {name}."
     )

@@ -81,7 +81,7 @@ pub(crate) struct Migrate {
     patience: Patience,
 }
 
-/// Relocate a service to a node by a stop and a start
+/// Relocate a service: stop it, then start it on another node
 #[derive(Args, Debug)]
 pub(crate) struct Relocate {
     /// Name of the resource

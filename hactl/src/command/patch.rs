@@ -11,7 +11,7 @@ use ha_api_types::{document, renamed, yaml};
 use serde_json::Value;
 use std::io::Read;
 
-/// Change fields of an object by a merge patch or a JSON patch
+/// Change fields of an object with a merge patch or a JSON patch
 #[derive(Args, Debug)]
 #[command(
     override_usage = "hactl patch [OPTIONS] KIND NAME -p <PATCH>\n       hactl patch [OPTIONS] KIND/NAME -p <PATCH>"

@@ -27,8 +27,7 @@ use std::path::{Path, PathBuf};
     after_help = "Without a file, the default cluster runs: three nodes with six services, and one node fails.\n\n\
         Exit status: 0 all expectations and invariants hold; 1 some do not; 2 invalid file. \
         For a directory: one line for each file, and the worst status.\n\n\
-        With --from-dump, the cluster of a support dump continues under the same rules, with every agent and controller \
-        started again. Example: hactl support dump d; hactl simulate --from-dump d --why web\n\n\
+        With --from-dump, the simulation starts from the cluster state in a support dump, with every agent and controller restarted. Example: hactl support dump d; hactl simulate --from-dump d --why web\n\n\
         With --random, each seed defines a cluster and faults. A failed seed is printed as a scenario file that reproduces \
         the failure: `hactl simulate --random --seeds 7 > seed-7.yaml; hactl simulate seed-7.yaml`."
 )]
@@ -42,7 +41,7 @@ pub(crate) struct Simulate {
     /// Simulate random clusters and faults, and check the invariants
     #[arg(long)]
     random: bool,
-    /// Continue the cluster of a support dump
+    /// Start from the cluster state in a support dump
     ///
     /// FILE may contain steps and expectations, but no nodes and no objects.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["random", "print_default"])]

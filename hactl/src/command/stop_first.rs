@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Whether to stop resources before edits that need it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StopFirstFlags {
-    /// Stop the resource if the edit needs it, then restore its state
+    /// Stop the resource if the edit requires a stop, then restore its state
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) stop_first: bool,
     /// Maximum time to wait for the stop; at expiry, exit with status 124
@@ -92,7 +92,7 @@ fn keeps(resource: &Served<ResourceSpec>) -> Option<String> {
     let is_stopped = matches!(resource.state(), Some(ServiceState::Stopped | ServiceState::Disabled));
     match (is_stopped, copies.is_empty()) {
         (true, true) => None,
-        (true, false) => Some(format!("{state}, a copy may still run on {}", copies.join(", "))),
+        (true, false) => Some(format!("{state}; a copy may still run on {}", copies.join(", "))),
         (false, _) => Some(format!("state {state}")),
     }
 }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(of("Stopping", json!([])), Some("state Stopping".to_owned()));
         assert_eq!(
             of("Stopped", json!([{"node": "n1"}])),
-            Some("Stopped, node n1 may still run a copy".to_owned())
+            Some("Stopped; a copy may still run on n1".to_owned())
         );
         assert_eq!(keeps(&Served::of(json!({}))), Some("state Queued".to_owned()));
     }

@@ -37,10 +37,10 @@ pub(crate) struct Timing {
     /// Assumed time until all clients have received an etcd commit
     #[arg(long, value_name = "DURATION", default_value = COMMIT, value_parser = crate::duration::parse)]
     commit: Duration,
-    /// Assumed delay before etcd ends an expired lease
+    /// Assumed delay before etcd revokes an expired lease
     #[arg(long, value_name = "DURATION", default_value = EXPIRY, value_parser = crate::duration::parse)]
     expiry: Duration,
-    /// Assumed number of lost etcd requests, with all retries
+    /// Assumed number of etcd requests lost together with all their retries
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     lost: u32,
     /// Show the settings, and every part of the total

@@ -47,7 +47,7 @@ impl Trace {
         let followed = Followed::new(subject, &events);
         if followed.steps.is_empty() {
             return Err(Failure::refused(format!(
-                "no events of {}",
+                "no events found for {}",
                 followed.subject.shown()
             ))
             .help(
@@ -102,7 +102,7 @@ impl Trace {
         target.name.check(&resource.value)?;
         match resource.status.and_then(|status| status.action_uid) {
             Some(uid) => Ok(Subject::Action(uid.to_string())),
-            None => Err(Failure::refused(format!("no action of {} yet", self.subject))
+            None => Err(Failure::refused(format!("no action recorded for {} yet", self.subject))
                 .help(format!("run \"hactl why {}\"", self.subject))),
         }
     }

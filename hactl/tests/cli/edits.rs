@@ -72,7 +72,10 @@ fn an_edit_in_place_that_the_leader_refuses_is_stored_and_does_not_concern_the_c
         let server = leader(phase, "definition runs another service");
         let ran = apply(&server, &edited(), &["--in-place", "--yes"]).fails(
             1,
-            &format!("resource/web in place: {}: definition runs another service", phase.to_lowercase()),
+            &format!(
+                "resource/web: in-place update {}: definition runs another service",
+                phase.to_lowercase()
+            ),
         );
         assert!(ran.stderr.contains("the edit is stored; the running copy keeps"), "{}", ran.stderr);
         assert_eq!(command_of(&server), json!(["sleep", "2"]));

@@ -37,7 +37,7 @@ fn a_service_is_evacuated_from_the_node_that_it_prefers() {
     facts.lock()["services"]["a"]["group"] = json!("home");
     let server = willing(&facts);
     let shown = hactl(&server, &["evacuate", "node1", "-C"]).shows(0, &["a node1 => node2"]);
-    assert!(shown.stderr.contains("run hactl cordon node1 first"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("run \"hactl cordon node1\" first"), "{}", shown.stderr);
     facts.lock()["nodes"]["node1"]["schedulable"] = json!(false);
     let shown = hactl(&server, &["evacuate", "node1", "-C"]).shows(0, &["a node1 => node2"]);
     assert_eq!(shown.stderr, "");

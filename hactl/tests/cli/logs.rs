@@ -47,8 +47,8 @@ fn refusals_are_shown_with_what_to_do() {
     };
     let nowhere = refused(409, "Conflict", "resource web is not assigned to a node");
     hactl(&nowhere, &["logs", "web"]).fails(1, "hint: add --node NODE");
-    let without = refused(400, "BadRequest", "driver simulated keeps no log");
-    hactl(&without, &["logs", "web"]).fails(2, "driver simulated keeps no log");
+    let without = refused(400, "BadRequest", "driver simulated does not provide logs");
+    hactl(&without, &["logs", "web"]).fails(2, "driver simulated does not provide logs");
     let late = refused(504, "Timeout", "the agent of node node1 did not answer within 10 s");
     hactl(&late, &["logs", "web"]).fails(3, "did not answer");
 }

@@ -69,7 +69,7 @@ detect  6.1 s   from the last heartbeat until the node is considered failed
 fence   7.3 s   until fencing is confirmed
 decide  0.1 s   until its services are scheduled on other nodes
 start   0.1 s   until the starts are authorized
-total   13.6 s  then the services start
+total   13.6 s  until the services start
 
 "]],
     );

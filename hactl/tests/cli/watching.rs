@@ -138,7 +138,7 @@ fn an_operation_is_followed_over_controller_and_agent() {
     }
     hactl(&server, &["trace", "web"]).shows(0, &["action a0\n", "Starting"]);
     hactl(&server, &["trace", "a1", "-o", "json"]).shows(0, &["\"afterSeconds\": 1.0", "\"epoch\": \"4\""]);
-    hactl(&server, &["trace", "a7"]).fails(1, "no events of action a7");
+    hactl(&server, &["trace", "a7"]).fails(1, "no events found for action a7");
     hactl(&server, &["trace", "operation/gone"]).fails(1, "operation/gone not found");
     hactl(&server, &["trace", "resource/gone"]).fails(1, "resource/gone not found");
     hactl(&server, &["trace", "ct:gone"]).fails(1, "resource/gone not found");

@@ -67,7 +67,7 @@ impl AgentCore {
                 now,
                 service,
                 uid,
-                "etcd did not answer before the driver started the migration",
+                "etcd did not respond before the driver started the migration",
             );
         }
     }

@@ -25,13 +25,13 @@ impl AgentCore {
                 self.changed = true;
                 let text = match shutdown {
                     Shutdown::Restart => {
-                        "agent stops without a shutdown of the machine: services keep running".to_owned()
+                        "agent is stopping without a machine shutdown: services keep running".to_owned()
                     }
                     Shutdown::Leave(_) if self.awaits_moves() => {
-                        "machine shuts down: waiting for services to move away".to_owned()
+                        "machine is shutting down: waiting for services to move away".to_owned()
                     }
                     Shutdown::Leave(_) => {
-                        "machine shuts down: stopping all services, then leaving the cluster".to_owned()
+                        "machine is shutting down: stopping all services, then leaving the cluster".to_owned()
                     }
                 };
                 self.log(Level::Info, text);
@@ -79,7 +79,7 @@ impl AgentCore {
                 uid.as_ref(),
                 Phase::Stopping,
                 Reason::ShutdownComplete,
-                "Stopping because the node shuts down",
+                "Stopping because the node is shutting down",
             ),
         );
         service.permit = None;
@@ -195,7 +195,7 @@ impl AgentCore {
         }
         if self.beat_failed_at.is_some() && !self.refusal_told {
             self.refusal_told = true;
-            let text = "agent cannot stop yet: etcd has not stored that the agent restarts, so this node would be fenced and \
+            let text = "agent cannot stop yet: etcd has not stored that the agent is restarting, so this node would be fenced and \
                         reset. The agent stops when etcd confirms it";
             self.log(Level::Error, text.to_owned());
         }
@@ -218,16 +218,16 @@ impl AgentCore {
         };
         match self.shutdown? {
             Shutdown::Restart if self.beat_failed_at.is_some() => Some(
-                "agent cannot stop yet: etcd has not stored that the agent restarts, so this node would be fenced"
+                "agent cannot stop yet: etcd has not stored that the agent is restarting, so this node would be fenced"
                     .to_owned(),
             ),
-            Shutdown::Restart => Some("agent stops: freezing the services of this node".to_owned()),
+            Shutdown::Restart => Some("agent is stopping: services of this node keep running unmonitored".to_owned()),
             Shutdown::Leave(_) if self.awaits_moves() => Some(format!(
-                "machine shuts down: waiting for {} to move away",
+                "machine is shutting down: waiting for {} to move away",
                 here(&|service| self.may_be_here(service))
             )),
             Shutdown::Leave(_) => Some(format!(
-                "machine shuts down: stopping {}",
+                "machine is shutting down: stopping {}",
                 here(&|service| self.may_be_here(service))
             )),
         }

@@ -350,7 +350,7 @@ impl Step {
             Step::MigrateProbe { .. } => "verify the migration",
             Step::Kill { .. } => "kill",
             Step::KillVerify { .. } => "verify the kill",
-            Step::CloseReception { .. } => "close the reception",
+            Step::CloseReception { .. } => "clean up the received copy",
         }
     }
 }

@@ -113,7 +113,7 @@ impl Driver for ExternalDriver {
                 return Err(each.collect::<Vec<_>>().join("; "));
             }
             for (name, why) in self.context.unable.update(unable) {
-                tracing::info!(driver = name, why, "cannot serve a driver");
+                tracing::info!(driver = name, why, "driver is not available on this node");
             }
             Ok(able)
         })

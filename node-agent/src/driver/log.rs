@@ -98,9 +98,9 @@ pub(in crate::driver) async fn of_programs(
 
 /// Returns the last lines of a file and, if it is short, of the file that was rotated away last.
 pub(in crate::driver) async fn of_file(path: PathBuf, query: LogQuery) -> Result<LogTail, LogFailure> {
-    let permit = FILE_READS
-        .try_acquire()
-        .map_err(|_| LogFailure::Unreadable("earlier reads of log files have not ended".to_owned()))?;
+    let permit = FILE_READS.try_acquire().map_err(|_| {
+        LogFailure::Unreadable("too many log reads are in progress: try again later".to_owned())
+    })?;
     let read = move || {
         let _permit = permit;
         let read = file_tail(&path, query, SystemTime::now());

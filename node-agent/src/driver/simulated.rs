@@ -156,7 +156,7 @@ impl SimulatedDriver {
             failures.migrations += 1;
             write(&counted, &failures).map_err(unreadable)?;
             let message = format!(
-                "migration {} of {} that fail (simulated)",
+                "simulated failure of migration {} of {}",
                 failures.migrations, spec.migrate_failures
             );
             return Err(failed(Reason::MoveFailed, message));

@@ -51,7 +51,7 @@ impl Controllers {
             };
             let answer = tokio::time::timeout(patience, asking)
                 .await
-                .unwrap_or_else(|_| Err("no answer in time".to_owned()));
+                .unwrap_or_else(|_| Err("no response in time".to_owned()));
             // Sending fails only once the loop has ended.
             let _ = inputs.send(Input::HoldAnswered { id, candidate, answer });
         });
@@ -64,16 +64,16 @@ async fn answer_to(asking: RequestBuilder) -> Result<HoldAnswer, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| deepest(&error))? {
         if body.len() + chunk.len() > MOST_BYTES {
-            return Err(format!("answer is longer than {MOST_BYTES} bytes"));
+            return Err(format!("response is longer than {MOST_BYTES} bytes"));
         }
         body.extend_from_slice(&chunk);
     }
     if !code.is_success() {
         let status: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
         let message = status["message"].as_str().unwrap_or_default();
-        return Err(format!("unexpected answer {code} {message}"));
+        return Err(format!("unexpected response {code} {message}"));
     }
-    serde_json::from_slice(&body).map_err(|error| format!("cannot parse the answer: {error}"))
+    serde_json::from_slice(&body).map_err(|error| format!("cannot parse the response: {error}"))
 }
 
 /// The sources of a client: paths of PEM files and their last contents.

@@ -38,7 +38,7 @@ impl StoreLink {
         tokio::spawn(async move {
             let outcome = tokio::time::timeout(patience, store.commit(transaction))
                 .await
-                .unwrap_or_else(|_| Outcome::Unknown("no answer in time".to_owned()));
+                .unwrap_or_else(|_| Outcome::Unknown("no response in time".to_owned()));
             // Sending fails only once the loop has ended; the same holds for every answer below.
             let _ = inputs.send(Input::Committed { id, outcome });
         });

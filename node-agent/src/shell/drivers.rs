@@ -109,7 +109,7 @@ impl Drivers {
             }
         }
         for (driver, why) in self.unable.update(unable) {
-            tracing::info!(driver, why, "cannot serve a driver");
+            tracing::info!(driver, why, "driver is not available on this node");
         }
         names
     }

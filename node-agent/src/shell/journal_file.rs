@@ -42,7 +42,7 @@ impl JournalFile {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(JournalFile { folder: folder.to_owned(), lock }),
             Err((_, errno)) => anyhow::bail!(
-                "{} is locked ({errno}): another agent runs with this --state-dir, stop it first",
+                "{} is locked ({errno}): another agent runs with this --state-dir; stop that agent first",
                 path.display()
             ),
         }

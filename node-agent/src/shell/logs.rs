@@ -171,7 +171,7 @@ impl Reader {
                 Outcome::Refused(why) | Outcome::Unknown(why) => return Err(why),
             }
         }
-        Err("etcd forgets its leases".to_owned())
+        Err("lease expired before the response was written, repeatedly".to_owned())
     }
 }
 

@@ -69,7 +69,9 @@ impl ObservedCore {
             ha_runtime::notify::extend_timeout(EXTEND_BY);
         }
         let armed = if summary.armed { "armed" } else { "not armed" };
-        let text = format!("{}; watchdog {armed}; services that may run: {}", summary.doing, summary.running);
+        // The script that runs before the package is removed looks for this count.
+        let running = ha_api_types::names::count(summary.running, "service");
+        let text = format!("{}; watchdog {armed}; {running} may run", summary.doing);
         if text != self.shown {
             ha_runtime::notify::status(&text);
             self.shown = text;

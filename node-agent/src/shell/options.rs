@@ -45,7 +45,7 @@ pub struct Options {
     pub machine_id_file: PathBuf,
     /// File with the product id of the hardware
     ///
-    /// The id distinguishes machines with copies of one disk.
+    /// The id distinguishes machines that were cloned from the same disk.
     #[arg(long, default_value = "/sys/class/dmi/id/product_uuid", value_name = "FILE")]
     pub product_id_file: PathBuf,
     /// Socket of ha-watchdogd
@@ -78,7 +78,7 @@ pub struct Options {
 pub enum Sleeps {
     /// Detect automatically
     Auto,
-    /// The machine cannot sleep, such as a container whose host never sleeps
+    /// The machine cannot sleep; use for a container whose host never sleeps
     No,
 }
 

@@ -44,7 +44,9 @@ async fn ask(words: &[&str]) -> Option<String> {
                 return None;
             }
             Err(_) => {
-                tracing::warn!("cannot determine from systemd whether this machine shuts down, retrying");
+                tracing::warn!(
+                    "cannot determine from systemd whether this machine is shutting down, retrying"
+                );
             }
         }
     }

@@ -38,13 +38,13 @@ const EVENTS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ClientError {
     /// No daemon listens on the socket.
-    #[error("ha-watchdogd does not answer at its socket ({0}): run systemctl status ha-watchdogd")]
+    #[error("ha-watchdogd does not respond at its socket ({0}): run systemctl status ha-watchdogd")]
     Unreachable(Errno),
     /// The daemon refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// No answer arrived in time. Whether the request was or will be executed is unknown.
-    #[error("ha-watchdogd did not answer within {} s", ANSWER_WITHIN.as_secs())]
+    #[error("ha-watchdogd did not respond within {} s", ANSWER_WITHIN.as_secs())]
     Unanswered,
     /// The connection is lost.
     #[error("lost the connection to ha-watchdogd")]

@@ -14,7 +14,7 @@ async fn a_crash_is_reported_immediately() {
     node.driver.start(&service).await.unwrap();
     signal("KILL", node.process());
     let (message, by_hand) = node.exit().await;
-    assert_eq!(message.trim_end(), "first process was killed by signal 9: ready");
+    assert_eq!(message.trim_end(), "init process was killed by signal 9: ready");
     assert!(!by_hand);
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
 }
@@ -26,7 +26,7 @@ async fn an_end_from_inside_is_no_stop_by_hand() {
     node.driver.start(&service).await.unwrap();
     fs::write(node.path("rootfs/tmp/end"), "").unwrap();
     let (message, by_hand) = node.exit().await;
-    assert_eq!(message.trim_end(), "first process ended with exit status 3: over");
+    assert_eq!(message.trim_end(), "init process exited with status 3: over");
     assert!(!by_hand);
 }
 

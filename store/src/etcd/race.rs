@@ -97,7 +97,7 @@ pub(super) async fn race<T: Send + 'static, R>(
                 slow_at = Instant::now() + attempt_timeout;
             }
             () = tokio::time::sleep_until(deadline) => {
-                let text = format!("no answer within {} ms", started.elapsed().as_millis());
+                let text = format!("no response within {} ms", started.elapsed().as_millis());
                 inner.avoid(first);
                 return Err(Failure::Unknown(text));
             }

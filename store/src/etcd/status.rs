@@ -89,7 +89,7 @@ async fn member_status(inner: &Arc<Inner>, index: usize) -> MemberStatus {
     .await;
     if asked.is_err() && !status.reachable {
         status.answer_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        status.problem = Some(format!("no answer within {} ms", status.answer_ms));
+        status.problem = Some(format!("no response within {} ms", status.answer_ms));
     }
     if let Some(version) = &status.version
         && let Err(sentence) = check_version(&status.endpoint, version)

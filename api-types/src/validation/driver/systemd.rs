@@ -48,7 +48,7 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
     } else if systemd.disable_at_boot {
         context.invalid(
             &member(path, "disableAtBoot"),
-            "not allowed with command: such a unit is never enabled at boot",
+            "not allowed with command: a transient unit is never enabled at boot",
         );
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         );
         check(
             &json!({"command": ["/a"], "disableAtBoot": true}),
-            &["disableAtBoot: not allowed with command: such a unit is never enabled at boot"],
+            &["disableAtBoot: not allowed with command: a transient unit is never enabled at boot"],
         );
         check(
             &json!({"unit": "a", "limits": {"tasks": 1}}),

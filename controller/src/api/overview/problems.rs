@@ -66,7 +66,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
             "etcd".to_owned(),
             Reason::EtcdTooOld,
             message,
-            "upgrade etcd to 3.5.30 or newer 3.5.x, or to 3.6.11 or newer, one member at a time",
+            "upgrade etcd to 3.5.30 or later in the 3.5 series, or to 3.6.11 or later, one member at a time",
         ));
     }
     for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
@@ -92,7 +92,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
     failing_checks(world, overview, &mut found);
     rules(world, &mut found);
     if world.settings().disarmed.is_some() {
-        let message = format!("cluster is {}: no node is fenced by missed heartbeats", overview.arming);
+        let message = format!("cluster is {}: no node is fenced for missed heartbeats", overview.arming);
         found.push(problem(
             Severity::Degraded,
             "cluster/default".to_owned(),

@@ -236,8 +236,7 @@ impl<'p, 'a> Desk<'p, 'a> {
         let name = self.subject.name;
         let message = match device.action {
             FenceAction::Reboot => format!(
-                "Fence device {} disconnected the node until it registers after a reboot. Reboot the machine, or, if \
-                 no service from before the fencing still runs on it, run hactl node unfence {name}",
+                "Fence device {} disconnected the node until it registers after a reboot. Reboot the machine, or, if no service that was started before the fencing still runs on it, run hactl node unfence {name}",
                 device.name
             ),
             FenceAction::Off => format!(

@@ -42,7 +42,7 @@ pub(super) fn plan(
         wait(
             plan,
             Reason::Disarmed,
-            "Heartbeats are missing, not fenced because the cluster is disarmed".to_owned(),
+            "Heartbeats are missing; node is not fenced because the cluster is disarmed".to_owned(),
         );
         return;
     }

@@ -252,7 +252,7 @@ mod tests {
             let failed = DeliveryOutcome::Failed("connection refused".to_owned());
             let ended = deliveries.end(id, failed, at).unwrap();
             if ended.result == NotificationResult::GivenUp {
-                assert!(ended.given_up.unwrap().ends_with("attempts: connection refused"));
+                assert!(ended.given_up.unwrap().contains("(attempts: "));
                 break;
             }
             let next = deliveries.retry_at("https://a.example", "n").unwrap();

@@ -44,7 +44,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, request: &Reque
         (Some(_), Some(_)) if !same_boot => verdict(
             OperationPhase::Refused,
             Reason::Outdated,
-            format!("{name} has booted again since the request"),
+            format!("Node {name} has rebooted since the request: run the command again"),
         ),
         (Some(node), Some(report)) => match refusal(situation, name, node, report) {
             Some((reason, message)) => verdict(OperationPhase::Refused, reason, message),

@@ -33,8 +33,8 @@ fn what_fails_names_nodes_and_services() {
     check(
         &[("node1", failing(vec![web])), ("node2", failing(vec![db]))],
         Reason::InsufficientFailoverCapacity,
-        "Failover capacity (N+1) check of cluster default failed: services of nodes node1, node2 could not be \
-         restarted after a failure; add capacity or stop unused services: web on node1: too small (node2, node3), away (node4); \
+        "Failover capacity (N+1) check of cluster default failed: services of nodes node1, node2 cannot be restarted \
+         elsewhere after a failure; add capacity or stop unused services: web on node1: too small (node2, node3), away (node4); \
          db on node2: no other node",
     );
 }

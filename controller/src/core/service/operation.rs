@@ -197,7 +197,10 @@ fn refusal_of_state(
 ) -> Option<(Reason, String)> {
     let name = service.name;
     match state {
-        ServiceState::Ignored => Some((Reason::Unmanaged, format!("{name} is Ignored (not managed)"))),
+        ServiceState::Ignored => Some((
+            Reason::Unmanaged,
+            format!("{name} is Ignored (not managed): run \"hactl start {name}\" to manage it"),
+        )),
         ServiceState::Error => {
             Some((Reason::Refused, format!("{name} is in Error: run \"hactl clear-error {name}\"")))
         }
@@ -205,7 +208,10 @@ fn refusal_of_state(
             Some((Reason::Fencing, format!("{name} is waiting for its node to be fenced")))
         }
         ServiceState::Recovery => Some((Reason::Recovering, format!("{name} is waiting to be scheduled"))),
-        ServiceState::Freeze => Some((Reason::Frozen, format!("{name} is in state Freeze"))),
+        ServiceState::Freeze => Some((
+            Reason::Frozen,
+            format!("{name} is in state Freeze: start the agent of its node (systemctl start ha-node-agent)"),
+        )),
         ServiceState::Deleting => Some((Reason::Deleted, format!("{name} is being deleted"))),
         ServiceState::Stopped | ServiceState::Disabled if action == OperationAction::Restart => {
             Some((Reason::Refused, format!("{name} is stopped: run \"hactl start {name}\"")))

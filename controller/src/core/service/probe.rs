@@ -64,7 +64,7 @@ fn answer(
 ) -> Answer {
     let situation = &planner.situation;
     if is_answered_by_operator(situation, service, node) {
-        return Answer::Empty("operator stated that the service does not run there");
+        return Answer::Empty("operator confirmed that the service does not run there");
     }
     let world = situation.world;
     if planner.is_being_opened(node) {

@@ -84,7 +84,7 @@ fn maintenance(
 ) -> Option<Event> {
     let message = match (before, state) {
         (Some(NodeState::Online), NodeState::Maintenance) => {
-            "Node entered maintenance, its services are being moved away"
+            "Node entered maintenance; its services are being moved away"
         }
         (Some(NodeState::Maintenance), NodeState::Online) => "Node left maintenance",
         (_, _) => return None,

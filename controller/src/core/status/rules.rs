@@ -69,7 +69,7 @@ fn conflict_event(
     let (event_type, reason, message) = match (before.and_then(conflict), conflict(status)) {
         (None, Some(message)) => (EventType::Warning, Reason::RuleConflict, message),
         (Some(_), None) => {
-            (EventType::Normal, Reason::Accepted, "Conflict resolved, the rule is active".to_owned())
+            (EventType::Normal, Reason::Accepted, "Conflict resolved; the rule is active".to_owned())
         }
         (None, None) | (Some(_), Some(_)) => return None,
     };

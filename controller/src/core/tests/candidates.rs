@@ -112,7 +112,10 @@ fn a_controller_that_was_moved_to_another_machine_is_another_candidate() {
     assert_eq!(lab.fence(&node).state, FenceState::Open);
     let (reason, message) = node_says(&lab, &node);
     assert_eq!(reason, Reason::JoinedLater);
-    assert!(message.contains("All controllers that node") && message.contains("confirm-fenced"), "{message}");
+    assert!(
+        message.contains("No controller that can end") && message.contains("confirm-fenced"),
+        "{message}"
+    );
 }
 
 #[test]

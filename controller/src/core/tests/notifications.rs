@@ -297,7 +297,7 @@ fn what_a_target_refuses_is_given_up_with_an_event() {
         .collect();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].contains(HOOK) && told[0].ends_with("discarded after 1 attempts: server returned 422"),
+        told[0].contains(HOOK) && told[0].ends_with("discarded (attempts: 1): server returned 422"),
         "{told:?}"
     );
 }

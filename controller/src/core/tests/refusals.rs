@@ -126,7 +126,8 @@ fn a_state_in_which_it_would_never_be_carried_out() {
     lab.want("web", RequestedState::Ignored);
     lab.until(5_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
     for action in all {
-        check(&mut lab, web(action), Reason::Unmanaged, "web is Ignored (not managed)");
+        let message = "web is Ignored (not managed): run \"hactl start web\" to manage it";
+        check(&mut lab, web(action), Reason::Unmanaged, message);
     }
     lab.want("web", RequestedState::Started);
     lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
@@ -151,7 +152,8 @@ fn fence_recovery_and_freeze() {
     lab.agent("node1").leave(ha_api_types::record::Mode::Restart);
     lab.until(5_000, "frozen", |lab| lab.is("web", ServiceState::Freeze));
     for action in all {
-        check(&mut lab, operation(action, Some("node2")), Reason::Frozen, "web is in state Freeze");
+        let message = "web is in state Freeze: start the agent of its node (systemctl start ha-node-agent)";
+        check(&mut lab, operation(action, Some("node2")), Reason::Frozen, message);
     }
     lab.agent("node1").armed = true;
     lab.agent("node1").mode = None;

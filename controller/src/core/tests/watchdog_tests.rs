@@ -58,7 +58,7 @@ fn only_an_idle_node_that_is_there_is_let_reset() {
     check(&mut lab, "busy", spec, Refused, Reason::Refused, "Services are still active on");
     let idle = other;
     let spec = OperationSpec { boot_id: Some("another".into()), ..test_of(&lab, &idle) };
-    check(&mut lab, "old", spec, Refused, Reason::Outdated, "has booted again");
+    check(&mut lab, "old", spec, Refused, Reason::Outdated, "has rebooted");
     let spec = OperationSpec { node: Some("nix".into()), ..test_of(&lab, &idle) };
     check(&mut lab, "nobody", spec, Refused, Reason::NotFound, "Node nix not found");
     let spec = test_of(&lab, &idle);

@@ -43,7 +43,7 @@ struct Arguments {
     /// Balance the live cluster; the path is ignored
     #[arg(long, short = 'L', value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     luxi: Option<String>,
-    /// Print the options for the completion of shells
+    /// Print the options for shell completion
     #[arg(long)]
     help_completion: bool,
     #[command(flatten)]

@@ -91,7 +91,7 @@ pub(crate) struct Options {
     /// Print the instances before and after
     #[arg(long)]
     pub(crate) print_instances: bool,
-    /// Count the memory of stopped instances, as in versions before 2.10
+    /// Count the memory of stopped instances, as in Ganeti before 2.10
     #[arg(long)]
     pub(crate) count_down_memory: bool,
     /// Maximum search time

@@ -28,7 +28,7 @@ pub(crate) struct Output {
     /// Apply the plan, one job set at a time, until the first failure
     #[arg(long, short = 'X', conflicts_with = "text_data")]
     apply: bool,
-    /// Apply without a confirmation; implied without a terminal
+    /// Apply without confirmation; implied without a terminal
     #[arg(long, short = 'y', requires = "apply")]
     yes: bool,
     /// Maximum time of one job set; at expiry, exit with status 124

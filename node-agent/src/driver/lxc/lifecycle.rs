@@ -327,7 +327,7 @@ async fn ended_early(context: &Context, service: &ServiceDefinition, run: Option
 pub(super) async fn how_it_ended(context: &Context, service: &ServiceDefinition, run: Option<Run>) -> String {
     let text = Files::of(&context.settings, service).text();
     let how = run.and_then(|run| log::ending(&text, run.init.pid));
-    let how = how.unwrap_or_else(|| "container has ended".to_owned());
+    let how = how.unwrap_or_else(|| "container has stopped".to_owned());
     let said = log::last_line(context, service).await;
     format!("{how}{said}")
 }

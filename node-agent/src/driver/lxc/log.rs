@@ -111,10 +111,10 @@ pub(super) fn ending(text: &str, init: i32) -> Option<String> {
         how.strip_prefix(prefix)?.split_once('(')?.1.split_once(')').map(|(number, _)| number.to_owned())
     };
     if let Some(status) = inner(how, "error ") {
-        return Some(format!("first process ended with exit status {status}"));
+        return Some(format!("init process exited with status {status}"));
     }
     let signal = inner(how, "signal ")?;
-    Some(format!("first process was killed by signal {signal}"))
+    Some(format!("init process was killed by signal {signal}"))
 }
 
 #[cfg(test)]
@@ -141,8 +141,8 @@ mod tests {
         let check = |how: &str, init: i32, expected: Option<&str>| {
             assert_eq!(ending(&line(how), init).as_deref(), expected, "{how}");
         };
-        check("signal Killed(9)", 7, Some("first process was killed by signal 9"));
-        check("error (3)", 7, Some("first process ended with exit status 3"));
+        check("signal Killed(9)", 7, Some("init process was killed by signal 9"));
+        check("error (3)", 7, Some("init process exited with status 3"));
         check("signal Killed(9)", 8, None);
         assert_eq!(ending(LOG, 7), None);
     }

@@ -20,7 +20,7 @@ pub(super) enum ToolError {
     #[error("cannot run {0}: {1}")]
     Broken(&'static str, io::Error),
     /// The monitor of the container does not answer.
-    #[error("{program} did not end within {} s", limit.as_secs())]
+    #[error("{program} did not exit within {} s", limit.as_secs())]
     TimedOut {
         /// Name of the program.
         program: &'static str,

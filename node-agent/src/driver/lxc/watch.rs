@@ -99,11 +99,11 @@ async fn ended(
                     return Some(End { message: orphans(&container.name, &pids), by_hand: false });
                 }
                 Ok(Standing::Changing(state)) if Instant::now() > until => {
-                    let message = format!("first process has ended, but the container is {state}");
+                    let message = format!("init process has exited, but the container is {state}");
                     return Some(End { message, by_hand });
                 }
                 Err(error) if Instant::now() > until => {
-                    let message = format!("first process has ended: {error}");
+                    let message = format!("init process has exited: {error}");
                     return Some(End { message, by_hand });
                 }
                 Ok(Standing::Changing(_)) | Err(_) => {}

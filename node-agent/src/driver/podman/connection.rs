@@ -21,9 +21,9 @@ const API: &str = "/v4.0.0/libpod";
 /// Reason for a missing or unusable answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
-    #[error("podman socket {} does not answer: {error}", socket.display())]
+    #[error("podman socket {} does not respond: {error}", socket.display())]
     Unreachable { socket: PathBuf, error: String },
-    #[error("podman did not answer within {} s", .0.as_secs())]
+    #[error("podman did not respond within {} s", .0.as_secs())]
     Slow(Duration),
     #[error("{message}")]
     Refused { status: StatusCode, cause: String, message: String },

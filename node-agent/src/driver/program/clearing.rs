@@ -69,7 +69,7 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), 
             } else {
                 remains.describe()
             };
-            return Err(failed(Reason::StopFailed, &format!("the kernel did not kill {left}")));
+            return Err(failed(Reason::StopFailed, &format!("{left} did not exit after SIGKILL")));
         }
         // Not in another thread: once this future is dropped, nothing more may be killed.
         search.kill(&remains).map_err(|error| {

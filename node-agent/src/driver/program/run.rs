@@ -197,7 +197,7 @@ fn open_log(folder: &ServiceFolder, bytes_max: u64) -> io::Result<File> {
         output::open(&folder.log())
     });
     log.or_else(|error| {
-        tracing::warn!(log = %folder.log().display(), %error, "cannot write the log, output is lost");
+        tracing::warn!(log = %folder.log().display(), %error, "cannot write the log; output is lost");
         File::options().write(true).open("/dev/null")
     })
 }

@@ -117,7 +117,7 @@ impl Bus {
         *held = None;
         let connected = tokio::time::timeout(CONNECT, connect(&self.socket)).await;
         let session = connected.unwrap_or_else(|_| {
-            let why = format!("{} did not answer within {} s", self.socket.display(), CONNECT.as_secs());
+            let why = format!("{} did not respond within {} s", self.socket.display(), CONNECT.as_secs());
             Err(BusError::Unreachable(why))
         })?;
         *held = Some(session.clone());

@@ -80,7 +80,7 @@ pub(super) async fn kill(
             Ok(Ok(None)) => break,
             Ok(Ok(Some(left))) => left,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("systemd did not answer within {} s", ANSWER.as_secs()),
+            Err(_) => format!("systemd did not respond within {} s", ANSWER.as_secs()),
         };
         let _ = context.groups.kill(&context.group_of(&unit));
         if Instant::now() > until {

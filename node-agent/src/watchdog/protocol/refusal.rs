@@ -166,7 +166,7 @@ pub fn fix_for(name: &str) -> &'static str {
         "watchdog-mux" => "run systemctl disable --now watchdog-mux",
         "watchdogd" => "run systemctl disable --now watchdogd",
         "sbd" => "run systemctl disable --now sbd",
-        "ha-watchdogd" => "another ha-watchdogd runs, stop one of them",
+        "ha-watchdogd" => "another ha-watchdogd runs; stop one of the two",
         "" => "find the process with fuser -v on the device and stop it",
         _ => "stop this process, or set another device with ha-watchdogd --device",
     }

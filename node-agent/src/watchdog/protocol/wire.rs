@@ -24,7 +24,7 @@ const CHECKSUM_AT: usize = MESSAGE_BYTES - 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The bytes are of another version of the protocol.
-    #[error("peer uses version {0} of the watchdog protocol, this program uses version {VERSION}")]
+    #[error("peer uses version {0} of the watchdog protocol; this program uses version {VERSION}")]
     Version(u16),
     /// The bytes do not belong to this protocol.
     #[error("malformed message of the watchdog protocol")]

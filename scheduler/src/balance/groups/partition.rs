@@ -52,7 +52,7 @@ impl fmt::Display for Barrier {
             }
             Barrier::Unallocable => formatter.write_str("group is unallocable"),
             Barrier::Stays(why) => formatter.write_str(why),
-            Barrier::Copies => formatter.write_str("disk is not copied by a move"),
+            Barrier::Copies => formatter.write_str("no command can copy the disk to another node"),
             Barrier::Nodes => formatter.write_str("storage or a rule excludes every node of the group"),
             Barrier::InterGroupMoves => formatter.write_str("moves between groups are disabled"),
         }

@@ -29,7 +29,7 @@ pub enum Stays {
 impl std::fmt::Display for Stays {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
-            Stays::Alone => "alone in its partition",
+            Stays::Alone => "no other group reaches the storage of its instances",
             Stays::InterGroupMoves => "moves between groups are disabled",
         })
     }

@@ -325,7 +325,10 @@ fn why_nothing_is_redistributed() {
     let unallocable = ILL.replace("u2|preferred", "u2|unallocable");
     assert_eq!(blocked(&unallocable), (Err(Blocked::NothingHealthy), Vec::new()));
     let apart = ILL.replace("g1|u1|preferred||", "g1|u1|preferred||lan");
-    assert_eq!(blocked(&apart), (Ok(0), vec!["alone in its partition".to_owned()]));
+    assert_eq!(
+        blocked(&apart),
+        (Ok(0), vec!["no other group reaches the storage of its instances".to_owned()])
+    );
     let full = ILL.replace("c|1000|0|1000", "c|1000|0|150").replace("d|1000|0|1000", "d|1000|0|150");
     assert!(matches!(blocked(&full), (Err(Blocked::NoPlace { group: 0, .. }), _)));
     let local = ILL.replace("b||rbd", "b||plain");

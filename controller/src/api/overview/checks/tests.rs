@@ -87,12 +87,12 @@ fn check(change: impl Fn(&mut Overview), name: &str, verdict: Verdict, seen: &st
 fn a_cluster_is_judged_as_a_whole() {
     use Verdict::{Fail, Ok, Warn};
     check(|_| {}, "etcd-members", Ok, "3 members");
-    check(|o| o.store.members.truncate(2), "etcd-members", Fail, "2 members; 3 are required");
+    check(|o| o.store.members.truncate(2), "etcd-members", Fail, "etcd members: 2; 3 are required");
     check(
         |o| o.store.members.push(member("d")),
         "etcd-members",
         Warn,
-        "4 members, which tolerate no more failures than 3",
+        "4 members and tolerates only as many failures as 3 members",
     );
     check(
         |o| o.store.members[1].url = "https://a:22379/".to_owned(),
@@ -137,16 +137,16 @@ fn a_pool_must_be_reached_from_two_nodes() {
     let web =
         (Kind::Resource, "web", json!({"driver": {"exec": {"command": ["x"]}}, "storage": {"pool": "fast"}}));
     let both = [node("node1", json!(["fast"])), node("node2", json!(["fast"])), web.clone()];
-    judged(&world(&both), &well(), "pools", Verdict::Ok, "each of 1 storage pools");
+    judged(&world(&both), &well(), "pools", Verdict::Ok, "at least two nodes (1 pool)");
     let one = [node("node1", json!(["fast", "spare"])), node("node2", json!(["fast"])), web.clone()];
-    judged(&world(&one), &well(), "pools", Verdict::Warn, "spare (1 nodes)");
+    judged(&world(&one), &well(), "pools", Verdict::Warn, "spare (1 node)");
     let used = [node("node1", json!(["fast"])), node("node2", json!([])), web];
     judged(
         &world(&used),
         &well(),
         "pools",
         Verdict::Fail,
-        "fast (1 nodes); services that use them cannot be recovered",
+        "fast (1 node); services that use them cannot be recovered",
     );
 }
 
