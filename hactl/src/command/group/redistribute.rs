@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 #[command(
     after_help = "Instances are moved in this order: instances on offline nodes, secondaries on nodes that fail N+1, primaries on nodes \
         that fail N+1. Targets are healthy groups with the same storage: preferred groups first. Unallocable groups are excluded.\n\n\
+        If the instances of offline nodes fit only where a node then fails N+1, they are moved there, and that group is listed.\n\n\
         Exit status: 0 all groups are healthy, or become healthy; 1 not possible; 2 invalid input. With --apply, also 1 if a move failed or the command was interrupted."
 )]
 pub(super) struct Redistribute {
@@ -57,6 +58,14 @@ fn text(read: &Read, span: &Span<'_>, found: &Redistribution, moves: &Moves<'_>)
         Ok(_) => {
             text += &moves.text();
             text += &moves.cost();
+            for (group, health) in &found.remaining {
+                let (_, word, _) = words(health);
+                text += &format!(
+                    "Group {} is {word} after the moves: {}\n",
+                    read.group(*group),
+                    because(read, health)
+                );
+            }
         }
     }
     text
@@ -95,6 +104,7 @@ fn document(read: &Read, span: &Span<'_>, found: &Redistribution) -> Value {
         "unhealthy": found.unhealthy.iter().map(one).collect::<Vec<_>>(),
         "skipped": skipped.collect::<Vec<_>>(),
         "blocked": found.result.as_ref().err().map(|blocked| reason(read, span, blocked)),
+        "remaining": found.remaining.iter().map(one).collect::<Vec<_>>(),
         "heals": found.heals(),
     })
 }

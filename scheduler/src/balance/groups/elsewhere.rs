@@ -91,12 +91,11 @@ pub(super) fn shortlists(state: &State<'_>, hosts: Vec<usize>) -> Vec<Vec<usize>
     vec![roomy, hosts]
 }
 
-/// Returns the spots on these hosts whose final state keeps the limits, by ascending score; or the most frequent shortage.
-pub(super) fn ranked(
-    state: &mut State<'_>,
-    guest: usize,
-    hosts: &[usize],
-) -> Result<Vec<(f64, Spot)>, Obstacle> {
+/// Returns the spots on these hosts whose final state keeps the limits, or the most frequent shortage.
+///
+/// Spots on which every node survives the failure of a peer come first, each part by ascending score. Only an instance that
+/// must leave an offline node may cause a node to fail N+1.
+pub(super) fn ranked(state: &mut State<'_>, guest: usize, hosts: &[usize]) -> Result<Vec<Spot>, Obstacle> {
     let from = state.spot(guest);
     let mut found = Vec::new();
     let mut lacks: BTreeMap<Lack, usize> = BTreeMap::new();
@@ -106,14 +105,17 @@ pub(super) fn ranked(
         }
         match state.try_change(&[(guest, to)]) {
             Ok(()) => {
-                found.push((state.score(), to));
+                found.push((to.nodes().any(|host| state.fails_n1(host)), state.score(), to));
                 state.restore(guest, from);
             }
             Err(lack) => *lacks.entry(lack).or_default() += 1,
         }
     }
-    found.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-    if found.is_empty() { Err(most(&lacks).map_or(Obstacle::TooFewNodes, Obstacle::Lack)) } else { Ok(found) }
+    found.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.cmp(&other.2)));
+    if found.is_empty() {
+        return Err(most(&lacks).map_or(Obstacle::TooFewNodes, Obstacle::Lack));
+    }
+    Ok(found.into_iter().map(|(_, _, to)| to).collect())
 }
 
 /// Returns the most frequent shortage.
@@ -129,7 +131,7 @@ pub(super) fn place(state: &mut State<'_>, guest: usize, hosts: Vec<usize>) -> R
             Err(lack) => obstacle = lack,
             Ok(found) => {
                 obstacle = Obstacle::NoWay;
-                for (_, to) in found {
+                for to in found {
                     if let Some(steps) = route(state, guest, to) {
                         return Ok(steps);
                     }

@@ -1,4 +1,5 @@
-//! Repair of unhealthy groups by moving instances out of them; either all groups are repaired, or nothing moves.
+//! Repair of unhealthy groups by moving instances out of them; either all groups are repaired, or nothing moves. No node
+//! stays offline with instances, but a node may fail N+1 afterward if the instances of offline nodes fit nowhere else.
 
 use super::check::{Health, health};
 use super::elsewhere::NoPlace;
@@ -16,12 +17,14 @@ pub struct Redistribution {
     pub skipped: Vec<(usize, Stays)>,
     /// The moves that repair the other unhealthy groups, or the reason why there are none.
     pub result: Result<Vec<Moved>, Blocked>,
+    /// The groups other than the skipped ones that are not healthy after the moves.
+    pub remaining: Vec<(usize, Health)>,
 }
 
 impl Redistribution {
     /// Returns `true` if every group is healthy after the moves.
     pub fn heals(&self) -> bool {
-        self.skipped.is_empty() && self.result.is_ok()
+        self.skipped.is_empty() && self.result.is_ok() && self.remaining.is_empty()
     }
 }
 
@@ -49,20 +52,23 @@ pub enum Blocked {
 /// Plans the repair of every unhealthy group.
 pub fn redistribute(span: &Span<'_>) -> Redistribution {
     let mut state = State::new(&span.problem, &span.problem.start);
-    let (mut healthy, mut unhealthy) = (Vec::new(), Vec::new());
-    for group in span.groups() {
-        match health(span, &state, group) {
-            Health::Healthy => healthy.push(group),
-            ill @ (Health::WeaklyUnhealthy { .. } | Health::Unhealthy { .. }) => unhealthy.push((group, ill)),
-        }
-    }
+    let unhealthy = unhealthy(span, &state);
+    let is_healthy = |group: &usize| !unhealthy.iter().any(|(ill, _)| ill == group);
+    let healthy: Vec<usize> = span.groups().into_iter().filter(is_healthy).collect();
     let skipped: Vec<(usize, Stays)> =
         unhealthy.iter().filter_map(|(group, _)| span.stays(*group).map(|why| (*group, why))).collect();
     let to_heal = unhealthy.iter().map(|(group, _)| *group);
     let to_heal: Vec<usize> =
         to_heal.filter(|group| !skipped.iter().any(|(known, _)| known == group)).collect();
     let result = all(span, &mut state, &to_heal, &healthy);
-    Redistribution { unhealthy, skipped, result }
+    let mut remaining = if result.is_ok() { self::unhealthy(span, &state) } else { unhealthy.clone() };
+    remaining.retain(|(group, _)| !skipped.iter().any(|(known, _)| known == group));
+    Redistribution { unhealthy, skipped, result, remaining }
+}
+
+fn unhealthy(span: &Span<'_>, state: &State<'_>) -> Vec<(usize, Health)> {
+    let each = span.groups().into_iter().map(|group| (group, health(span, state, group)));
+    each.filter(|(_, health)| !health.is_healthy()).collect()
 }
 
 fn all(

@@ -2,7 +2,7 @@
 
 use super::allocate::allocate;
 use super::capacity::{Broken, capacity};
-use super::check::health;
+use super::check::{Health, health};
 use super::compress::{Verdict, best, compress};
 use super::evacuate::{Part, evacuate};
 use super::level::level;
@@ -145,9 +145,15 @@ proptest! {
         let Ok(moved) = &found.result else { return Ok(()) };
         let spots = keeps_limits(&span, moved);
         let state = State::new(&span.problem, &spots);
+        let was_offline = |(_, health): &(usize, Health)| matches!(health, Health::Unhealthy { .. });
         for group in span.groups() {
-            let skipped = found.skipped.iter().any(|(known, _)| *known == group);
-            prop_assert!(skipped || health(&span, &state, group).is_healthy());
+            let is_skipped = found.skipped.iter().any(|(known, _)| *known == group);
+            let remains = found.remaining.iter().find(|(known, _)| *known == group);
+            let now = health(&span, &state, group);
+            prop_assert_eq!(remains.is_none(), is_skipped || now.is_healthy());
+            // Only what must leave an offline node may cause others to fail N+1.
+            prop_assert!(remains.is_none() || found.unhealthy.iter().any(was_offline));
+            prop_assert!(is_skipped || !matches!(now, Health::Unhealthy { .. }), "{now:?}");
         }
         prop_assert!(found.unhealthy.is_empty() <= moved.is_empty());
     }
