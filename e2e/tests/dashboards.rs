@@ -1,11 +1,8 @@
 //! Tests of Grafana's dashboards on a real cluster with a real Prometheus: every query has a result.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use ha_e2e::dashboard::history;
 use ha_e2e::dashboard::model::Dashboard;
-use ha_e2e::dashboard::picture;
 use ha_e2e::dashboard::rig::Rig;
 use ha_e2e::scenario::CEILING;
 use ha_e2e::scratch;
@@ -14,7 +11,7 @@ use ha_e2e::wait::wait_until;
 #[test]
 fn every_query_of_every_dashboard_has_an_answer() -> Result<()> {
     let mut rig = Rig::start(&scratch::folder("dashboards")?, 1)?;
-    let chosen = history::happen(&mut rig, Duration::ZERO)?;
+    let chosen = history::happen(&mut rig)?;
     let dashboards = Dashboard::all()?;
     assert_eq!(dashboards.len(), 5);
     // The last events still have to be scraped and evaluated by the rules.
@@ -31,14 +28,6 @@ fn every_query_of_every_dashboard_has_an_answer() -> Result<()> {
         missing.is_empty()
     });
     assert!(outcome.is_ok(), "{outcome:?}\n{}", missing.join("\n"));
-
-    for (name, dashboard) in &dashboards {
-        let answers = rig.asker(100).ask(dashboard, &chosen)?;
-        let drawn = picture::draw(dashboard, &answers, rig.asker(100).span);
-        for panel in &dashboard.panels {
-            assert!(drawn.contains(&picture::escaped(&panel.title)), "{name}: {} is not drawn", panel.title);
-        }
-    }
 
     // Queries without data must be found, including queries whose `or vector(0)` hides it and unknown values of labels.
     let mut wrong = dashboards["overview"].clone();

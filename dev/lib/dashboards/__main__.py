@@ -1,4 +1,4 @@
-"""Generates manifests/grafana, or with --check reports the files that differ. Run by dev/dashboards."""
+"""Generates the dashboards in the chart, or with --check reports the files that differ. Run by dev/dashboards."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from . import capacity, controller, node, overview, resource
 
-FOLDER = Path("manifests/grafana")
+FOLDER = Path("charts/hactl/files/dashboards")
 PAGES = {"overview": overview, "resource": resource, "node": node, "controller": controller, "capacity": capacity}
 
 

@@ -1,4 +1,4 @@
-"""Checks manifests/grafana with tsc against Grafana's schema, which must refuse broken dashboards. Run by dev/dashboards."""
+"""Checks the dashboards in the chart with tsc against Grafana's schema, which must refuse broken dashboards. Run by dev/dashboards."""
 
 import copy
 import json
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SOURCES = Path("manifests/grafana")
+SOURCES = Path("charts/hactl/files/dashboards")
 # Directory that contains node_modules.
 FOLDER = Path(os.environ["DASHBOARDS_SCHEMA"])
 

@@ -1,8 +1,5 @@
 //! Events in a cluster that give every query an answer: failures, moves, errors and manual operations.
 
-use std::thread;
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -18,22 +15,19 @@ const WEB: &str = "web";
 /// A simulated virtual machine, which can live-migrate.
 const MACHINE: &str = "machine";
 
-/// Causes the events with a pause after each. Returns the resource and its final node, as values for the dashboards' variables.
+/// Causes the events. Returns the resource and its final node, as values for the dashboards' variables.
 ///
 /// # Errors
 /// Fails if an event does not take effect in time.
-pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
+pub fn happen(rig: &mut Rig) -> Result<Values> {
     declare(rig)?;
-    thread::sleep(pause);
 
     let home = rig.scenario.home(WEB)?;
     let crashed = rig.scenario.checker.process(WEB, &home).context("it runs")?;
     crashed.signal(Signal::SIGKILL)?;
     rig.seen(&format!("hactl_resource_restarts_total{{resource=\"{WEB}\"}} > 0"))?;
-    thread::sleep(pause);
 
     move_live(rig)?;
-    thread::sleep(pause);
 
     // Held until another controller is leader: a controller that restarts immediately could win again.
     let leader = rig.scenario.cluster.leader()?;
@@ -43,7 +37,6 @@ pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
     })?;
     rig.scenario.cluster.machine(&leader)?.release("ha-controller")?;
     rig.seen("sum(hactl_leader) == 1")?;
-    thread::sleep(pause);
 
     // Both eligible nodes are unavailable for a while.
     let other = if home == "node1" { "node2" } else { "node1" };
@@ -51,27 +44,11 @@ pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
     rig.seen(&format!("hactl_node_maintenance{{node=\"{other}\"}} == 1"))?;
     rig.scenario.cluster.power_off(&home)?;
     rig.seen(&format!("hactl_resource_unplaced{{resource=\"{WEB}\"}} == 1"))?;
-    thread::sleep(pause);
     hactl(rig, &["node", "maintenance", "disable", other])?;
     let away = rig.scenario.elsewhere(WEB, &home)?;
     ensure!(away == other, "{WEB} runs on {away}");
     rig.seen(&format!("hactl_resource_running{{resource=\"{WEB}\"}} == 1"))?;
     Ok([("resource", WEB), ("node", other)].map(|(name, value)| (name.to_owned(), value.to_owned())).into())
-}
-
-/// Switches the failed node on again and waits until the resource has returned to it.
-///
-/// # Errors
-/// Fails if the node or the resource does not return in time.
-pub fn recover(rig: &mut Rig, chosen: &Values) -> Result<()> {
-    let away = chosen.get("node").context("no node chosen")?;
-    let home = if away == "node1" { "node2" } else { "node1" };
-    rig.scenario.cluster.power_on(home)?;
-    rig.scenario.cluster.wait_for_nodes()?;
-    if home == "node1" {
-        rig.scenario.elsewhere(WEB, away)?;
-    }
-    rig.seen(&format!("hactl_node_state{{node=\"{home}\",state=\"Online\"}} == 1"))
 }
 
 /// Declares nodes with a capacity, and resources in every state.

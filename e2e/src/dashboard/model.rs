@@ -5,7 +5,6 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::binaries::repository;
 
@@ -33,7 +32,6 @@ pub struct List<T> {
 
 /// A variable of a dashboard.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Variable {
     /// Name, without the `$`.
     pub name: String,
@@ -59,73 +57,21 @@ pub enum VariableKind {
 
 /// A kind of event that graphs mark.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Annotation {
     /// Name of the kind.
     pub name: String,
-    /// Color of the marks.
-    pub icon_color: String,
     /// Query that finds the events.
     pub target: Target,
 }
 
 /// A panel, or the title of a row of panels.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Panel {
     /// Title of the panel or row.
     pub title: String,
-    /// Way to display the numbers.
-    #[serde(rename = "type")]
-    pub kind: PanelKind,
-    /// Position and size.
-    pub grid_pos: Place,
     /// Queries of the panel.
     #[serde(default)]
     pub targets: Vec<Target>,
-    /// Settings that depend on the kind of panel.
-    #[serde(default)]
-    pub options: Value,
-    /// Format of the numbers.
-    #[serde(default)]
-    pub field_config: FieldConfig,
-    /// Transformations of the results before the display.
-    #[serde(default)]
-    pub transformations: Vec<Transformation>,
-}
-
-/// Way in which a panel displays its numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PanelKind {
-    /// Title of a row of panels.
-    Row,
-    /// Single number.
-    Stat,
-    /// Lines over time.
-    Timeseries,
-    /// Colored bars over time.
-    #[serde(rename = "state-timeline")]
-    StateTimeline,
-    /// One bar for each series.
-    Bargauge,
-    /// Buckets over time.
-    Heatmap,
-    /// Rows and columns.
-    Table,
-}
-
-/// Position and size of a panel, in a grid of 24 columns and any number of rows.
-#[derive(Debug, Clone, Copy, Deserialize)]
-pub struct Place {
-    /// Columns to the left of the panel.
-    pub x: u16,
-    /// Rows above the panel.
-    pub y: u16,
-    /// Width in columns.
-    pub w: u16,
-    /// Height in rows.
-    pub h: u16,
 }
 
 /// A query of a panel or annotation.
@@ -141,103 +87,6 @@ pub struct Target {
     pub legend_format: String,
     /// `true` for the value at the end of the range, `false` for the whole range.
     pub instant: bool,
-}
-
-/// Format of a panel's numbers, with exceptions for columns.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub struct FieldConfig {
-    /// Format of all numbers.
-    pub defaults: Field,
-    /// Exceptions for columns.
-    #[serde(default)]
-    pub overrides: Vec<Override>,
-}
-
-/// Format of numbers.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub struct Field {
-    /// Unit in Grafana's notation; `None` for plain numbers.
-    pub unit: Option<String>,
-    /// Number of decimal digits; `None` for a default by size.
-    pub decimals: Option<usize>,
-    /// Lower end of the axis; `None` to derive it from the data.
-    pub min: Option<f64>,
-    /// Upper end of the axis; `None` to derive it from the data.
-    pub max: Option<f64>,
-    /// Texts and colors for single numbers.
-    #[serde(default)]
-    pub mappings: Vec<Mapping>,
-    /// Colors by range of the number.
-    pub thresholds: Option<Thresholds>,
-    /// Settings that depend on the kind of panel.
-    #[serde(default)]
-    pub custom: Value,
-}
-
-/// Texts and colors for single numbers.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Mapping {
-    /// Text and color by number, with the number in decimal notation.
-    pub options: BTreeMap<String, Mapped>,
-}
-
-/// Text and color that replace a number.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Mapped {
-    /// Text instead of the number.
-    pub text: String,
-    /// Color of the text.
-    pub color: String,
-}
-
-/// Colors by range. The first color also applies below all thresholds.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Thresholds {
-    /// Thresholds in ascending order.
-    pub steps: Vec<Threshold>,
-}
-
-/// A color from a threshold upward.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Threshold {
-    /// Threshold; `None` for the lowest range.
-    pub value: Option<f64>,
-    /// Color of the range.
-    pub color: String,
-}
-
-/// Exceptions for one column.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Override {
-    /// Column to which the exceptions apply.
-    pub matcher: Matcher,
-    /// Settings that differ.
-    pub properties: Vec<Property>,
-}
-
-/// Matches a column by name.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Matcher {
-    /// Name of the column.
-    pub options: String,
-}
-
-/// A setting of one column.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Property {
-    /// Name of the setting.
-    pub id: String,
-    /// Value of the setting.
-    pub value: Value,
-}
-
-/// A transformation of results before the display.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Transformation {
-    /// Name of the transformation.
-    pub id: String,
-    /// Settings of the transformation.
-    pub options: Value,
 }
 
 impl Dashboard {
@@ -268,30 +117,9 @@ impl Dashboard {
     }
 }
 
-impl Field {
-    /// Returns the format of a column, with its exceptions applied.
-    #[must_use]
-    pub fn with(&self, overrides: &[Override], column: &str) -> Field {
-        let mut field = self.clone();
-        let own = overrides.iter().filter(|own| own.matcher.options == column);
-        for property in own.flat_map(|own| &own.properties) {
-            let value = property.value.clone();
-            match property.id.as_str() {
-                "unit" => field.unit = value.as_str().map(str::to_owned),
-                "decimals" => field.decimals = value.as_u64().and_then(|digits| usize::try_from(digits).ok()),
-                "mappings" => field.mappings = serde_json::from_value(value).unwrap_or_default(),
-                "thresholds" => field.thresholds = serde_json::from_value(value).ok(),
-                _ => {}
-            }
-        }
-        field
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dashboard::picture::escaped;
     use std::collections::BTreeSet;
 
     fn read(file: &str) -> String {
@@ -319,19 +147,5 @@ mod tests {
             }
         }
         assert!(to_pages > 20 && to_dashboards > 3, "{to_pages} {to_dashboards}");
-    }
-
-    #[test]
-    fn pictures_in_the_docs_are_of_these_panels() {
-        let docs = read("docs/dashboards.md");
-        for (name, dashboard) in Dashboard::all().unwrap() {
-            let file = format!("pictures/dashboard-{name}.svg");
-            assert!(docs.contains(&format!("({file})")), "docs/dashboards.md does not show {file}");
-            let picture = read(&format!("docs/{file}"));
-            for panel in &dashboard.panels {
-                let is_there = picture.contains(&escaped(&panel.title));
-                assert!(is_there, "{file} is old: ./dev/dashboards --pictures (it has no {:?})", panel.title);
-            }
-        }
     }
 }
