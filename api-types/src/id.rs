@@ -63,6 +63,34 @@
 //! let key = Keys::new("lab").fence(&OperationName::from("fence-node1"));
 //! ```
 //!
+//! The name of a node is not that of a resource:
+//!
+//! ```compile_fail,E0308
+//! use ha_api_types::id::NodeName;
+//! use ha_api_types::keys::Keys;
+//!
+//! let key = Keys::new("lab").assignment(&NodeName::from("node1"));
+//! ```
+//!
+//! A report is that of a node about a resource, and not the other way round:
+//!
+//! ```compile_fail,E0308
+//! use ha_api_types::id::{NodeName, ResourceName};
+//! use ha_api_types::keys::Keys;
+//!
+//! let (node, resource) = (NodeName::from("node1"), ResourceName::from("web"));
+//! let key = Keys::new("lab").service_report(&resource, &node);
+//! ```
+//!
+//! A map of services is not searched with the name of a node:
+//!
+//! ```compile_fail,E0277
+//! use ha_api_types::id::NodeName;
+//! use ha_api_types::record::UsageReport;
+//!
+//! let found = UsageReport::default().services.get(&NodeName::from("node1"));
+//! ```
+//!
 //! A node does not confirm its own fencing, because its name is not that of an operation:
 //!
 //! ```compile_fail,E0308
@@ -298,6 +326,8 @@ macro_rules! texts {
 texts! {
     /// Name of a node: of its object, and in every key of its agent.
     NodeName;
+    /// Name of a Resource object, without its type: `100` for `vm:100`. Also the name of its service, in every map and key.
+    ResourceName;
     /// Name of an Operation object.
     OperationName;
     /// Id of one boot of a machine, which the kernel draws.

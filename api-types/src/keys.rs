@@ -3,7 +3,7 @@
 //! Keys are `/hactl/<cluster>/v1/…`. Each prefix has one writer, so that etcd's own RBAC enforces the permissions. Prefixes
 //! end in `/`, so that a prefix for node1 does not match node10.
 
-use crate::id::NodeName;
+use crate::id::{NodeName, ResourceName};
 use crate::kind::Kind;
 
 /// The keys of one cluster, to be built and parsed.
@@ -32,9 +32,9 @@ pub enum Key<'a> {
     /// `status/<kind>/<name>`.
     Status(Kind, &'a str),
     /// `assignment/<resource>`.
-    Assignment(&'a str),
+    Assignment(ResourceName),
     /// `tombstone/<resource>`.
-    Tombstone(&'a str),
+    Tombstone(ResourceName),
     /// `fence/<node>`.
     Fence(NodeName),
     /// `notified`.
@@ -58,7 +58,7 @@ pub enum Key<'a> {
     /// `report/<node>/usage`.
     UsageReport(NodeName),
     /// `report/<node>/resource/<name>`: node, name.
-    ServiceReport(NodeName, &'a str),
+    ServiceReport(NodeName, ResourceName),
     /// `event/<writer>/<id>`.
     Event(&'a str, &'a str),
     /// `log/<node>/<id>`: node, request.
@@ -120,7 +120,7 @@ impl Keys {
     }
 
     /// Returns the key for the assignment of a service to a node.
-    pub fn assignment(&self, resource: &str) -> String {
+    pub fn assignment(&self, resource: &ResourceName) -> String {
         format!("{}assignment/{resource}", self.root)
     }
 
@@ -130,7 +130,7 @@ impl Keys {
     }
 
     /// Returns the key for the remains of a deleted resource.
-    pub fn tombstone(&self, resource: &str) -> String {
+    pub fn tombstone(&self, resource: &ResourceName) -> String {
         format!("{}tombstone/{resource}", self.root)
     }
 
@@ -220,7 +220,7 @@ impl Keys {
     }
 
     /// Returns the key for the report of an agent about a service.
-    pub fn service_report(&self, node: &NodeName, resource: &str) -> String {
+    pub fn service_report(&self, node: &NodeName, resource: &ResourceName) -> String {
         format!("{}report/{node}/resource/{resource}", self.root)
     }
 
@@ -266,8 +266,8 @@ impl Keys {
         let parsed = match (parts.next()?, parts.next(), parts.next(), parts.next()) {
             ("spec", Some(kind), Some(name), None) => Key::Spec(exact_kind(kind)?, name),
             ("status", Some(kind), Some(name), None) => Key::Status(exact_kind(kind)?, name),
-            ("assignment", Some(resource), None, None) => Key::Assignment(resource),
-            ("tombstone", Some(resource), None, None) => Key::Tombstone(resource),
+            ("assignment", Some(resource), None, None) => Key::Assignment(resource.into()),
+            ("tombstone", Some(resource), None, None) => Key::Tombstone(resource.into()),
             ("fence", Some(node), None, None) => Key::Fence(node.into()),
             ("notified", None, None, None) => Key::Notified,
             ("restored", None, None, None) => Key::Restored,
@@ -279,7 +279,9 @@ impl Keys {
             ("report", Some(node), Some("node"), None) => Key::NodeReport(node.into()),
             ("report", Some(node), Some("doctor"), None) => Key::DoctorReport(node.into()),
             ("report", Some(node), Some("usage"), None) => Key::UsageReport(node.into()),
-            ("report", Some(node), Some("resource"), Some(name)) => Key::ServiceReport(node.into(), name),
+            ("report", Some(node), Some("resource"), Some(name)) => {
+                Key::ServiceReport(node.into(), name.into())
+            }
             ("event", Some(writer), Some(id), None) => Key::Event(writer, id),
             ("log", Some(node), Some(id), None) => Key::LogRequest(node.into(), id),
             ("log-answer", Some(node), Some(id), None) => Key::LogAnswer(node.into(), id),
@@ -306,8 +308,8 @@ mod tests {
             check(keys.spec(kind, "web"), Key::Spec(kind, "web"));
             check(keys.status(kind, "web"), Key::Status(kind, "web"));
         }
-        check(keys.assignment("web"), Key::Assignment("web"));
-        check(keys.tombstone("web"), Key::Tombstone("web"));
+        check(keys.assignment(&"web".into()), Key::Assignment("web".into()));
+        check(keys.tombstone(&"web".into()), Key::Tombstone("web".into()));
         check(keys.fence(&"node1".into()), Key::Fence("node1".into()));
         check(keys.notified(), Key::Notified);
         check(keys.restored(), Key::Restored);
@@ -319,7 +321,10 @@ mod tests {
         check(keys.node_report(&"node1".into()), Key::NodeReport("node1".into()));
         check(keys.doctor_report(&"node1".into()), Key::DoctorReport("node1".into()));
         check(keys.usage_report(&"node1".into()), Key::UsageReport("node1".into()));
-        check(keys.service_report(&"node1".into(), "web"), Key::ServiceReport("node1".into(), "web"));
+        check(
+            keys.service_report(&"node1".into(), &"web".into()),
+            Key::ServiceReport("node1".into(), "web".into()),
+        );
         check(keys.event("agent-node1", "1"), Key::Event("agent-node1", "1"));
         check(keys.log_request(&"node1".into(), "1"), Key::LogRequest("node1".into(), "1"));
         check(keys.log_answer(&"node1".into(), "1"), Key::LogAnswer("node1".into(), "1"));

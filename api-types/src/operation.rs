@@ -1,6 +1,6 @@
 //! Operations: recorded imperative requests with their outcome.
 
-use crate::id::{BootId, Epoch, NodeName};
+use crate::id::{BootId, Epoch, NodeName, ResourceName};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
@@ -138,10 +138,10 @@ pub struct OperationStatus {
     pub message: String,
     /// Services that move together with the resource.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub together: Vec<String>,
+    pub together: Vec<ResourceName>,
     /// Services that block the operation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub blocked_by: Vec<String>,
+    pub blocked_by: Vec<ResourceName>,
     /// Time of the start.
     #[serde(rename = "startedAt", alias = "startTime", skip_serializing_if = "Option::is_none")]
     #[schemars(rename = "startTime")]

@@ -2,7 +2,7 @@
 
 use crate::availability::Availability;
 use crate::driver::{DriverSpec, Identity};
-use crate::id::{ActionUid, BootId, Epoch, NodeName, OperationName};
+use crate::id::{ActionUid, BootId, Epoch, NodeName, OperationName, ResourceName};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::names;
@@ -302,7 +302,7 @@ pub struct ResourceStatus {
     /// Resource of higher priority that preempted this one, until this one runs again.
     #[serde(rename = "displacedBy", alias = "preemptedBy", skip_serializing_if = "Option::is_none")]
     #[schemars(rename = "preemptedBy")]
-    pub preempted_by: Option<String>,
+    pub preempted_by: Option<ResourceName>,
     /// Nodes with a copy of the data (mode Replicated), by name: the node of the service and its secondary.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<NodeName>,
@@ -393,7 +393,7 @@ fn is_zero(number: &u32) -> bool {
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceDefinition {
     /// Name of the resource.
-    pub name: String,
+    pub name: ResourceName,
     /// Uid of the resource.
     pub uid: String,
     /// Driver that runs the service.
@@ -409,14 +409,14 @@ pub struct ServiceDefinition {
     /// Names, without type, of resources that stop after this one.
     #[serde(rename = "after", alias = "dependsOn", skip_serializing_if = "Vec::is_empty")]
     #[schemars(rename = "dependsOn")]
-    pub depends_on: Vec<String>,
+    pub depends_on: Vec<ResourceName>,
 }
 
 /// The exclusiveness of an unknown definition is unknown, so the default is exclusive (FENCING R3.8, R4.38).
 impl Default for ServiceDefinition {
     fn default() -> ServiceDefinition {
         ServiceDefinition {
-            name: String::new(),
+            name: ResourceName::default(),
             uid: String::new(),
             driver: DriverSpec::default(),
             timeouts: TimeoutsSpec::default(),
@@ -432,14 +432,14 @@ impl ServiceDefinition {
     /// Returns the current definition of a resource.
     pub fn of(resource: &Resource) -> ServiceDefinition {
         ServiceDefinition {
-            name: resource.metadata.name.clone(),
+            name: resource.metadata.name.as_str().into(),
             uid: resource.metadata.uid.clone(),
             driver: resource.spec.driver.clone(),
             timeouts: resource.spec.timeouts,
             max_restart: resource.spec.max_restart,
             priority: resource.spec.priority,
             exclusive: resource.spec.exclusive,
-            depends_on: resource.spec.depends_on.iter().map(|name| names::bare(name).to_owned()).collect(),
+            depends_on: resource.spec.depends_on.iter().map(|name| names::bare(name).into()).collect(),
         }
     }
 

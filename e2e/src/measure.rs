@@ -163,7 +163,7 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Re
                 .into_iter()
                 .find(|beat| beat.at_ns > before && beat.node == away)
         })?;
-        let report_key = scenario.cluster.keys().service_report(&away.as_str().into(), WITNESS);
+        let report_key = scenario.cluster.keys().service_report(&away.as_str().into(), &WITNESS.into());
         let is_permit = |change: &Change| {
             change.key == report_key
                 && change.seen_ns > before

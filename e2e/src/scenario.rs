@@ -148,7 +148,7 @@ impl Scenario {
     /// # Errors
     /// Fails if no assignment appears in time.
     pub fn action(&self, service: &str) -> Result<String> {
-        let key = self.cluster.keys().assignment(service);
+        let key = self.cluster.keys().assignment(&service.into());
         wait_for(&format!("an assignment of {service}"), CEILING, || {
             let entry = self.cluster.etcdctl().get(&key).ok()??;
             entry.value["actionUid"].as_str().map(str::to_owned)

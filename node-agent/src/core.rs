@@ -63,7 +63,7 @@ use crate::watchdog::Moment;
 use arming::Watchdog;
 use commits::Purpose;
 use examining::Examining;
-use ha_api_types::id::{NodeName, Revision};
+use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::NotStopped;
@@ -152,10 +152,10 @@ pub struct AgentCore {
     watchdog_test: WatchdogTest,
     measuring: Measuring,
     lease: Lease,
-    services: BTreeMap<String, Service>,
+    services: BTreeMap<ResourceName, Service>,
     commits: BTreeMap<CommitId, Purpose>,
     reads: BTreeMap<ReadId, Reading>,
-    commands: BTreeMap<CommandId, String>,
+    commands: BTreeMap<CommandId, ResourceName>,
     effects: VecDeque<Effect>,
     next: u64,
     /// D, proven by a heartbeat of this process.
@@ -192,7 +192,7 @@ pub struct AgentCore {
     /// `true` if an input may have enabled another step.
     changed: bool,
     /// Services whose facts have changed since they were last advanced.
-    stale: BTreeSet<String>,
+    stale: BTreeSet<ResourceName>,
     /// `true` if a change concerns every service.
     all_stale: bool,
     /// The clock reading of the newest input that has not been followed up.
@@ -413,7 +413,7 @@ impl AgentCore {
 
     /// Returns the services whose facts changed and the services with work in progress. Adds an entry for each new
     /// service.
-    fn names_to_look_at(&mut self) -> BTreeSet<String> {
+    fn names_to_look_at(&mut self) -> BTreeSet<ResourceName> {
         let mut names = std::mem::take(&mut self.stale);
         if std::mem::take(&mut self.all_stale) {
             self.seed_services();
@@ -435,9 +435,8 @@ impl AgentCore {
             Change::Delete { key, .. } => key,
         };
         match self.config.keys.parse(key) {
-            Some(Key::Spec(Kind::Resource, name) | Key::Assignment(name) | Key::ServiceReport(_, name)) => {
-                self.stale.insert(name.to_owned());
-            }
+            Some(Key::Spec(Kind::Resource, name)) => drop(self.stale.insert(name.into())),
+            Some(Key::Assignment(name) | Key::ServiceReport(_, name)) => drop(self.stale.insert(name)),
             // The cluster's status matters while the cluster is being disarmed; operations matter while the node shuts
             // down.
             Some(Key::Status(..)) => self.all_stale |= self.is_to_be_disarmed(),
@@ -478,16 +477,16 @@ impl AgentCore {
         self.effects.push_back(Effect::Log { level, message });
     }
 
-    fn service_names(&self) -> Vec<String> {
+    fn service_names(&self) -> Vec<ResourceName> {
         self.services.keys().cloned().collect()
     }
 
     /// Runs a closure on a service that is temporarily removed from the map, so that the closure can use the rest of
     /// the core.
-    fn with_service(&mut self, name: &str, act: impl FnOnce(&mut AgentCore, &mut Service)) {
+    fn with_service(&mut self, name: &ResourceName, act: impl FnOnce(&mut AgentCore, &mut Service)) {
         if let Some(mut service) = self.services.remove(name) {
             act(self, &mut service);
-            self.services.insert(name.to_owned(), service);
+            self.services.insert(name.clone(), service);
         }
     }
 
@@ -502,7 +501,7 @@ impl AgentCore {
     }
 
     /// Updates the definition of a service that has no copy here. A running service keeps the definition of its start.
-    fn refresh_definition(&mut self, name: &str) {
+    fn refresh_definition(&mut self, name: &ResourceName) {
         let Some(service) = self.services.get_mut(name) else { return };
         if service.step != Step::Rest || service.task.is_some() {
             return;

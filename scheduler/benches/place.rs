@@ -7,6 +7,7 @@ mod cluster;
 
 use cluster::cluster;
 use ha_api_types::cluster::SchedulerMode;
+use ha_api_types::id::ResourceName;
 use ha_scheduler::place::choose;
 use ha_scheduler::{ServiceFacts, View, place};
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ fn recover(view: &mut View, node: &str) -> usize {
     if let Some(facts) = view.nodes.get_mut(node) {
         facts.online = Err(ha_api_types::reason::Reason::Fencing);
     }
-    let lost: Vec<String> = view.users_of(&node.into(), "").map(|(name, _)| name.to_owned()).collect();
+    let lost: Vec<ResourceName> = view.users_of(&node.into()).map(|(name, _)| name.clone()).collect();
     let mut placed = 0;
     for name in lost {
         let mut facts: ServiceFacts = view.services[&name].clone();
@@ -59,8 +60,8 @@ fn main() {
             view.settings.mode = mode;
             let mut wanted = view.services["s000002"].clone();
             wanted.uses.clear();
-            let one = micros(|| choose(&view, "s000002", &wanted).0.is_some());
-            let whole = micros(|| place(&view, "s000002", &wanted));
+            let one = micros(|| choose(&view, &"s000002".into(), &wanted).0.is_some());
+            let whole = micros(|| place(&view, &"s000002".into(), &wanted));
             let mut failed = view.clone();
             let begun = Instant::now();
             let placed = recover(&mut failed, "node0003");

@@ -40,14 +40,14 @@ fn measure(nodes: u64, services: u64, memory: &str) {
     let mut changed = view.services["s000000"].clone();
     changed.requests.memory = "6Gi".parse().ok();
     timed("after one service has grown", || {
-        watch.service_changed("s000000", Some(changed.clone()));
+        watch.service_changed(&"s000000".into(), Some(changed.clone()));
         watch.work(u64::MAX)
     });
     let mut later = view.clone();
-    later.services.insert("s000000".to_owned(), changed);
+    later.services.insert("s000000".into(), changed);
     let mut moved = later.services["s000001"].clone();
     (moved.node, moved.uses) = (Some("node0007".into()), BTreeSet::from(["node0007".into()]));
-    later.services.insert("s000001".to_owned(), moved);
+    later.services.insert("s000001".into(), moved);
     timed("the same from a whole view, one service moved", || {
         watch.update(later.clone());
         watch.work(u64::MAX)
@@ -65,8 +65,8 @@ fn measure(nodes: u64, services: u64, memory: &str) {
     let mut view = view;
     let mut wanted = view.services["s000002"].clone();
     wanted.uses.clear();
-    view.services.insert("s000002".to_owned(), wanted.clone());
-    timed("one service placed by the leader", || place(&view, "s000002", &wanted));
+    view.services.insert("s000002".into(), wanted.clone());
+    timed("one service placed by the leader", || place(&view, &"s000002".into(), &wanted));
 }
 
 fn main() {

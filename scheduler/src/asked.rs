@@ -6,7 +6,7 @@ use crate::services::{NodeUse, Sums, add, sums};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::placement::{GroupSpec, NodePriorities};
 use ha_api_types::quantity::Amounts;
 use std::cmp::{Ordering, Reverse};
@@ -35,7 +35,7 @@ pub(crate) struct Asked<'a> {
 
 #[derive(Debug)]
 pub(crate) struct Member<'a> {
-    pub(crate) name: &'a str,
+    pub(crate) name: &'a ResourceName,
     pub(crate) facts: &'a ServiceFacts,
     /// The node-affinity rule of the service.
     pub(crate) node_rule: Option<&'a NodeRule>,
@@ -55,7 +55,7 @@ pub(crate) struct Member<'a> {
 pub(crate) struct Apart<'a> {
     pub(crate) rule: &'a Partners,
     /// Partners that use each node, by node.
-    pub(crate) on: BTreeMap<&'a NodeName, Vec<&'a str>>,
+    pub(crate) on: BTreeMap<&'a NodeName, Vec<&'a ResourceName>>,
 }
 
 /// An affinity rule and its running partners.
@@ -63,7 +63,7 @@ pub(crate) struct Apart<'a> {
 pub(crate) struct Beside<'a> {
     pub(crate) rule: &'a Partners,
     /// Partners that use a node.
-    pub(crate) running: Vec<(&'a str, &'a ServiceFacts)>,
+    pub(crate) running: Vec<(&'a ResourceName, &'a ServiceFacts)>,
 }
 
 /// An exclusion tag and the services that have it.
@@ -71,7 +71,7 @@ pub(crate) struct Beside<'a> {
 pub(crate) struct Clash<'a> {
     pub(crate) tag: &'a str,
     /// The first service with the tag on each node.
-    pub(crate) on: BTreeMap<&'a NodeName, &'a str>,
+    pub(crate) on: BTreeMap<&'a NodeName, &'a ResourceName>,
 }
 
 impl<'a> Asked<'a> {
@@ -189,17 +189,16 @@ impl Others<'_> {
 }
 
 impl<'a> Member<'a> {
-    fn of(view: &'a View, unit: &Unit<'a>, name: &'a str, facts: &'a ServiceFacts) -> Member<'a> {
+    fn of(view: &'a View, unit: &Unit<'a>, name: &'a ResourceName, facts: &'a ServiceFacts) -> Member<'a> {
         let (node_rule, group) = placed_by(view, name, facts);
         let others = |rule: &'a Partners| {
             rule.resources
                 .iter()
-                .filter(move |other| other.as_str() != name && !unit.contains(other))
-                .filter_map(|other| view.services.get_key_value(other.as_str()))
-                .map(|(other, facts)| (other.as_str(), facts))
+                .filter(move |other| *other != name && !unit.contains(other))
+                .filter_map(|other| view.services.get_key_value(other))
         };
         let apart = view.rules.apart_from(name).map(|rule| {
-            let mut on: BTreeMap<&NodeName, Vec<&str>> = BTreeMap::new();
+            let mut on: BTreeMap<&NodeName, Vec<&ResourceName>> = BTreeMap::new();
             for (other, facts) in others(rule) {
                 for node in &facts.uses {
                     on.entry(node).or_default().push(other);
@@ -241,7 +240,7 @@ impl<'a> Member<'a> {
 /// The node-affinity rule of a service, or else its group.
 type PlacedBy<'a> = (Option<&'a NodeRule>, Option<(&'a str, &'a GroupSpec)>);
 
-fn placed_by<'a>(view: &'a View, name: &str, facts: &ServiceFacts) -> PlacedBy<'a> {
+fn placed_by<'a>(view: &'a View, name: &ResourceName, facts: &ServiceFacts) -> PlacedBy<'a> {
     let rule = view.rules.node_rule(name);
     let named = facts.group.as_ref().filter(|_| rule.is_none());
     let group = named.and_then(|group| view.groups.get_key_value(group));
@@ -258,7 +257,7 @@ fn priorities<'a>(
 /// Returns the node priorities of a service; `None` if neither a rule nor a group lists nodes for the service.
 pub(crate) fn priorities_of<'a>(
     view: &'a View,
-    name: &str,
+    name: &ResourceName,
     facts: &ServiceFacts,
 ) -> Option<&'a NodePriorities> {
     let (rule, group) = placed_by(view, name, facts);

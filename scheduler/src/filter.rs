@@ -3,9 +3,9 @@
 use crate::asked::{Apart, Asked, Beside, Candidate, Clash, Member, Others};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
-use crate::words::with_verb;
+use crate::words::{joined, with_verb};
 use ha_api_types::cluster::SchedulerSpec;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
 
@@ -193,7 +193,7 @@ fn by_others(member: &Member<'_>, node_name: &NodeName, refuse: Tell<'_>) {
     for Apart { rule, on } in member.apart.iter().filter(|apart| apart.rule.strict) {
         let Some(there) = on.get(node_name) else { continue };
         refuse(Reason::NegativePartner, &|| {
-            let (use_it, there, rule) = (with_verb(there, "uses", "use"), there.join(", "), &rule.name);
+            let (use_it, there, rule) = (with_verb(there, "uses", "use"), joined(there), &rule.name);
             (
                 format!("{use_it} the node (anti-affinity rule {rule})"),
                 format!("move or stop {there}, or set strict of rule {rule} to false"),
@@ -208,8 +208,7 @@ fn by_others(member: &Member<'_>, node_name: &NodeName, refuse: Tell<'_>) {
         refuse(Reason::PositivePartner, &|| {
             let elsewhere = running.iter().filter(|(_, facts)| is_elsewhere(facts));
             let elsewhere = elsewhere.map(|(other, _)| *other).collect::<Vec<_>>();
-            let (are, elsewhere, rule) =
-                (with_verb(&elsewhere, "is", "are"), elsewhere.join(", "), &rule.name);
+            let (are, elsewhere, rule) = (with_verb(&elsewhere, "is", "are"), joined(&elsewhere), &rule.name);
             (
                 format!("{are} on another node and cannot move now (affinity rule {rule})"),
                 format!("wait until {elsewhere} can move; all services of the rule move together"),
@@ -225,7 +224,7 @@ fn by_others(member: &Member<'_>, node_name: &NodeName, refuse: Tell<'_>) {
 }
 
 fn storage_refusals(
-    name: &str,
+    name: &ResourceName,
     service: &ServiceFacts,
     node_name: &NodeName,
     node: &NodeFacts,

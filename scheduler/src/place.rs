@@ -5,7 +5,7 @@ use crate::filter::{allows, words};
 use crate::score::{self, Class, NodeGroupRank, Score, loads, missed, node_group_rank};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +61,7 @@ pub struct Placement {
 /// let Verdict::Refused(refusals) = &placement.verdicts["node1"] else { panic!("node1 is eligible") };
 /// assert_eq!(refusals[0].reason, Reason::NodeInMaintenance);
 /// ```
-pub fn place(view: &View, name: &str, service: &ServiceFacts) -> Placement {
+pub fn place(view: &View, name: &ResourceName, service: &ServiceFacts) -> Placement {
     let whole = Unit::of(view, name, service);
     let placement = place_unit(view, &whole);
     if placement.node.is_some() {
@@ -82,7 +82,7 @@ fn that_fits<'a>(view: &View, whole: &Unit<'a>) -> Option<Unit<'a>> {
 
 /// Returns the members that fit together on one node: the running members, then each stopped member that still fits, by
 /// priority and name. The result does not depend on the member for which it is computed.
-fn fitting<'a>(view: &View, whole: &Unit<'a>) -> BTreeSet<&'a str> {
+fn fitting<'a>(view: &View, whole: &Unit<'a>) -> BTreeSet<&'a ResourceName> {
     let (mut fitting, mut waiting): (Vec<_>, Vec<_>) =
         whole.members.iter().copied().partition(|(_, facts)| !facts.uses.is_empty());
     waiting.sort_by_key(|(name, facts)| (Reverse(facts.priority), *name));
@@ -119,7 +119,7 @@ pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
 /// Chooses the node for a service as [`place`] does, but without the verdicts, which takes a fraction of the time.
 pub fn choose<'a>(
     view: &'a View,
-    name: &'a str,
+    name: &'a ResourceName,
     service: &'a ServiceFacts,
 ) -> (Option<&'a NodeName>, Reason) {
     let whole = Unit::of(view, name, service);

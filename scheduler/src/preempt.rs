@@ -7,7 +7,7 @@ use crate::place::{Placement, Verdict};
 use crate::score::class_of;
 use crate::trial::Trial;
 use crate::view::{ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,15 +20,15 @@ const MOST_CHECKS: usize = 512;
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
     /// The service that has no eligible node.
-    pub name: &'a str,
+    pub name: &'a ResourceName,
     /// Facts of the service as it would start.
     pub service: &'a ServiceFacts,
     /// Services that must be on the same node (strict Positive) and have no eligible node either.
-    pub with: &'a BTreeSet<String>,
+    pub with: &'a BTreeSet<ResourceName>,
     /// Services that may be stopped: they run, and no other action on them is in progress.
-    pub displaceable: &'a BTreeSet<String>,
+    pub displaceable: &'a BTreeSet<ResourceName>,
     /// Services that are already being stopped, whose resources will be free.
-    pub leaving: &'a BTreeSet<String>,
+    pub leaving: &'a BTreeSet<ResourceName>,
 }
 
 /// The services that are to stop, and their node.
@@ -38,13 +38,13 @@ pub struct Preemption {
     pub node: NodeName,
     /// Services that have to leave the node, by name. Empty if the service fits once the services in [`Wish::leaving`] are
     /// gone.
-    pub victims: BTreeSet<String>,
+    pub victims: BTreeSet<ResourceName>,
 }
 
 /// Services that leave together: one service, and those that must stay with it.
 #[derive(Clone, Debug)]
 struct Unit {
-    members: BTreeSet<String>,
+    members: BTreeSet<ResourceName>,
     /// The highest priority of the members.
     priority: i32,
     /// Requested memory and cpu, in thousandths. Of units with equal priority, smaller ones are kept first.
@@ -111,7 +111,7 @@ fn cheapest(
     node: &NodeName,
     bound: i32,
     limit: Option<Vec<i32>>,
-) -> Option<(Vec<i32>, BTreeSet<String>)> {
+) -> Option<(Vec<i32>, BTreeSet<ResourceName>)> {
     let units = units(view, wish, node, bound);
     let trial = Trial::new(view, wish.name, wish.service, wish.with, wish.leaving, node);
     let mut search = Search { trial, units: &units, limit, found: None, checks: 0 };
@@ -126,20 +126,20 @@ fn cheapest(
 /// this order.
 fn units(view: &View, wish: &Wish<'_>, node: &NodeName, bound: i32) -> Vec<Unit> {
     let own = view.rules.companions(wish.name);
-    let stays = |name: &str, facts: &ServiceFacts| {
+    let stays = |name: &ResourceName, facts: &ServiceFacts| {
         !wish.displaceable.contains(name)
             || own.contains(name)
             || facts.priority >= bound
             || facts.uses.len() != 1
             || !facts.uses.contains(node)
     };
-    let mut units: BTreeMap<BTreeSet<String>, Unit> = BTreeMap::new();
-    for (name, facts) in view.users_of(node, wish.name) {
-        if wish.leaving.contains(name) || stays(name, facts) {
+    let mut units: BTreeMap<BTreeSet<ResourceName>, Unit> = BTreeMap::new();
+    for (name, facts) in view.users_of(node) {
+        if name == wish.name || wish.leaving.contains(name) || stays(name, facts) {
             continue;
         }
         let members = leave_together(view, wish, name, node);
-        let known: Vec<(&String, &ServiceFacts)> =
+        let known: Vec<(&ResourceName, &ServiceFacts)> =
             members.iter().filter_map(|name| Some((name, view.services.get(name)?))).collect();
         if known.iter().any(|(name, facts)| stays(name, facts)) {
             continue;
@@ -160,7 +160,12 @@ fn units(view: &View, wish: &Wish<'_>, node: &NodeName, bound: i32) -> Vec<Unit>
 }
 
 /// Returns a service and the services on the node that must stay with it.
-fn leave_together(view: &View, wish: &Wish<'_>, name: &str, node: &NodeName) -> BTreeSet<String> {
+fn leave_together(
+    view: &View,
+    wish: &Wish<'_>,
+    name: &ResourceName,
+    node: &NodeName,
+) -> BTreeSet<ResourceName> {
     view.rules
         .companions(name)
         .into_iter()
@@ -177,7 +182,7 @@ struct Search<'a> {
     units: &'a [Unit],
     /// The cost that a result must not exceed.
     limit: Option<Vec<i32>>,
-    found: Option<(Vec<i32>, BTreeSet<String>)>,
+    found: Option<(Vec<i32>, BTreeSet<ResourceName>)>,
     checks: usize,
 }
 

@@ -12,7 +12,7 @@ use crate::topsis;
 use crate::unit::Unit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::{RebalanceMethod, SchedulerMode};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ const MOST_LOOKED_AT: usize = 1000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
     /// Name of the service.
-    pub service: String,
+    pub service: ResourceName,
     /// Names of the services that follow it, because strict Positive rules keep them together.
-    pub with: Vec<String>,
+    pub with: Vec<ResourceName>,
     /// Current node of the service.
     pub from: NodeName,
     /// Target node.
@@ -144,18 +144,18 @@ fn share(capacity: &Amounts, used: &Amounts) -> Option<f64> {
 /// than `before`.
 pub fn best_move(
     view: &View,
-    services: &BTreeSet<&str>,
+    services: &BTreeSet<&ResourceName>,
     suits: impl Fn(&NodeName, &NodeName) -> bool,
 ) -> Option<Move> {
     let loads = Loads::of(view);
     let before = loads.unevenness();
     let most = before * (1.0 - view.settings.auto_rebalance.margin);
-    let mut found: Vec<(f64, f64, &str, usize, usize)> = Vec::new();
-    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut found: Vec<(f64, f64, &ResourceName, usize, usize)> = Vec::new();
+    let mut seen: BTreeSet<&ResourceName> = BTreeSet::new();
     for name in services {
         let Some((name, facts)) = view.services.get_key_value(*name) else { continue };
         let Some(from) = facts.node.as_ref().and_then(|node| loads.position(node)) else { continue };
-        if seen.contains(name.as_str()) {
+        if seen.contains(name) {
             continue;
         }
         let Some(unit) = free(view, name, facts) else { continue };
@@ -199,14 +199,14 @@ pub fn best_move(
     }
 }
 
-fn runs(view: &View, name: &str) -> bool {
+fn runs(view: &View, name: &ResourceName) -> bool {
     view.services.get(name).is_some_and(|facts| !facts.uses.is_empty())
 }
 
 /// Returns a service with all that strict Positive rules keep with it, if they may be moved for balance: they run on one
 /// node, and no action on any of them is in progress.
-fn free<'v>(view: &'v View, name: &'v str, facts: &'v ServiceFacts) -> Option<Unit<'v>> {
-    let is_free = |(_, member): &(&str, &ServiceFacts)| {
+fn free<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFacts) -> Option<Unit<'v>> {
+    let is_free = |(_, member): &(&ResourceName, &ServiceFacts)| {
         member.moves_live
             && member.movable
             && member.uses.len() == 1
@@ -215,8 +215,8 @@ fn free<'v>(view: &'v View, name: &'v str, facts: &'v ServiceFacts) -> Option<Un
     };
     let unit = Unit::of(view, name, facts);
     let partners = view.rules.companions(name);
-    let takes_part = |partner: &&String| {
-        view.services.get(partner.as_str()).is_some_and(|facts| !facts.uses.is_empty() || facts.wanted)
+    let takes_part = |partner: &&ResourceName| {
+        view.services.get(*partner).is_some_and(|facts| !facts.uses.is_empty() || facts.wanted)
     };
     (partners.iter().filter(takes_part).all(|partner| unit.contains(partner))
         && unit.members.iter().all(is_free))
@@ -246,12 +246,12 @@ fn takes_part(node: &NodeFacts) -> bool {
 }
 
 /// Returns the reason why a service is never moved to balance the load; `None` if it may be moved.
-pub fn stays(view: &View, name: &str, facts: &ServiceFacts) -> Option<&'static str> {
+pub fn stays(view: &View, name: &ResourceName, facts: &ServiceFacts) -> Option<&'static str> {
     if !facts.moves_live {
         return Some("driver does not support live migration");
     }
     let partners = view.rules.companions(name);
-    let stays = |partner: &String| view.services.get(partner).is_some_and(|facts| !facts.moves_live);
+    let stays = |partner: &ResourceName| view.services.get(partner).is_some_and(|facts| !facts.moves_live);
     partners
         .iter()
         .any(stays)

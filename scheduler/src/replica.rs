@@ -4,7 +4,7 @@
 use crate::filter::{limits, refusals};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::Quantity;
 use ha_api_types::reason::Reason;
 
@@ -14,7 +14,7 @@ use ha_api_types::reason::Reason;
 /// addition to the existing ones, whether their services run or not.
 pub fn secondary_refusals(
     view: &View,
-    name: &str,
+    name: &ResourceName,
     service: &ServiceFacts,
     node_name: &NodeName,
     node: &NodeFacts,
@@ -40,7 +40,7 @@ pub fn secondary_refusals(
 
 fn disk_lack(
     view: &View,
-    name: &str,
+    name: &ResourceName,
     service: &ServiceFacts,
     node_name: &NodeName,
     node: &NodeFacts,
@@ -51,7 +51,7 @@ fn disk_lack(
         let stored = facts.storage_nodes.as_ref().is_some_and(|nodes| nodes.contains(node_name));
         stored || facts.uses.contains(node_name)
     };
-    let others = view.services.iter().filter(|(other, facts)| other.as_str() != name && has_copy(facts));
+    let others = view.services.iter().filter(|(other, facts)| *other != name && has_copy(facts));
     let taken: i128 = others.filter_map(|(_, facts)| facts.requests.disk).map(Quantity::milli).sum();
     let free = (limit - taken).max(0);
     (wanted.milli() > free).then(|| Refusal {
@@ -100,12 +100,12 @@ mod tests {
         let web = service("node1", "node2", 4);
         let view = View {
             nodes: [("node3".into(), node.clone())].into(),
-            services: [("web".to_owned(), web.clone()), ("db".to_owned(), service("node4", "node3", db))]
+            services: [("web".into(), web.clone()), ("db".into(), service("node4", "node3", db))]
                 .into_iter()
                 .collect(),
             ..View::default()
         };
-        let found = secondary_refusals(&view, "web", &web, &"node3".into(), &node);
+        let found = secondary_refusals(&view, &"web".into(), &web, &"node3".into(), &node);
         let reasons: Vec<Reason> = found.iter().map(|refusal| refusal.reason).collect();
         assert_eq!(reasons, expected, "{found:?}");
     }

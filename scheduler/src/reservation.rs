@@ -26,7 +26,7 @@ pub use model::Model;
 pub use watch::Watch;
 
 use crate::view::View;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ pub struct Proof {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// Name of the service.
-    pub service: String,
+    pub service: ResourceName,
     /// Current node of the service.
     pub from: NodeName,
     /// Node of the service after the failure.
@@ -97,7 +97,7 @@ pub enum Certificate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unplaced {
     /// Name of the service.
-    pub service: String,
+    pub service: ResourceName,
     /// Current node of the service.
     pub node: NodeName,
     /// Blocking reasons of a few nodes, the node closest to being eligible first.

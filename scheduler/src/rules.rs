@@ -9,7 +9,7 @@ mod tests;
 
 pub(crate) use spread::can_all_differ;
 
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::placement::{AffinityRuleSpec, GroupSpec, NodePriorities};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ pub struct Declared {
     /// Groups by name.
     pub groups: BTreeMap<String, GroupSpec>,
     /// Group of each resource that names one, by resource name.
-    pub group_of: BTreeMap<String, String>,
+    pub group_of: BTreeMap<ResourceName, String>,
     /// Names of the existing nodes.
     pub nodes: BTreeSet<NodeName>,
     /// `true` while nodes may still be joining, such as during the setup of a cluster. A shortage of nodes then rejects
@@ -36,7 +36,7 @@ pub struct Declared {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rules {
-    nodes: BTreeMap<String, NodeRule>,
+    nodes: BTreeMap<ResourceName, NodeRule>,
     apart: Vec<Partners>,
     together: Vec<Partners>,
 }
@@ -60,7 +60,7 @@ pub struct Partners {
     /// Name of the rule; after a merge, the names of all merged rules.
     pub name: String,
     /// Names of the services.
-    pub resources: BTreeSet<String>,
+    pub resources: BTreeSet<ResourceName>,
     /// `true` if the rule is required, `false` if it is preferred.
     pub strict: bool,
 }
@@ -75,7 +75,7 @@ pub struct RuleConflict {
     /// The other rules of the conflict.
     pub with: BTreeSet<String>,
     /// The resources of the conflict.
-    pub resources: BTreeSet<String>,
+    pub resources: BTreeSet<ResourceName>,
     /// `true` if more nodes would resolve the conflict.
     pub short_of_nodes: bool,
 }
@@ -105,26 +105,26 @@ impl Rules {
     }
 
     /// Returns the node-affinity rule of a service.
-    pub fn node_rule(&self, resource: &str) -> Option<&NodeRule> {
+    pub fn node_rule(&self, resource: &ResourceName) -> Option<&NodeRule> {
         self.nodes.get(resource)
     }
 
     /// Returns the anti-affinity sets of a service.
-    pub fn apart_from<'a>(&'a self, resource: &'a str) -> impl Iterator<Item = &'a Partners> {
+    pub fn apart_from<'a>(&'a self, resource: &'a ResourceName) -> impl Iterator<Item = &'a Partners> {
         self.apart.iter().filter(move |partners| partners.resources.contains(resource))
     }
 
     /// Returns the affinity sets of a service.
-    pub fn together_with<'a>(&'a self, resource: &'a str) -> impl Iterator<Item = &'a Partners> {
+    pub fn together_with<'a>(&'a self, resource: &'a ResourceName) -> impl Iterator<Item = &'a Partners> {
         self.together.iter().filter(move |partners| partners.resources.contains(resource))
     }
 
     /// Returns the services that must be on the same node as `resource` (strict Positive), without `resource` itself.
-    pub fn companions(&self, resource: &str) -> BTreeSet<String> {
+    pub fn companions(&self, resource: &ResourceName) -> BTreeSet<ResourceName> {
         self.together_with(resource)
             .filter(|partners| partners.strict)
             .flat_map(|partners| partners.resources.iter())
-            .filter(|name| name.as_str() != resource)
+            .filter(|name| *name != resource)
             .cloned()
             .collect()
     }

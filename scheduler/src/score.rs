@@ -4,7 +4,7 @@ use crate::asked::{Asked, Candidate, Member, priorities_of};
 use crate::topsis;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::NodePriorities;
 use std::cmp::Reverse;
@@ -50,7 +50,7 @@ pub enum NodeGroupRank {
 }
 
 /// Returns the priority tier of a node for a service: by its node-affinity rule, or else by its group.
-pub fn class_of(view: &View, name: &str, service: &ServiceFacts, node_name: &NodeName) -> Class {
+pub fn class_of(view: &View, name: &ResourceName, service: &ServiceFacts, node_name: &NodeName) -> Class {
     class_in(priorities_of(view, name, service), node_name)
 }
 
@@ -86,7 +86,7 @@ fn missed_by_one(member: &Member<'_>, node_name: &NodeName) -> u32 {
     let apart = member.apart.iter().filter(|apart| !apart.rule.strict);
     let apart: usize = apart.map(|apart| apart.on.get(node_name).map_or(0, Vec::len)).sum();
     let together = member.together.iter().filter(|beside| !beside.rule.strict);
-    let away = |(_, facts): &&(&str, &ServiceFacts)| !facts.uses.contains(node_name);
+    let away = |(_, facts): &&(&ResourceName, &ServiceFacts)| !facts.uses.contains(node_name);
     let together: usize = together.map(|beside| beside.running.iter().filter(away).count()).sum();
     u32::try_from(apart + together).unwrap_or(u32::MAX)
 }

@@ -2,7 +2,7 @@
 
 use crate::view::ServiceFacts;
 use ha_api_types::cluster::SchedulerMode;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::{Amounts, Quantity};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +12,11 @@ use std::ops::{Deref, DerefMut};
 /// Services by resource name, readable like a map. Every change goes through the methods of this type, which keep the
 /// indexes current.
 #[derive(Clone, Default, Deserialize)]
-#[serde(from = "BTreeMap<String, ServiceFacts>")]
+#[serde(from = "BTreeMap<ResourceName, ServiceFacts>")]
 pub struct Services {
-    facts: BTreeMap<String, ServiceFacts>,
+    facts: BTreeMap<ResourceName, ServiceFacts>,
     nodes: BTreeMap<NodeName, NodeUse>,
-    tagged: BTreeMap<String, BTreeSet<String>>,
+    tagged: BTreeMap<String, BTreeSet<ResourceName>>,
 }
 
 /// Sums of cpu, memory and disk in thousandths; a missing amount adds 0.
@@ -25,7 +25,7 @@ pub type Sums = [i128; 3];
 /// Usage of a node by services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeUse {
-    users: BTreeSet<String>,
+    users: BTreeSet<ResourceName>,
     requested: Sums,
     measured: Sums,
 }
@@ -37,8 +37,8 @@ impl NodeUse {
     }
 
     /// Returns the services that use the node, by name.
-    pub fn users(&self) -> impl Iterator<Item = &str> {
-        self.users.iter().map(String::as_str)
+    pub fn users(&self) -> impl Iterator<Item = &ResourceName> {
+        self.users.iter()
     }
 
     /// Returns the sum of the services' requests.
@@ -79,12 +79,12 @@ impl Services {
     }
 
     /// Returns the services with a tag, by name.
-    pub fn tagged(&self, tag: &str) -> impl Iterator<Item = &str> {
-        self.tagged.get(tag).into_iter().flatten().map(String::as_str)
+    pub fn tagged(&self, tag: &str) -> impl Iterator<Item = &ResourceName> {
+        self.tagged.get(tag).into_iter().flatten()
     }
 
     /// Adds or replaces a service, and returns the replaced facts.
-    pub fn insert(&mut self, name: String, facts: ServiceFacts) -> Option<ServiceFacts> {
+    pub fn insert(&mut self, name: ResourceName, facts: ServiceFacts) -> Option<ServiceFacts> {
         let before = self.remove(&name);
         self.enter(&name, &facts);
         self.facts.insert(name, facts);
@@ -92,31 +92,31 @@ impl Services {
     }
 
     /// Removes a service and returns its facts.
-    pub fn remove(&mut self, name: &str) -> Option<ServiceFacts> {
+    pub fn remove(&mut self, name: &ResourceName) -> Option<ServiceFacts> {
         self.remove_entry(name).map(|(_, facts)| facts)
     }
 
     /// Removes a service and returns its name and facts.
-    pub fn remove_entry(&mut self, name: &str) -> Option<(String, ServiceFacts)> {
+    pub fn remove_entry(&mut self, name: &ResourceName) -> Option<(ResourceName, ServiceFacts)> {
         let (name, facts) = self.facts.remove_entry(name)?;
         self.leave(&name, &facts);
         Some((name, facts))
     }
 
     /// Returns a service for modification. The indexes are updated when the returned guard is dropped.
-    pub fn get_mut(&mut self, name: &str) -> Option<Changing<'_>> {
+    pub fn get_mut(&mut self, name: &ResourceName) -> Option<Changing<'_>> {
         let (name, facts) = self.remove_entry(name)?;
         Some(Changing { services: self, name, facts })
     }
 
     /// Keeps only the services for which `keep` returns `true`.
-    pub fn retain(&mut self, mut keep: impl FnMut(&String, &ServiceFacts) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&ResourceName, &ServiceFacts) -> bool) {
         let all = std::mem::take(self);
         self.extend(all.facts.into_iter().filter(|(name, facts)| keep(name, facts)));
     }
 
     /// Modifies every service.
-    pub fn change_all(&mut self, mut change: impl FnMut(&String, &mut ServiceFacts)) {
+    pub fn change_all(&mut self, mut change: impl FnMut(&ResourceName, &mut ServiceFacts)) {
         let all = std::mem::take(self);
         self.extend(all.facts.into_iter().map(|(name, mut facts)| {
             change(&name, &mut facts);
@@ -124,20 +124,20 @@ impl Services {
         }));
     }
 
-    fn enter(&mut self, name: &str, facts: &ServiceFacts) {
+    fn enter(&mut self, name: &ResourceName, facts: &ServiceFacts) {
         let (requested, measured) = both(facts);
         for node in &facts.uses {
             let used = entry(&mut self.nodes, node);
-            used.users.insert(name.to_owned());
+            used.users.insert(name.clone());
             add(&mut used.requested, &requested);
             add(&mut used.measured, &measured);
         }
         for tag in &facts.tags {
-            entry(&mut self.tagged, tag).insert(name.to_owned());
+            entry(&mut self.tagged, tag).insert(name.clone());
         }
     }
 
-    fn leave(&mut self, name: &str, facts: &ServiceFacts) {
+    fn leave(&mut self, name: &ResourceName, facts: &ServiceFacts) {
         let (requested, measured) = both(facts);
         for node in &facts.uses {
             let Some(used) = self.nodes.get_mut(node) else { continue };
@@ -170,7 +170,7 @@ fn entry<'m, K: Ord + Clone, T: Default>(map: &'m mut BTreeMap<K, T>, key: &K) -
 }
 
 impl Deref for Services {
-    type Target = BTreeMap<String, ServiceFacts>;
+    type Target = BTreeMap<ResourceName, ServiceFacts>;
 
     fn deref(&self) -> &Self::Target {
         &self.facts
@@ -195,22 +195,22 @@ impl fmt::Debug for Services {
     }
 }
 
-impl Extend<(String, ServiceFacts)> for Services {
-    fn extend<I: IntoIterator<Item = (String, ServiceFacts)>>(&mut self, services: I) {
+impl Extend<(ResourceName, ServiceFacts)> for Services {
+    fn extend<I: IntoIterator<Item = (ResourceName, ServiceFacts)>>(&mut self, services: I) {
         for (name, facts) in services {
             self.insert(name, facts);
         }
     }
 }
 
-impl FromIterator<(String, ServiceFacts)> for Services {
-    fn from_iter<I: IntoIterator<Item = (String, ServiceFacts)>>(services: I) -> Services {
+impl FromIterator<(ResourceName, ServiceFacts)> for Services {
+    fn from_iter<I: IntoIterator<Item = (ResourceName, ServiceFacts)>>(services: I) -> Services {
         Services::from(services.into_iter().collect::<BTreeMap<_, _>>())
     }
 }
 
-impl From<BTreeMap<String, ServiceFacts>> for Services {
-    fn from(facts: BTreeMap<String, ServiceFacts>) -> Services {
+impl From<BTreeMap<ResourceName, ServiceFacts>> for Services {
+    fn from(facts: BTreeMap<ResourceName, ServiceFacts>) -> Services {
         let mut services = Services::default();
         for (name, one) in &facts {
             services.enter(name, one);
@@ -220,15 +220,15 @@ impl From<BTreeMap<String, ServiceFacts>> for Services {
     }
 }
 
-impl<const N: usize> From<[(String, ServiceFacts); N]> for Services {
-    fn from(services: [(String, ServiceFacts); N]) -> Services {
+impl<const N: usize> From<[(ResourceName, ServiceFacts); N]> for Services {
+    fn from(services: [(ResourceName, ServiceFacts); N]) -> Services {
         services.into_iter().collect()
     }
 }
 
 impl<'a> IntoIterator for &'a Services {
-    type Item = (&'a String, &'a ServiceFacts);
-    type IntoIter = std::collections::btree_map::Iter<'a, String, ServiceFacts>;
+    type Item = (&'a ResourceName, &'a ServiceFacts);
+    type IntoIter = std::collections::btree_map::Iter<'a, ResourceName, ServiceFacts>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.facts.iter()
@@ -238,7 +238,7 @@ impl<'a> IntoIterator for &'a Services {
 /// A service that is being modified. It is removed from the indexes until the guard is dropped.
 pub struct Changing<'a> {
     services: &'a mut Services,
-    name: String,
+    name: ResourceName,
     facts: ServiceFacts,
 }
 
@@ -286,7 +286,7 @@ mod tests {
         ) {
             let mut services = Services::default();
             for (name, change) in changes {
-                let name = format!("s{name}");
+                let name = ResourceName::from(format!("s{name}"));
                 match change.map(service) {
                     None => drop(services.remove(&name)),
                     Some(facts) if services.contains_key(&name) => {
@@ -299,10 +299,10 @@ mod tests {
                 prop_assert_eq!(&services.tagged, &anew.tagged);
             }
             for node in ["node0", "node1", "node2", "node3"] {
-                let users: Vec<&str> = services
+                let users: Vec<&ResourceName> = services
                     .iter()
                     .filter(|(_, facts)| facts.uses.contains(node))
-                    .map(|(name, _)| name.as_str())
+                    .map(|(name, _)| name)
                     .collect();
                 let on = services.on(&node.into()).cloned().unwrap_or_default();
                 prop_assert_eq!(on.users().collect::<Vec<_>>(), users.clone());

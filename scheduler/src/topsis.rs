@@ -9,7 +9,7 @@ use crate::services::{Sums, sums};
 use crate::unit::{Unit, sum};
 use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::{Amounts, Quantity};
 
 /// Weights of root-mean-square cpu, highest cpu, root-mean-square memory and highest memory.
@@ -154,10 +154,11 @@ pub fn carried(view: &View, unit: &Unit<'_>, candidate: &NodeName) -> Option<Str
         SchedulerMode::Static | SchedulerMode::Dynamic => {}
     }
     let node = view.nodes.get(candidate)?;
-    let users = view.users_of(candidate, "").filter(|(name, _)| !unit.contains(name));
+    let users = view.users_of(candidate).filter(|(name, _)| !unit.contains(name));
     let there = unit.members.iter().copied().chain(users);
     let (measured, asked): (Vec<_>, Vec<_>) = there.partition(|(_, facts)| facts.is_measured(mode));
-    let load = |services: &[(&str, &ServiceFacts)]| sum(services.iter().map(|(_, facts)| facts.load(mode)));
+    let load =
+        |services: &[(&ResourceName, &ServiceFacts)]| sum(services.iter().map(|(_, facts)| facts.load(mode)));
     let all = sum([load(&measured), load(&asked), node.reserved].into_iter());
     let mut parts = Vec::new();
     for (services, how) in [(&measured, "measured"), (&asked, "requested")] {

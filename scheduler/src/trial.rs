@@ -5,7 +5,7 @@ use crate::place::{Placement, Verdict};
 use crate::services::Services;
 use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the best node for a service and for the services in `with`.
@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn together(
     view: &View,
     placement: &Placement,
-    name: &str,
+    name: &ResourceName,
     service: &ServiceFacts,
-    with: &BTreeSet<String>,
+    with: &BTreeSet<ResourceName>,
 ) -> Option<NodeName> {
     let takes_all = |node: &NodeName| {
         let nobody = BTreeSet::new();
@@ -57,27 +57,27 @@ pub(crate) struct Trial<'a> {
     view: View,
     node: &'a NodeName,
     /// Services that are to start on the node, in this order.
-    starting: Vec<(String, ServiceFacts)>,
+    starting: Vec<(ResourceName, ServiceFacts)>,
 }
 
 impl<'a> Trial<'a> {
     /// Builds the view in which `name` and all services in `with` start on a node without the services in `leaving`.
     pub(crate) fn new(
         view: &View,
-        name: &str,
+        name: &ResourceName,
         service: &ServiceFacts,
-        with: &BTreeSet<String>,
-        leaving: &BTreeSet<String>,
+        with: &BTreeSet<ResourceName>,
+        leaving: &BTreeSet<ResourceName>,
         node: &'a NodeName,
     ) -> Trial<'a> {
-        let mut starting = vec![(name.to_owned(), service.clone())];
+        let mut starting = vec![(name.clone(), service.clone())];
         let with = with.iter().filter_map(|name| view.services.get_key_value(name));
         starting.extend(with.map(|(name, facts)| (name.clone(), facts.clone())));
         for (_, facts) in &mut starting {
             facts.uses.clear();
         }
-        let starts = |name: &String| starting.iter().any(|(known, _)| known == name);
-        let companions: BTreeSet<String> =
+        let starts = |name: &ResourceName| starting.iter().any(|(known, _)| known == name);
+        let companions: BTreeSet<ResourceName> =
             starting.iter().flat_map(|(name, _)| view.rules.companions(name)).collect();
         let services = view
             .services
@@ -92,20 +92,20 @@ impl<'a> Trial<'a> {
     }
 
     /// Returns `true` if all services that are to start fit once the services in `gone` have left.
-    pub(crate) fn fits<'n>(&mut self, gone: impl Iterator<Item = &'n String>) -> bool {
+    pub(crate) fn fits<'n>(&mut self, gone: impl Iterator<Item = &'n ResourceName>) -> bool {
         let Some(facts) = self.view.nodes.get(self.node).cloned() else { return false };
         let mut taken = Vec::new();
         for name in gone {
             taken.extend(self.view.services.remove_entry(name));
         }
-        let starting = self.starting.iter().map(|(name, facts)| (name.as_str(), facts)).collect();
+        let starting = self.starting.iter().map(|(name, facts)| (name, facts)).collect();
         let fits = refusals(&self.view, &Unit::new(starting), self.node, &facts).is_empty();
         self.view.services.extend(taken);
         fits
     }
 
     /// Returns the priority of a service that uses the node.
-    pub(crate) fn priority_of(&self, name: &str) -> Option<i32> {
+    pub(crate) fn priority_of(&self, name: &ResourceName) -> Option<i32> {
         self.view.services.get(name).map(|facts| facts.priority)
     }
 }

@@ -10,7 +10,7 @@ use crate::place::{Verdict, place_unit};
 use crate::score::{Class, Score};
 use crate::unit::Unit;
 use crate::view::{Refusal, ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ pub enum Turn {
         /// Target node.
         to: NodeName,
         /// Services that can reach their node because of this move. Empty if the service moves to its own best node.
-        makes_room_for: BTreeSet<String>,
+        makes_room_for: BTreeSet<ResourceName>,
     },
     /// The service stays until another one has moved.
     Hold {
@@ -49,7 +49,7 @@ pub enum Turn {
 ///
 /// Guarantees: a pure function of the view; the caller calls it again after every move. A set in which every service is on
 /// a suitable node is not returned.
-pub fn turns(view: &View) -> BTreeMap<String, Turn> {
+pub fn turns(view: &View) -> BTreeMap<ResourceName, Turn> {
     let units = units(view);
     let shared = someone_shares(view);
     // Shortcut for the most frequent case, in which no service needs to move.
@@ -58,13 +58,13 @@ pub fn turns(view: &View) -> BTreeMap<String, Turn> {
     }
     // Each unit's preferences assume that services which could move away, or are moving, use no node.
     let mut bare = view.clone();
-    let stays: BTreeSet<&String> = units.values().flat_map(|unit| &unit.members).collect();
+    let stays: BTreeSet<&ResourceName> = units.values().flat_map(|unit| &unit.members).collect();
     bare.services.change_all(|name, facts| {
         if stays.contains(name) || facts.uses.len() > 1 {
             facts.uses.clear();
         }
     });
-    let amiss: BTreeMap<&String, Wishes> = units
+    let amiss: BTreeMap<&ResourceName, Wishes> = units
         .iter()
         .filter(|(_, unit)| is_restless(view, unit))
         .filter_map(|(name, unit)| Some((name, wishes(&bare, unit)?)))
@@ -84,7 +84,7 @@ pub fn turns(view: &View) -> BTreeMap<String, Turn> {
 #[derive(Clone, Debug)]
 struct Together {
     /// Names of all members that take part.
-    members: Vec<String>,
+    members: Vec<ResourceName>,
     /// Node of the running members; `None` if no member runs.
     place: Option<NodeName>,
 }
@@ -115,9 +115,9 @@ impl Wishes {
 }
 
 /// Returns every unit that could be moved or started now, keyed by its first running member, or else by its first member.
-fn units(view: &View) -> BTreeMap<String, Together> {
+fn units(view: &View) -> BTreeMap<ResourceName, Together> {
     let mut units = BTreeMap::new();
-    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut seen: BTreeSet<&ResourceName> = BTreeSet::new();
     for (name, facts) in &view.services {
         // A service that must be with a paused one stays with it.
         let held = facts.paused && !view.rules.companions(name).is_empty();
@@ -127,7 +127,8 @@ fn units(view: &View) -> BTreeMap<String, Together> {
             continue;
         }
         let companions = view.rules.companions(name);
-        let moving = |other: &String| view.services.get(other).is_some_and(|facts| facts.uses.len() > 1);
+        let moving =
+            |other: &ResourceName| view.services.get(other).is_some_and(|facts| facts.uses.len() > 1);
         let unit = Unit::of(view, name, facts);
         seen.extend(unit.members.iter().map(|(member, _)| *member));
         // The partner of a moving service follows it to its target, independently of this order.
@@ -144,7 +145,8 @@ fn units(view: &View) -> BTreeMap<String, Together> {
         let runs = |facts: &ServiceFacts| !facts.uses.is_empty();
         let leader = unit.members.iter().filter(|(_, facts)| runs(facts)).chain(&unit.members).next();
         let Some((leader, _)) = leader else { continue };
-        let members: BTreeSet<String> = unit.members.iter().map(|(member, _)| (*member).to_owned()).collect();
+        let members: BTreeSet<ResourceName> =
+            unit.members.iter().map(|(member, _)| (*member).clone()).collect();
         let members = members.into_iter().collect();
         units.insert((*leader).to_owned(), Together { members, place });
     }

@@ -2,7 +2,7 @@
 
 use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,38 +15,38 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub struct Unit<'a> {
     /// The service itself first, then its partners by name.
-    pub members: Vec<(&'a str, &'a ServiceFacts)>,
-    names: BTreeSet<&'a str>,
+    pub members: Vec<(&'a ResourceName, &'a ServiceFacts)>,
+    names: BTreeSet<&'a ResourceName>,
 }
 
 impl<'a> Unit<'a> {
     /// Returns the unit of a service with all its partners.
-    pub fn of(view: &'a View, name: &'a str, service: &'a ServiceFacts) -> Unit<'a> {
+    pub fn of(view: &'a View, name: &'a ResourceName, service: &'a ServiceFacts) -> Unit<'a> {
         let mut members = vec![(name, service)];
         for other in view.rules.companions(name) {
             if let Some((other, facts)) = view.services.get_key_value(&other)
                 && ((facts.movable && !facts.paused) || (facts.wanted && facts.uses.is_empty()))
             {
-                members.push((other.as_str(), facts));
+                members.push((other, facts));
             }
         }
         Unit::new(members)
     }
 
     /// Returns a unit of one service without its partners.
-    pub fn alone(name: &'a str, service: &'a ServiceFacts) -> Unit<'a> {
+    pub fn alone(name: &'a ResourceName, service: &'a ServiceFacts) -> Unit<'a> {
         Unit::new(vec![(name, service)])
     }
 
     /// Returns a unit of exactly these services; the first is the service to be scheduled.
-    pub fn new(members: Vec<(&'a str, &'a ServiceFacts)>) -> Unit<'a> {
+    pub fn new(members: Vec<(&'a ResourceName, &'a ServiceFacts)>) -> Unit<'a> {
         let names = members.iter().map(|(name, _)| *name).collect();
         Unit { members, names }
     }
 
     /// Returns a smaller unit of the service itself and the partners for which `keep` returns `true`. `None` if no partner
     /// is dropped.
-    pub fn without(&self, keep: impl Fn(&str, &ServiceFacts) -> bool) -> Option<Unit<'a>> {
+    pub fn without(&self, keep: impl Fn(&ResourceName, &ServiceFacts) -> bool) -> Option<Unit<'a>> {
         let kept: Vec<_> = self
             .members
             .iter()
@@ -58,7 +58,7 @@ impl<'a> Unit<'a> {
     }
 
     /// Returns `true` if a service is a member.
-    pub fn contains(&self, name: &str) -> bool {
+    pub fn contains(&self, name: &ResourceName) -> bool {
         self.names.contains(name)
     }
 
@@ -121,7 +121,7 @@ fn most_named<'a>(names: impl Iterator<Item = &'a NodeName>) -> Option<&'a NodeN
 }
 
 /// Returns the running services that must be on the same node as `name`, but are neither on `node` nor moving to it.
-pub fn partners_elsewhere(view: &View, name: &str, node: &NodeName) -> Vec<String> {
+pub fn partners_elsewhere(view: &View, name: &ResourceName, node: &NodeName) -> Vec<ResourceName> {
     view.rules
         .companions(name)
         .into_iter()

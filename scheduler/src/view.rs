@@ -4,7 +4,7 @@ use crate::rules::Rules;
 use crate::services::{NodeUse, Services};
 use crate::unit::sum;
 use ha_api_types::cluster::{ReservationSpec, SchedulerMode, SchedulerSpec};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::GroupSpec;
 use ha_api_types::quantity::{Amounts, Quantity};
@@ -230,15 +230,9 @@ impl View {
         tags.into_iter().filter(|tag| prefixes.iter().any(|prefix| tag.starts_with(prefix.as_str())))
     }
 
-    /// Returns the services that use a node, except `without`.
-    pub fn users_of<'a>(
-        &'a self,
-        node: &'a NodeName,
-        without: &'a str,
-    ) -> impl Iterator<Item = (&'a str, &'a ServiceFacts)> {
+    /// Returns the services that use a node, by name.
+    pub fn users_of(&self, node: &NodeName) -> impl Iterator<Item = (&ResourceName, &ServiceFacts)> {
         let users = self.services.on(node).into_iter().flat_map(NodeUse::users);
-        let others = users.filter(move |name| *name != without);
-        others
-            .filter_map(|name| self.services.get_key_value(name).map(|(name, facts)| (name.as_str(), facts)))
+        users.filter_map(|name| self.services.get_key_value(name))
     }
 }

@@ -3,8 +3,12 @@
 /// Joins names and appends a verb in the matching number: `a is`, `a, b are`.
 pub fn with_verb<S: AsRef<str>>(names: &[S], of_one: &str, of_many: &str) -> String {
     let verb = if names.len() == 1 { of_one } else { of_many };
-    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    format!("{} {verb}", names.join(", "))
+    format!("{} {verb}", joined(names))
+}
+
+/// Joins names: `a, b`.
+pub fn joined<S: AsRef<str>>(names: &[S]) -> String {
+    names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::scenario::Scenario;
 use crate::vocabulary::why;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::driver::DriverKind;
-use ha_api_types::id::{NodeName, Revision};
+use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::node::NodeState;
@@ -124,7 +124,7 @@ impl Dump {
 
     /// Returns the explanation that `hactl why` prints for a service at the time of the dump; `None` if the resource
     /// does not exist.
-    pub fn why(&self, resource: &str) -> Option<Explanation> {
+    pub fn why(&self, resource: &ResourceName) -> Option<Explanation> {
         why(&self.stored, resource)
     }
 

@@ -1,7 +1,7 @@
 //! The results of a run: met and missed expectations, and the summary in JSON.
 
 use crate::world::World;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::resource::{RequestedState, ServiceState};
 use serde::Serialize;
@@ -26,11 +26,11 @@ impl World {
         let running = self.running();
         let mut checks = Vec::new();
         let mut check = |what: String, ok: bool, got: String| checks.push(Check { check: what, ok, got });
-        let state_of = |name: &str| {
+        let state_of = |name: &ResourceName| {
             let known = self.states.get(name).cloned().unwrap_or((ServiceState::Queued, None));
             self.exists(name).then_some(known)
         };
-        let place_of = |name: &str| state_of(name).and_then(|(_, node)| node);
+        let place_of = |name: &ResourceName| state_of(name).and_then(|(_, node)| node);
         for (name, expected) in &expect.services {
             let found = state_of(name);
             if let Some(state) = expected.state {
@@ -77,12 +77,12 @@ impl World {
             check(format!("at most {most} moves"), got <= most, got.to_string());
         }
         for names in &expect.together {
-            let places: BTreeSet<Option<NodeName>> = names.iter().map(|name| place_of(name)).collect();
+            let places: BTreeSet<Option<NodeName>> = names.iter().map(place_of).collect();
             let ok = places.len() == 1 && !places.contains(&None);
             check(format!("together {names:?}"), ok, format!("{places:?}"));
         }
         for names in &expect.apart {
-            let places: Vec<Option<NodeName>> = names.iter().map(|name| place_of(name)).collect();
+            let places: Vec<Option<NodeName>> = names.iter().map(place_of).collect();
             let different: BTreeSet<&NodeName> = places.iter().flatten().collect();
             check(format!("apart {names:?}"), different.len() == names.len(), format!("{places:?}"));
         }
@@ -129,8 +129,8 @@ impl World {
     pub fn summary(&self) -> Value {
         let running = self.running();
         let seconds = |ms: u64| self.elapsed_ms(ms) as f64 / 1000.0;
-        let services: BTreeMap<String, Value> = self
-            .names_of(Kind::Resource)
+        let services: BTreeMap<ResourceName, Value> = self
+            .resource_names()
             .into_iter()
             .map(|name| {
                 let known = self.states.get(&name).cloned();
@@ -196,11 +196,11 @@ impl World {
         })
     }
 
-    pub(crate) fn exists(&self, name: &str) -> bool {
+    pub(crate) fn exists(&self, name: &ResourceName) -> bool {
         self.is_stored(Kind::Resource, name)
     }
 
-    fn requested(&self, name: &str) -> RequestedState {
+    fn requested(&self, name: &ResourceName) -> RequestedState {
         let object = self.spec_of(Kind::Resource, name);
         let state = object.and_then(|object| object.pointer("/spec/state").cloned());
         state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default()

@@ -13,7 +13,7 @@ mod tests;
 pub use step::{Doing, Moment, Step};
 
 use crate::duration::Duration;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::SleepProtection;
 use ha_api_types::resource::ServiceState;
@@ -40,7 +40,7 @@ pub struct Scenario {
     /// API objects, including the Cluster object.
     pub objects: Vec<Value>,
     /// Placements at time 0, by resource.
-    pub place: BTreeMap<String, Place>,
+    pub place: BTreeMap<ResourceName, Place>,
     /// Objects that a step creates by name.
     pub later: Vec<Value>,
     /// Nodes that also run an etcd member, which fails with their power and network. Empty: etcd runs outside the nodes.
@@ -119,7 +119,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default)]
 pub struct Expectations {
     /// Expected outcome of services, by name.
-    pub services: BTreeMap<String, ExpectedService>,
+    pub services: BTreeMap<ResourceName, ExpectedService>,
     /// Nodes whose fencing was confirmed, as a set.
     pub fenced: Option<Vec<NodeName>>,
     /// Nodes that their watchdog reset, as a set.
@@ -129,11 +129,11 @@ pub struct Expectations {
     /// Largest number of migrations plus relocations.
     pub max_moves: Option<u64>,
     /// Sets of services that must run on one node.
-    pub together: Vec<Vec<String>>,
+    pub together: Vec<Vec<ResourceName>>,
     /// Sets of services that must run on different nodes.
-    pub apart: Vec<Vec<String>>,
+    pub apart: Vec<Vec<ResourceName>>,
     /// Allowed nodes of services, by service.
-    pub on_one_of: BTreeMap<String, Vec<NodeName>>,
+    pub on_one_of: BTreeMap<ResourceName, Vec<NodeName>>,
     /// Largest number of running services on a node.
     pub max_per_node: Option<u64>,
     /// Notifications that the targets received, in order: `NodeFenced node1`, `ResourceError web,db`.

@@ -1,7 +1,7 @@
 //! The vocabulary that a run has shown to its users: states, proofs and reasons in every place where a user could read them.
 
 use ha_api_types::event::Event;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{ResourceName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
@@ -146,13 +146,13 @@ impl Vocabulary {
 
     /// Collects the words in the explanation of every service.
     pub(crate) fn ask(&mut self) {
-        let names: Vec<String> = self.stored.resources.keys().cloned().collect();
+        let names: Vec<ResourceName> = self.stored.resources.keys().cloned().collect();
         for name in names {
             self.ask_about(&name);
         }
     }
 
-    fn ask_about(&mut self, name: &str) {
+    fn ask_about(&mut self, name: &ResourceName) {
         let Some(explanation) = why(&self.stored, name) else { return };
         self.words.insert(Word::reason(explanation.reason));
         let causes = explanation.nodes.iter().flat_map(|verdict| &verdict.causes);
@@ -170,7 +170,7 @@ impl Vocabulary {
             Kind::Resource => {
                 let status = stored.resource_statuses.get(name);
                 self.words.extend(status.map(|status| Word::of("service state", status.value.state)));
-                self.ask_about(name);
+                self.ask_about(&name.into());
             }
             Kind::Node => {
                 let Some(status) = stored.node_statuses.get(name).map(|status| &status.value) else { return };
@@ -194,7 +194,7 @@ impl Vocabulary {
 }
 
 /// Returns the explanation that `hactl why` prints for a service; `None` if the resource does not exist.
-pub(crate) fn why(stored: &Stored, name: &str) -> Option<Explanation> {
+pub(crate) fn why(stored: &Stored, name: &ResourceName) -> Option<Explanation> {
     stored.resources.get(name).map(|resource| explain(stored, &resource.value))
 }
 

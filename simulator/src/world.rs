@@ -41,7 +41,7 @@ use crate::scenario::action::Pets;
 use crate::scenario::{Power, Scenario};
 use crate::vocabulary::Vocabulary;
 use event::Event;
-use ha_api_types::id::{Epoch, NodeName};
+use ha_api_types::id::{Epoch, NodeName, ResourceName};
 use ha_api_types::keys::Keys;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -70,7 +70,7 @@ const COMPACT_MS: Millis = 300_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// Name of the service.
-    pub service: String,
+    pub service: ResourceName,
     /// Kind of the move: Migrate or Relocate.
     pub kind: ServiceState,
     /// Source node.
@@ -85,7 +85,7 @@ pub struct Move {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failover {
     /// Name of the service.
-    pub service: String,
+    pub service: ResourceName,
     /// The lost node.
     pub from: NodeName,
     /// Node on which the service ran again.
@@ -139,7 +139,7 @@ pub struct World {
     pub(crate) fenced: Vec<(NodeName, Millis)>,
     pub(crate) moves: Vec<Move>,
     pub(crate) failovers: Vec<Failover>,
-    pub(crate) states: BTreeMap<String, (ServiceState, Option<NodeName>)>,
+    pub(crate) states: BTreeMap<ResourceName, (ServiceState, Option<NodeName>)>,
     pub(crate) node_states: BTreeMap<NodeName, NodeState>,
     pub(crate) machines: BTreeMap<NodeName, Machine>,
     pub(crate) timeline: Vec<String>,
@@ -179,21 +179,21 @@ pub struct World {
     uids: u64,
     watchdog_lateness_ms: Millis,
     /// Usage of each service, where a step has set it.
-    loads: BTreeMap<String, Usage>,
-    start_failures: BTreeMap<String, u32>,
-    migrate_failures: BTreeMap<String, u32>,
-    replace_failures: BTreeMap<String, u32>,
+    loads: BTreeMap<ResourceName, Usage>,
+    start_failures: BTreeMap<ResourceName, u32>,
+    migrate_failures: BTreeMap<ResourceName, u32>,
+    replace_failures: BTreeMap<ResourceName, u32>,
     operations: BTreeMap<String, String>,
     notified: Vec<String>,
     refused: Vec<(String, Option<String>)>,
     /// Reasons for which commands were refused immediately.
     refused_for: BTreeMap<String, Reason>,
-    seen_twice: BTreeSet<String>,
-    seen_beyond: BTreeSet<(&'static str, NodeName, String)>,
+    seen_twice: BTreeSet<ResourceName>,
+    seen_beyond: BTreeSet<(&'static str, NodeName, ResourceName)>,
     /// Specs whose write was confirmed to the user, by key, and whether a deletion was requested.
     acknowledged: BTreeMap<String, (Option<Value>, bool)>,
     /// Last assigned node of each service.
-    placed: BTreeMap<String, NodeName>,
+    placed: BTreeMap<ResourceName, NodeName>,
     rules_changed_at: Millis,
     /// Time at which each node's last heartbeat was applied.
     last_heartbeat: BTreeMap<NodeName, Millis>,
@@ -202,16 +202,16 @@ pub struct World {
     /// Time of each node's last report about a service.
     last_report: BTreeMap<NodeName, Millis>,
     /// Time at which a start of a service on a node was last permitted.
-    permits: BTreeMap<(String, NodeName), Millis>,
-    managed: BTreeSet<String>,
+    permits: BTreeMap<(ResourceName, NodeName), Millis>,
+    managed: BTreeSet<ResourceName>,
     /// Time at which a running service was last found on a node by a probe.
     found_at: BTreeMap<NodeName, Millis>,
     /// Services whose status shows no action in progress.
-    settled: BTreeSet<String>,
+    settled: BTreeSet<ResourceName>,
     epochs: BTreeMap<NodeName, Epoch>,
-    moves_begun: BTreeMap<String, (ServiceState, NodeName, Millis)>,
-    lost: BTreeMap<String, Lost>,
-    recovering: BTreeSet<String>,
+    moves_begun: BTreeMap<ResourceName, (ServiceState, NodeName, Millis)>,
+    lost: BTreeMap<ResourceName, Lost>,
+    recovering: BTreeSet<ResourceName>,
     fencing: BTreeSet<NodeName>,
     step: usize,
     step_began: Millis,
@@ -410,14 +410,14 @@ impl World {
     }
 
     /// Records that a service no longer runs on a node.
-    fn lost_service(&mut self, node: &NodeName, name: &str) {
+    fn lost_service(&mut self, node: &NodeName, name: &ResourceName) {
         let from_leader = self.leader().as_deref() == Some(node);
         let lost = Lost { from: node.to_owned(), from_leader, at: self.now };
         self.lost.insert(name.to_owned(), lost);
     }
 
     /// Records that a service's node has failed, so that its next start on another node counts as a failover.
-    fn recovers(&mut self, name: &str, node: Option<&NodeName>) {
+    fn recovers(&mut self, name: &ResourceName, node: Option<&NodeName>) {
         let Some(node) = node else { return };
         self.recovering.insert(name.to_owned());
         if self.lost.get(name).is_none_or(|lost| lost.from != *node) {
@@ -426,7 +426,7 @@ impl World {
     }
 
     /// Records that a service has started to run on a node.
-    fn came_up(&mut self, node: &NodeName, name: &str) {
+    fn came_up(&mut self, node: &NodeName, name: &ResourceName) {
         let lost = self.lost.remove(name);
         if let (true, Some(lost)) = (self.recovering.remove(name), lost)
             && lost.from != *node

@@ -1,5 +1,6 @@
 //! A dumped cluster continues in the simulator: it ends as the cluster itself does.
 
+use ha_api_types::id::ResourceName;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Timestamp;
 use ha_simulator::dump::Dump;
@@ -91,10 +92,11 @@ fn a_dump_gives_the_same_explanations() {
         let world = world(seconds);
         let dump = dump(&world);
         for name in ["web", "db", "idle"] {
-            let (expected, found) = (world.why(name).expect("live"), dump.why(name).expect("dumped"));
+            let name = ResourceName::from(name);
+            let (expected, found) = (world.why(&name).expect("live"), dump.why(&name).expect("dumped"));
             assert_eq!(found, expected, "{name}, {seconds} s after the failure");
         }
-        assert!(dump.why("nothing").is_none());
+        assert!(dump.why(&"nothing".into()).is_none());
     }
 }
 
@@ -118,7 +120,7 @@ fn a_calm_cluster_stays_as_it_is_and_answers_what_if() {
     let dump = dump(&calm);
     let continued_calm = continued(&dump, "");
     assert_eq!(services(&continued_calm), services(&calm));
-    assert_eq!(continued_calm.why("web").unwrap().state, ServiceState::Started);
+    assert_eq!(continued_calm.why(&"web".into()).unwrap().state, ServiceState::Started);
 
     let steps = "
 steps:

@@ -172,12 +172,12 @@ async fn an_agent_writes_only_what_is_its_own() {
     let heartbeat = Transaction::new()
         .put_leased(keys.alive(&"node1".into()), Guard::Absent, vec![1], lease)
         .guard(keys.fence(&"node1".into()), Guard::Unchanged(fence))
-        .guard(keys.assignment("web"), Guard::Absent);
+        .guard(keys.assignment(&"web".into()), Guard::Absent);
     let applied = agent.commit(heartbeat).await;
     assert!(matches!(applied, Outcome::Applied(_)), "{applied:?}");
     for own in [
         keys.node_report(&"node1".into()),
-        keys.service_report(&"node1".into(), "web"),
+        keys.service_report(&"node1".into(), &"web".into()),
         keys.event("agent-node1", "1"),
     ] {
         let outcome = agent.commit(put(&own)).await;
@@ -200,9 +200,9 @@ async fn an_agent_writes_only_what_is_its_own() {
         keys.alive(&"node10".into()),
         keys.alive(&"node2".into()),
         keys.node_report(&"node10".into()),
-        keys.service_report(&"node2".into(), "web"),
+        keys.service_report(&"node2".into(), &"web".into()),
         keys.fence(&"node1".into()),
-        keys.assignment("web"),
+        keys.assignment(&"web".into()),
         keys.leader(),
         keys.candidate("c1"),
         keys.event("agent-node10", "1"),
@@ -232,7 +232,7 @@ async fn an_agent_writes_only_what_is_its_own() {
     let reading = agent.list_all(&selectors).await.expect("all keys are readable");
     assert_eq!(reading.entries.len(), 4);
     let mut watch = agent.watch_all(&selectors, reading.revision + 1);
-    let assigned = controller.commit(put(&keys.assignment("web"))).await.applied().expect("applied");
+    let assigned = controller.commit(put(&keys.assignment(&"web".into()))).await.applied().expect("applied");
     let told = async {
         loop {
             if let Some(Ok(WatchItem::Changes { changes, .. })) = watch.next().await {

@@ -1,6 +1,7 @@
 //! The identity of a driver's definition: the driver, and the fields that name the unit, domain, container or program.
 
 use super::{DriverKind, DriverSpec};
+use crate::id::ResourceName;
 use crate::ocf::AgentName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,11 +43,11 @@ impl DriverSpec {
     ///
     /// `None` if not exactly one driver is set, such as for an unsupported driver, or if a definition that contains the
     /// name cannot be read. An unknown identity differs from every other identity.
-    pub fn identity(&self, resource: &str) -> Option<Identity> {
+    pub fn identity(&self, resource: &ResourceName) -> Option<Identity> {
         let kind = self.kind()?;
         let thing = match kind {
             // The agent finds these programs by their control groups, which have the name of the resource.
-            DriverKind::Exec => resource.to_owned(),
+            DriverKind::Exec => resource.to_string(),
             DriverKind::Systemd => self.systemd.as_ref()?.unit_name(resource),
             DriverKind::Ocf => {
                 let ocf = self.ocf.as_ref()?;
@@ -71,7 +72,7 @@ impl DriverSpec {
             }
             DriverKind::Simulated => {
                 let simulated = self.simulated.as_ref()?;
-                if simulated.identity.is_empty() { resource.to_owned() } else { simulated.identity.clone() }
+                if simulated.identity.is_empty() { resource.to_string() } else { simulated.identity.clone() }
             }
         };
         Some(Identity(format!("{kind}:{thing}")))
@@ -79,7 +80,7 @@ impl DriverSpec {
 
     /// Returns `true` if both drivers run the same unit, domain or container for a resource: equal identities, or equal
     /// specs if neither has an identity.
-    pub fn is_same_thing(&self, other: &DriverSpec, resource: &str) -> bool {
+    pub fn is_same_thing(&self, other: &DriverSpec, resource: &ResourceName) -> bool {
         match (self.identity(resource), other.identity(resource)) {
             (Some(one), Some(another)) => one == another,
             (None, None) => self == other,
@@ -89,7 +90,11 @@ impl DriverSpec {
 }
 
 /// Returns a name with all parameters. Without parameters, only the name of the resource distinguishes it from others.
-fn with_parameters<T: Serialize>(named: &str, resource: &str, parameters: &BTreeMap<String, T>) -> String {
+fn with_parameters<T: Serialize>(
+    named: &str,
+    resource: &ResourceName,
+    parameters: &BTreeMap<String, T>,
+) -> String {
     if parameters.is_empty() {
         return format!("{named}#{resource}");
     }
@@ -128,7 +133,7 @@ mod tests {
     #[track_caller]
     fn check(driver: Value, expected: Option<&str>) {
         let spec = spec(driver);
-        assert_eq!(spec.identity("web").as_ref().map(Identity::as_str), expected);
+        assert_eq!(spec.identity(&"web".into()).as_ref().map(Identity::as_str), expected);
     }
 
     #[test]
@@ -191,9 +196,9 @@ mod tests {
         check(json!({"ocf": {"agent": "nothing"}}), None);
         let (none, broken) = (spec(json!({})), spec(json!({"libvirt": {"xml": "<domain>"}})));
         let exec = spec(json!({"exec": {"command": ["/a"]}}));
-        assert!(!none.is_same_thing(&broken, "web"));
-        assert!(!none.is_same_thing(&exec, "web"));
-        assert!(broken.is_same_thing(&broken.clone(), "web"), "nothing was edited");
+        assert!(!none.is_same_thing(&broken, &"web".into()));
+        assert!(!none.is_same_thing(&exec, &"web".into()));
+        assert!(broken.is_same_thing(&broken.clone(), &"web".into()), "nothing was edited");
     }
 
     #[test]
@@ -201,17 +206,17 @@ mod tests {
         let driver = spec(
             json!({"ocf": {"agent": "heartbeat:db", "parameters": {"password": "hidden", "port": "1"}}}),
         );
-        let identity = driver.identity("web").expect("has one");
+        let identity = driver.identity(&"web".into()).expect("has one");
         assert_eq!(identity.to_string(), "ocf:heartbeat:db (password, port)");
         assert_eq!(
-            spec(json!({"systemd": {"unit": "a"}})).identity("w").expect("has one").to_string(),
+            spec(json!({"systemd": {"unit": "a"}})).identity(&"w".into()).expect("has one").to_string(),
             "systemd:a.service"
         );
     }
 
     #[test]
     fn an_identity_is_stored_as_its_text() {
-        let identity = spec(json!({"podman": {"container": "db"}})).identity("web").expect("has one");
+        let identity = spec(json!({"podman": {"container": "db"}})).identity(&"web".into()).expect("has one");
         let stored = serde_json::to_value(&identity).expect("serializes");
         assert_eq!(stored, json!("podman:db"));
         assert_eq!(serde_json::from_value::<Identity>(stored).expect("reads"), identity);

@@ -1,6 +1,7 @@
 //! Driver `podman`: a container.
 
 use super::systemd::Limits;
+use crate::id::ResourceName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -52,7 +53,7 @@ pub struct PodmanDriver {
 
 impl PodmanDriver {
     /// Returns the name of the container.
-    pub fn container_name(&self, resource: &str) -> String {
+    pub fn container_name(&self, resource: &ResourceName) -> String {
         if self.container.is_empty() { format!("hactl-{resource}") } else { self.container.clone() }
     }
 }

@@ -1,5 +1,6 @@
 //! Driver `systemd`: a unit of the node's service manager.
 
+use crate::id::ResourceName;
 use crate::quantity::Quantity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,7 +72,7 @@ const ESSENTIAL: [&str; 26] = [
 
 impl SystemdDriver {
     /// Returns the full name of the unit, with its suffix.
-    pub fn unit_name(&self, resource: &str) -> String {
+    pub fn unit_name(&self, resource: &ResourceName) -> String {
         if self.unit.is_empty() {
             return format!("hactl-{}.service", escaped(resource));
         }
@@ -139,7 +140,7 @@ mod tests {
             ("", "a/b @", r"hactl-a\x2fb\x20\x40.service"),
         ] {
             let driver = SystemdDriver { unit: unit.to_owned(), ..SystemdDriver::default() };
-            assert_eq!(driver.unit_name(resource), expected);
+            assert_eq!(driver.unit_name(&resource.into()), expected);
         }
     }
 }

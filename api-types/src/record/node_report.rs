@@ -2,7 +2,7 @@
 
 use super::{HoldTerms, Leave, MachineIds, WatchdogTest};
 use crate::cluster::OnEtcdLoss;
-use crate::id::{BootId, Epoch, Revision};
+use crate::id::{BootId, Epoch, ResourceName, Revision};
 use crate::protocol::Protocol;
 use crate::quantity::{Amounts, Quantity};
 use crate::reason::Reason;
@@ -165,7 +165,7 @@ impl Mode {
 #[serde(rename_all = "camelCase", default)]
 pub struct NotStopped {
     /// Name of the resource.
-    pub name: String,
+    pub name: ResourceName,
     /// Uid of the resource.
     pub uid: String,
     /// Error message.

@@ -1,6 +1,6 @@
 //! The state of notifications: those that the targets of `Cluster.spec.notifications` have received, and queued ones.
 
-use crate::id::{Epoch, NodeName};
+use crate::id::{Epoch, NodeName, ResourceName};
 use crate::notification::Notification;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ pub struct Told {
     pub unconfirmed: BTreeMap<NodeName, Epoch>,
     /// Resources that were reported to be in Error.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub errors: BTreeSet<String>,
+    pub errors: BTreeSet<ResourceName>,
     /// `true` if a failed reservation check was reported last.
     pub reservation_failed: bool,
 }

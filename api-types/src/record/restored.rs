@@ -70,11 +70,11 @@ mod tests {
         let forgotten = forgotten(&keys);
         let is = |key: &str| forgotten.iter().any(|part| key.starts_with(part.as_str()));
         for key in [
-            keys.assignment("web"),
+            keys.assignment(&"web".into()),
             keys.alive(&"n1".into()),
             keys.refresh("c1"),
             keys.node_report(&"n1".into()),
-            keys.service_report(&"n1".into(), "web"),
+            keys.service_report(&"n1".into(), &"web".into()),
             keys.leader(),
         ] {
             assert!(is(&key), "{key}");
@@ -82,9 +82,13 @@ mod tests {
         for key in [keys.candidate("c1"), keys.incarnation()] {
             assert!(!is(&key), "{key}");
         }
-        for key in
-            [keys.fence(&"n1".into()), keys.tombstone("web"), keys.restored(), keys.specs(), keys.statuses()]
-        {
+        for key in [
+            keys.fence(&"n1".into()),
+            keys.tombstone(&"web".into()),
+            keys.restored(),
+            keys.specs(),
+            keys.statuses(),
+        ] {
             assert!(!is(&key), "{key}");
         }
     }

@@ -1,6 +1,6 @@
 //! The measurements of an agent.
 
-use crate::id::{BootId, Epoch};
+use crate::id::{BootId, Epoch, ResourceName};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct UsageReport {
     pub node: Usage,
     /// Usage of the measurable services, by resource name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub services: BTreeMap<String, ServiceUsage>,
+    pub services: BTreeMap<ResourceName, ServiceUsage>,
     /// Time of the report.
     pub at: Timestamp,
 }

@@ -1,6 +1,6 @@
 //! The explanation of a service's node and state, node by node: `GET /apis/hactl.io/v1/resources/NAME/explain`.
 
-use crate::id::NodeName;
+use crate::id::{NodeName, ResourceName};
 use crate::meta::Condition;
 use crate::reason::Reason;
 use crate::resource::{RequestedState, ServiceState};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct Explanation {
     /// Name of the resource.
-    pub resource: String,
+    pub resource: ResourceName,
     /// Type of the resource, such as `vm` in `vm:100`.
     #[serde(rename = "type")]
     pub type_name: String,

@@ -1,6 +1,6 @@
 //! The effects of a change: `POST /apis/hactl.io/v1/plan`.
 
-use crate::id::NodeName;
+use crate::id::{NodeName, ResourceName};
 use crate::kind::Kind;
 use crate::reason::Reason;
 use schemars::JsonSchema;
@@ -43,7 +43,7 @@ pub struct Plan {
 #[serde(rename_all = "camelCase", default)]
 pub struct PlannedEffect {
     /// Name of the resource.
-    pub resource: String,
+    pub resource: ResourceName,
     /// Kind of the effect.
     pub effect: EffectKind,
     /// Node now.

@@ -1,7 +1,7 @@
 //! The failover capacity (N+1) check: `GET /apis/hactl.io/v1/reservation`.
 
 use crate::cluster::ReservationBasis;
-use crate::id::NodeName;
+use crate::id::{NodeName, ResourceName};
 use crate::reason::Reason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub struct FailureReport {
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservationMove {
     /// Name of the resource.
-    pub resource: String,
+    pub resource: ResourceName,
     /// Node now.
     pub from: NodeName,
     /// Node after the failure.
@@ -85,7 +85,7 @@ pub struct ReservationMove {
 #[serde(rename_all = "camelCase", default)]
 pub struct WithoutPlace {
     /// Name of the resource.
-    pub resource: String,
+    pub resource: ResourceName,
     /// Node now.
     pub node: NodeName,
     /// Unmet requirements on other nodes, the node nearest to eligible first.

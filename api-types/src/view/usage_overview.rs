@@ -1,6 +1,6 @@
 //! The current usage of nodes and services: `GET /apis/hactl.io/v1/usage`.
 
-use crate::id::NodeName;
+use crate::id::{NodeName, ResourceName};
 use crate::quantity::Amounts;
 use crate::usage::Usage;
 use schemars::JsonSchema;
@@ -36,7 +36,7 @@ pub struct NodeUsage {
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceUsage {
     /// Name of the resource.
-    pub name: String,
+    pub name: ResourceName,
     /// Type of the resource, such as `vm` in `vm:100`.
     #[serde(rename = "type")]
     pub type_name: String,

@@ -5,6 +5,7 @@ use super::error::ApiError;
 use super::{ApiState, facts, read};
 use crate::core::order::Order;
 use crate::core::world::World;
+use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::problem::{Problem, ProblemKind, element};
@@ -27,11 +28,12 @@ pub(super) async fn check<S: Store>(
         return Ok(());
     }
     let world = facts::world(state).await?;
-    let mut resources: BTreeMap<String, Resource> =
+    let mut resources: BTreeMap<ResourceName, Resource> =
         world.resources.into_iter().map(|(name, read)| (name, read.value)).collect();
-    let changed = resources.entry(name.to_owned()).or_default();
+    let resource = ResourceName::from(name);
+    let changed = resources.entry(resource.clone()).or_default();
     changed.spec = read::spec_of(value);
-    match problem(&Order::of(resources.iter()), name, &changed_after(&resources, name)) {
+    match problem(&Order::of(resources.iter()), &resource, &changed_after(&resources, &resource)) {
         Some(problem) => Err(ApiError::invalid(kind, name, &[problem])),
         None => Ok(()),
     }
@@ -41,7 +43,7 @@ pub(super) async fn check<S: Store>(
 pub(super) fn check_all<'a>(
     before: &World,
     after: &World,
-    mut changed: impl Iterator<Item = &'a str>,
+    mut changed: impl Iterator<Item = &'a ResourceName>,
 ) -> Result<(), ApiError> {
     let order = |world: &World| Order::of(world.resources.iter().map(|(name, read)| (name, &read.value)));
     let (was, order) = (order(before), order(after));
@@ -59,11 +61,11 @@ pub(super) fn check_all<'a>(
     }
 }
 
-fn changed_after(resources: &BTreeMap<String, Resource>, name: &str) -> Vec<String> {
+fn changed_after(resources: &BTreeMap<ResourceName, Resource>, name: &ResourceName) -> Vec<String> {
     resources.get(name).map(|resource| resource.spec.depends_on.clone()).unwrap_or_default()
 }
 
-fn problem(order: &Order, name: &str, after: &[String]) -> Option<Problem> {
+fn problem(order: &Order, name: &ResourceName, after: &[String]) -> Option<Problem> {
     let circle = order.circle(name)?;
     // The resource that precedes `name` in the cycle is the one that its `spec.dependsOn` names.
     let named = circle.get(circle.len().checked_sub(2)?)?;

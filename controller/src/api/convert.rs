@@ -10,6 +10,7 @@ use super::facts;
 use super::read;
 use crate::core::placement::declared;
 use crate::core::world::World;
+use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::placement::{AffinityRuleSpec, GroupSpec};
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 pub(crate) async fn resource<S: Store>(state: &ApiState<S>, proposed: &mut Value) -> Vec<String> {
     let text = |pointer: &str| proposed.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let (Some(name), Some(group)) = (text("/metadata/name"), text("/spec/group")) else { return Vec::new() };
-    let name = names::bare(&name).to_owned();
+    let name = ResourceName::from(names::bare(&name));
     let Ok(world) = facts::world(state).await else { return Vec::new() };
     let (rules, _) = Rules::compile(&declared(&world));
     let Some(rule) = rules.node_rule(&name) else { return Vec::new() };
@@ -46,7 +47,7 @@ pub(crate) async fn rule<S: Store>(
     let (rules, _) = Rules::compile(&all);
     let mut told = Vec::new();
     for resource in spec.node_affinity.iter().flat_map(|rule| &rule.resources) {
-        let resource = names::bare(resource);
+        let resource = &ResourceName::from(names::bare(resource));
         // A rule that is not applied, such as one in conflict, supersedes no group.
         let Some(rule) = rules.node_rule(resource).filter(|rule| rule.name == name) else { continue };
         let Some(group) = all.group_of.get(resource) else { continue };
@@ -62,7 +63,7 @@ pub(crate) async fn rule<S: Store>(
 async fn convert_stored<S: Store>(
     state: &ApiState<S>,
     world: &World,
-    resource: &str,
+    resource: &ResourceName,
     group: Option<&GroupSpec>,
 ) -> bool {
     let Ok(Some(stored)) = read::get(state.store(), state.keys(), Kind::Resource, resource).await else {
@@ -91,7 +92,7 @@ fn drop_group(object: &mut Value, group: Option<&GroupSpec>) {
     }
 }
 
-fn sentence(resource: &str, group: &str, known: Option<&GroupSpec>, rule: &NodeRule) -> String {
+fn sentence(resource: &ResourceName, group: &str, known: Option<&GroupSpec>, rule: &NodeRule) -> String {
     let mut text = format!(
         "resource {resource}: node affinity rule {} takes precedence, so group {group} is removed from \
          the resource",

@@ -4,7 +4,7 @@ use super::ApiState;
 use super::error::ApiError;
 use super::read::Stored;
 use crate::core::definition_change::{Traces, is_harmless, refused};
-use ha_api_types::id::Revision;
+use ha_api_types::id::{ResourceName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::problem::Problem;
@@ -39,7 +39,8 @@ pub(crate) async fn check<S: Store>(
         .map_err(|error| {
             ApiError::internal(format!("the status of resource {name} cannot be read: {error}"))
         })?;
-    let (assignment_key, tombstone_key) = (keys.assignment(name), keys.tombstone(name));
+    let resource = ResourceName::from(name);
+    let (assignment_key, tombstone_key) = (keys.assignment(&resource), keys.tombstone(&resource));
     let reading = state.store().list_all(&[assignment_key.clone(), tombstone_key.clone()]).await?;
     let find = |key: &str| reading.entries.iter().find(|entry| entry.key == key);
     let assignment = find(&assignment_key);
@@ -54,7 +55,7 @@ pub(crate) async fn check<S: Store>(
     if status.as_ref().is_none_or(|status| status.state == ServiceState::Queued) {
         for entry in state.store().list_all(&[keys.reports()]).await?.entries {
             if let Some(Key::ServiceReport(node, reported)) = keys.parse(&entry.key)
-                && reported == name
+                && reported == resource
                 && serde_json::from_slice::<ServiceReport>(&entry.value)
                     .map_or(true, |report| report.uid == before.metadata.uid && report.phase.may_run())
             {

@@ -5,6 +5,7 @@
 
 use super::error::ApiError;
 use super::{ApiState, facts, read};
+use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::problem::{Problem, ProblemKind};
 use ha_api_types::resource::ResourceSpec;
@@ -24,14 +25,15 @@ pub(super) async fn check<S: Store>(
         return Ok(());
     }
     let spec = read::spec_of::<ResourceSpec>(value);
+    let resource = ResourceName::from(name);
     let before = current.map(read::spec_of::<ResourceSpec>);
-    let identity = spec.driver.identity(name);
+    let identity = spec.driver.identity(&resource);
     let is_as_before = before.is_some_and(|before| {
-        before.driver.identity(name) == identity && (before.exclusive || !spec.exclusive)
+        before.driver.identity(&resource) == identity && (before.exclusive || !spec.exclusive)
     });
     let Some(identity) = identity.filter(|_| !is_as_before) else { return Ok(()) };
     let world = facts::world(state).await?;
-    let taken = world.named_as(&identity).filter(|other| *other != name).find(|other| {
+    let taken = world.named_as(&identity).filter(|other| **other != resource).find(|other| {
         let exclusive = world.resources.get(*other).is_some_and(|other| other.value.spec.exclusive);
         exclusive || spec.exclusive
     });

@@ -11,7 +11,7 @@ use axum::http::{HeaderName, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use ha_api_types::error_reason::ErrorReason;
-use ha_api_types::id::{NodeName, Revision};
+use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::record::{
@@ -85,7 +85,7 @@ async fn ask_of<S: Store>(
 ) -> Result<(NodeName, LogRequest), ApiError> {
     let (store, keys) = (state.store(), state.keys());
     let stored = read::find(store, keys, Kind::Resource, name).await?;
-    let name = names::bare(name);
+    let name = &ResourceName::from(names::bare(name));
     let reading = store.get(&keys.assignment(name)).await?;
     let assignment =
         reading.entries.first().and_then(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok());
@@ -190,7 +190,7 @@ fn unreadable(error: serde_json::Error) -> LogAnswer {
 }
 
 /// Returns the response for an answer.
-fn text_of(resource: &str, node: &NodeName, answer: LogAnswer) -> Result<Response, ApiError> {
+fn text_of(resource: &ResourceName, node: &NodeName, answer: LogAnswer) -> Result<Response, ApiError> {
     match answer.failure {
         Some(LogFailure::NotKept(why)) => {
             Err(ApiError::bad_request(format!("no log of resource {resource} on node {node}: {why}")))
@@ -216,7 +216,7 @@ fn text_of(resource: &str, node: &NodeName, answer: LogAnswer) -> Result<Respons
     }
 }
 
-fn not_assigned(name: &str) -> ApiError {
+fn not_assigned(name: &ResourceName) -> ApiError {
     let message = format!("resource {name} is not assigned to a node: name a node to read its log there");
     let cause = ("NotAssigned".to_owned(), "status.node".to_owned(), message.clone());
     ApiError::new(ErrorReason::Conflict, message).about(Kind::Resource, name).with_causes(vec![cause])
@@ -260,7 +260,7 @@ mod tests {
             "spec": {"driver": {"systemd": {"unit": "new"}}},
         });
         let mut assignment = Assignment { node: "node1".into(), ..Assignment::default() };
-        assignment.definition.name = "assigned".to_owned();
+        assignment.definition.name = "assigned".into();
         let name = |node: &str| {
             definition_on(&node.into(), Some(assignment.clone()), &spec).expect("a definition").name
         };

@@ -4,6 +4,7 @@
 use super::{ApiState, facts, read, what_if};
 use crate::core::order::Order;
 use crate::core::placement::declared;
+use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::{self, TypedName};
 use ha_api_types::operation::{OperationAction, OperationSpec};
@@ -57,17 +58,17 @@ async fn stopped_with_it<S: Store>(
     name: &str,
     value: &Value,
 ) -> Option<String> {
-    let first = match kind {
+    let first: ResourceName = match kind {
         Kind::Resource => {
             let spec: ResourceSpec = read::spec_of(value);
             let stops = matches!(spec.state, RequestedState::Stopped | RequestedState::Disabled);
-            stops.then(|| name.to_owned())
+            stops.then(|| name.into())
         }
         Kind::Operation => {
             let spec: OperationSpec = read::spec_of(value);
             spec.resource
                 .filter(|_| spec.action == OperationAction::Stop)
-                .map(|name| names::bare(&name).to_owned())
+                .map(|name| names::bare(&name).into())
         }
         Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster => None,
     }?;
@@ -78,6 +79,7 @@ async fn stopped_with_it<S: Store>(
         .filter(|next| {
             world.resources.get(*next).is_some_and(|next| next.value.spec.state == RequestedState::Started)
         })
+        .map(ResourceName::as_str)
         .collect();
     let verb = if stopped.len() == 1 {
         "depends on this resource and is"
@@ -157,7 +159,8 @@ async fn conflicts<S: Store>(state: &ApiState<S>, kind: Kind, name: &str) -> Vec
     let Ok(world) = facts::world(state).await else { return Vec::new() };
     let declared = declared(&world);
     let (_, conflicts) = Rules::compile(&declared);
-    let in_group = |resource: &String| declared.group_of.get(resource).is_some_and(|group| group == name);
+    let in_group =
+        |resource: &ResourceName| declared.group_of.get(resource).is_some_and(|group| group == name);
     conflicts
         .into_iter()
         .filter(|conflict| match kind {

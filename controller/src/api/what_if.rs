@@ -14,6 +14,7 @@ use crate::core::world::World;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::renamed;
@@ -53,7 +54,8 @@ pub(crate) async fn handler<S: Store>(
         .collect();
     let (mut plan, before, after) = compared(&state, &changed, &deleted).await?;
     let resources = changed.iter().filter(|(kind, ..)| *kind == Kind::Resource);
-    circle::check_all(&before, &after, resources.map(|(_, name, _)| name.as_str()))?;
+    let resources: Vec<ResourceName> = resources.map(|(_, name, _)| name.as_str().into()).collect();
+    circle::check_all(&before, &after, resources.iter())?;
     plan.warnings.extend(gate::warning(&state, before, after).await?);
     Ok(Json(plan).into_response())
 }

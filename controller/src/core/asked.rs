@@ -17,7 +17,7 @@ pub fn requests(world: &World, resource: &Resource) -> Amounts {
 }
 
 fn reported(world: &World, resource: &Resource) -> Amounts {
-    let reports = world.service_reports.get(&resource.metadata.name);
+    let reports = world.service_reports.get(resource.metadata.name.as_str());
     reports
         .into_iter()
         .flat_map(|of_nodes| of_nodes.values())
@@ -57,7 +57,7 @@ mod tests {
 
     fn world(reports: &[(&str, &str, Revision, Amounts)]) -> World {
         let mut world = World::new(Keys::new("default"));
-        let table = world.service_reports.entry("a".to_owned()).or_default();
+        let table = world.service_reports.entry("a".into()).or_default();
         for (node, uid, modified, asked) in reports {
             let value = ServiceReport { uid: (*uid).to_owned(), asked: *asked, ..ServiceReport::default() };
             table.insert(

@@ -1,6 +1,7 @@
 //! Events to count in metrics, as data, so that the code that counts makes no decisions.
 
 use super::notifications::deliveries::NotificationResult;
+use ha_api_types::id::ResourceName;
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Millis;
@@ -16,7 +17,7 @@ pub enum Counted {
     /// A service started to move to another node.
     Relocation {
         /// Name of the resource.
-        resource: String,
+        resource: ResourceName,
         /// Reason of the move.
         reason: Reason,
     },

@@ -6,6 +6,7 @@ use super::placement::{proves, ungated_note};
 use super::stored_view::{status_of, view};
 use super::usage;
 use super::world::World;
+use ha_api_types::id::ResourceName;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -20,7 +21,7 @@ use std::collections::BTreeSet;
 
 /// Returns the explanation of a service. It uses only stored state, so every controller can compute it.
 pub fn explain(world: &World, resource: &Resource) -> Explanation {
-    let name = resource.name();
+    let name = &ResourceName::from(resource.name());
     let status = status_of(world, resource);
     let (mut view, _) = view(world);
     for companion in view.rules.companions(name) {
@@ -41,7 +42,7 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
         .filter_map(|sentence| sentence.strip_prefix(&who).map(str::to_owned))
         .collect();
     Explanation {
-        resource: name.to_owned(),
+        resource: name.clone(),
         type_name: resource.spec.driver.type_name(),
         requested: resource.spec.state,
         state: status.state,
@@ -61,14 +62,14 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
 
 /// Describes how automatic rebalancing and the limit of services per node affect a service. `None` if both are off, or
 /// if the service is not at rest.
-fn balance(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
+fn balance(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
     let parts = [by_load(view, name, service), by_services(view, name, service)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Describes the effect of the service limit per node on a service.
-fn by_services(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
+fn by_services(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
     let node = service.node.as_ref().filter(|_| view.reservation.enabled && service.movable)?;
     let told = Counts::of(view).told(node)?;
     let leaves = relieve(view, &BTreeSet::from([name]), |from| from == node);
@@ -78,7 +79,7 @@ fn by_services(view: &View, name: &str, service: &ServiceFacts) -> Option<String
     })
 }
 
-fn by_load(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
+fn by_load(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
     let settings = &view.settings.auto_rebalance;
     if !settings.enabled || !service.movable {
         return None;
@@ -90,7 +91,7 @@ fn by_load(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
         "no rebalancing is needed".to_owned()
     } else {
         let partners = view.rules.companions(name);
-        let set = partners.iter().map(String::as_str).chain([name]).collect();
+        let set = partners.iter().chain([name]).collect();
         match best_move(view, &set, |_, _| true) {
             Some(planned) => {
                 format!("with the service on {}, the imbalance would be {:.2}", planned.to, planned.after)
@@ -106,7 +107,12 @@ fn by_load(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
 }
 
 /// Returns the verdicts of all nodes: allowed nodes first, the best one at the top, then refused nodes by name.
-fn verdicts(view: &View, name: &str, status: &ResourceStatus, placement: &Placement) -> Vec<Verdict> {
+fn verdicts(
+    view: &View,
+    name: &ResourceName,
+    status: &ResourceStatus,
+    placement: &Placement,
+) -> Vec<Verdict> {
     let service = view.services.get(name).cloned().unwrap_or_default();
     let unit = Unit::of(view, name, &service);
     let mut allowed: Vec<(Score, Verdict)> = Vec::new();
@@ -180,7 +186,7 @@ fn note_ungated(world: &World, resource: &Resource, mut verdicts: Vec<Verdict>) 
 /// that of the chosen node.
 fn not_chosen(
     view: &View,
-    name: &str,
+    name: &ResourceName,
     service: &ServiceFacts,
     score: &Score,
     placement: &Placement,
@@ -209,7 +215,7 @@ fn not_chosen(
 
 /// Returns suggested actions; none if the service is in its desired state.
 fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, world: &World) -> Vec<String> {
-    let name = resource.name();
+    let name = &ResourceName::from(resource.name());
     let mut help = Vec::new();
     match (resource.spec.state, status.state) {
         (_, ServiceState::Error) => {

@@ -2,7 +2,7 @@
 
 use super::situation::Situation;
 use super::world::World;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
@@ -51,7 +51,7 @@ pub struct NodeHealth {
     /// `o + Th`: time from which the node is late without another heartbeat.
     pub late_at: Mono,
     /// Active services (FENCING, section 4): exclusive services that may run there under the current epoch.
-    pub active: BTreeSet<String>,
+    pub active: BTreeSet<ResourceName>,
     /// W in milliseconds if silence for W and an armed watchdog prove the node dead, otherwise the reason why not.
     pub silence_proves: Result<Millis, Reason>,
     /// `true` if the node asks other controllers for hold, but not this one, whose candidate key the node has not read.
@@ -121,7 +121,7 @@ pub fn first_late_at(world: &World, commits: &CommitClock, names: &[NodeName], n
     names.iter().map(|name| hearing(world, commits, name, now).late_at).min()
 }
 
-fn node_health(situation: &Situation<'_>, name: &NodeName, active: BTreeSet<String>) -> NodeHealth {
+fn node_health(situation: &Situation<'_>, name: &NodeName, active: BTreeSet<ResourceName>) -> NodeHealth {
     let world = situation.world;
     let fence = world.fences.get(name).map(|fence| &fence.value);
     let report = world.node_reports.get(name).map(|report| &report.value);
@@ -271,10 +271,10 @@ fn silence_proves(
     Ok(report.value.wait_ms())
 }
 
-fn active_services(world: &World) -> BTreeMap<NodeName, BTreeSet<String>> {
-    let mut active: BTreeMap<NodeName, BTreeSet<String>> = BTreeMap::new();
+fn active_services(world: &World) -> BTreeMap<NodeName, BTreeSet<ResourceName>> {
+    let mut active: BTreeMap<NodeName, BTreeSet<ResourceName>> = BTreeMap::new();
     // A deleted resource is no longer managed. A resource with an unreadable spec still is.
-    let managed = |name: &str| match world.resources.get(name) {
+    let managed = |name: &ResourceName| match world.resources.get(name) {
         Some(resource) => resource.value.spec.state != RequestedState::Ignored,
         None => world.unreadable.contains_key(&world.keys.spec(Kind::Resource, name)),
     };

@@ -2,6 +2,7 @@
 
 use super::service::operation;
 use super::situation::Situation;
+use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono};
@@ -14,7 +15,7 @@ fn pause_ms(failures: u32) -> Millis {
 }
 
 /// Returns the start and the length of a service's pause; `None` if its last move did not fail.
-pub(super) fn of(situation: &Situation<'_>, name: &str) -> Option<(Mono, Millis)> {
+pub(super) fn of(situation: &Situation<'_>, name: &ResourceName) -> Option<(Mono, Millis)> {
     let world = situation.world;
     let failed = world.failed_moves.get(name)?;
     let status = world.resource_statuses.get(name)?;
@@ -22,15 +23,16 @@ pub(super) fn of(situation: &Situation<'_>, name: &str) -> Option<(Mono, Millis)
 }
 
 /// Returns the services that pause now. A service that moves together with an operator's move does not pause.
-pub(super) fn pausing(situation: &Situation<'_>, rules: &Rules) -> BTreeSet<String> {
+pub(super) fn pausing(situation: &Situation<'_>, rules: &Rules) -> BTreeSet<ResourceName> {
     let now = situation.now.raw;
     let is_now =
-        |name: &&String| of(situation, name).is_some_and(|(since, length_ms)| now < since + length_ms);
-    let mut pausing: BTreeSet<String> = situation.world.failed_moves.keys().filter(is_now).cloned().collect();
+        |name: &&ResourceName| of(situation, name).is_some_and(|(since, length_ms)| now < since + length_ms);
+    let mut pausing: BTreeSet<ResourceName> =
+        situation.world.failed_moves.keys().filter(is_now).cloned().collect();
     if !pausing.is_empty() {
         for name in operation::moved(situation) {
-            pausing.remove(name);
-            for companion in rules.companions(name) {
+            pausing.remove(&name);
+            for companion in rules.companions(&name) {
                 pausing.remove(&companion);
             }
         }

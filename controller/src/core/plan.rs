@@ -5,7 +5,7 @@ use super::notifications::deliveries::Delivery;
 use super::situation::{Measure, Situation};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::event::{Event, EventType};
-use ha_api_types::id::{NodeName, OperationName};
+use ha_api_types::id::{NodeName, OperationName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Mono;
@@ -81,7 +81,7 @@ pub enum Subject {
     /// The epoch and fencing of a node.
     Fence(NodeName),
     /// A service: its status, its assignment and the operation on it.
-    Service(String),
+    Service(ResourceName),
     /// An operation without a service.
     Operation(OperationName),
     /// The keys of another controller.

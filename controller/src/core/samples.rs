@@ -5,7 +5,7 @@ mod resources;
 use super::reservation::Finding;
 use super::stored_view;
 use super::world::World;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::metric::{Metric, Sample, leader};
 use ha_api_types::node::{NodeState, NodeStatus};
@@ -29,7 +29,7 @@ const FOUND: [(&str, Reason); 3] = [
 ];
 
 /// Number of started moves, by resource and reason.
-pub type Relocations = BTreeMap<(String, Reason), u64>;
+pub type Relocations = BTreeMap<(ResourceName, Reason), u64>;
 
 /// Input of the metrics.
 #[derive(Clone, Copy, Debug)]
@@ -175,7 +175,7 @@ mod tests {
         for (number, (node, count)) in services.iter().enumerate() {
             let uses = [(*node).into()].into();
             let facts = ServiceFacts { uses, requests: cpus(*count), ..ServiceFacts::default() };
-            view.services.insert(format!("s{number}"), facts);
+            view.services.insert(format!("s{number}").into(), facts);
         }
         let found = slack(&view)[0].map(|milli| milli / 1000);
         assert_eq!(found, expected, "{nodes:?} with {services:?}");

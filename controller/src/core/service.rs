@@ -39,7 +39,7 @@ use super::situation::Situation;
 use super::unverified::Unverified;
 use super::world::{Versioned, guard_of};
 use draft::{Assign, Draft};
-use ha_api_types::id::{ActionUid, Epoch, NodeName, Revision};
+use ha_api_types::id::{ActionUid, Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, ServiceReport, Tombstone};
@@ -57,11 +57,11 @@ pub struct Planner<'a> {
     /// The scheduler's view, updated with planned changes.
     pub view: View,
     /// Services whose moves depend on moves of others.
-    pub turns: BTreeMap<String, Turn>,
+    pub turns: BTreeMap<ResourceName, Turn>,
     /// Services that this plan moves on an operator's request.
-    pub moved_by_operator: BTreeSet<String>,
+    pub moved_by_operator: BTreeSet<ResourceName>,
     /// Moves that rebalance the load, by service.
-    rebalances: BTreeMap<String, rebalance::Rebalance>,
+    rebalances: BTreeMap<ResourceName, rebalance::Rebalance>,
     /// The plan so far.
     pub plan: Plan,
     /// First condition that the leader waits for before a node can be fenced or used, by node. Fixed before services are
@@ -70,15 +70,15 @@ pub struct Planner<'a> {
     /// Source and target nodes of the replacements of secondaries that this plan begins.
     replacements: Vec<[NodeName; 2]>,
     /// Services that a service of higher priority preempts, by name.
-    displaced: BTreeMap<String, preemption::Displacement>,
+    displaced: BTreeMap<ResourceName, preemption::Displacement>,
     /// Start and stop order.
     order: Order,
     /// Services that this plan stops, or will stop once their dependents are stopped.
-    leaving: BTreeSet<String>,
+    leaving: BTreeSet<ResourceName>,
     /// Joint placement of the services that are being scheduled, if it differs from separate placements.
     arranged: Arranged,
     /// Services that were scheduled in this plan; `true` if an eligible node was found.
-    looked: BTreeMap<String, bool>,
+    looked: BTreeMap<ResourceName, bool>,
     /// Nodes that were counted as empty and have not answered yet. No service is started on them.
     unverified: Unverified,
 }
@@ -148,7 +148,7 @@ impl<'a> Planner<'a> {
 /// One service, as read.
 #[derive(Clone, Copy)]
 struct Service<'a> {
-    name: &'a str,
+    name: &'a ResourceName,
     resource: &'a Versioned<Resource>,
     status: Option<&'a Versioned<ResourceStatus>>,
     assignment: Option<&'a Versioned<Assignment>>,
@@ -298,7 +298,7 @@ impl<'a> Service<'a> {
                 .value
                 .not_stopped
                 .iter()
-                .find(|named| named.name == self.name && named.uid == self.uid())?;
+                .find(|named| named.name == *self.name && named.uid == self.uid())?;
             if report.value.mode != Mode::Registering {
                 return None;
             }
@@ -324,15 +324,15 @@ pub fn plan(planner: &mut Planner<'_>) {
     let waits = planner.plan.waiting.iter().rev().filter(|waiting| waiting.kind == Kind::Node);
     planner.node_waits = waits.map(|waiting| (waiting.name.as_str().into(), waiting.clone())).collect();
     let (mode, cluster) = (planner.view.settings.mode, planner.view.capacity());
-    let size = |name: &str| planner.view.services.get(name).map_or(0, |facts| facts.size(mode, &cluster));
-    let services =
-        world.resources.iter().map(|(name, read)| (name.as_str(), read.value.spec.priority, size(name)));
+    let size =
+        |name: &ResourceName| planner.view.services.get(name).map_or(0, |facts| facts.size(mode, &cluster));
+    let services = world.resources.iter().map(|(name, read)| (name, read.value.spec.priority, size(name)));
     let sequence = planner.order.sequence(services);
     let operations = operation::requests(&planner.situation);
     rebalance::plan(planner, &operations);
     for name in sequence {
         let Some(resource) = world.resources.get(name) else { continue };
-        if planner.situation.busy.contains(&Subject::Service(name.to_owned())) {
+        if planner.situation.busy.contains(&Subject::Service(name.clone())) {
             continue;
         }
         let keys = [world.keys.tombstone(name)];
@@ -487,7 +487,11 @@ fn revision_of<T>(known: Option<&Versioned<T>>) -> ha_store::Guard {
 }
 
 /// Returns the key of a report and its guard.
-fn report_guard(situation: &Situation<'_>, node: &NodeName, name: &str) -> (String, ha_store::Guard) {
+fn report_guard(
+    situation: &Situation<'_>,
+    node: &NodeName,
+    name: &ResourceName,
+) -> (String, ha_store::Guard) {
     let report = situation.world.service_report(name, node);
     (situation.world.keys.service_report(node, name), guard_of(report))
 }

@@ -3,7 +3,7 @@
 use super::interface::Config;
 use super::plan::Subject;
 use super::world::World;
-use ha_api_types::id::{NodeName, Term};
+use ha_api_types::id::{NodeName, ResourceName, Term};
 use ha_api_types::time::{Mono, Now};
 use ha_store::election::{CommitClock, Membership};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ pub struct Situation<'a> {
     /// since which the node has had too many.
     pub uneven: &'a BTreeMap<(Measure, NodeName), Side>,
     /// Nodes that services will use once the writes in progress are seen, by service.
-    pub placing: &'a BTreeMap<String, BTreeSet<NodeName>>,
+    pub placing: &'a BTreeMap<ResourceName, BTreeSet<NodeName>>,
     /// Subjects of writes in progress: they are not planned again before the write is seen.
     pub busy: &'a BTreeSet<Subject>,
     /// Result of the N+1 check; `None` if there is none yet.

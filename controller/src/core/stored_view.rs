@@ -15,7 +15,7 @@ use ha_scheduler::{NodeFacts, RuleConflict, Rules, View};
 pub fn status_of(world: &World, resource: &Resource) -> ResourceStatus {
     world
         .resource_statuses
-        .get(&resource.metadata.name)
+        .get(resource.metadata.name.as_str())
         .map(|status| status.value.clone())
         .filter(|status| status.uid.is_empty() || status.uid == resource.metadata.uid)
         .unwrap_or_default()

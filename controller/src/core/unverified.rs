@@ -2,7 +2,7 @@
 //! Each must answer before any service starts on it again (FENCING, section 7).
 
 use super::world::World;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::names;
 use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{FenceState, Phase};
@@ -10,7 +10,7 @@ use ha_api_types::resource::RequestedState;
 use std::collections::BTreeMap;
 
 /// Nodes, and the resources for which each has yet to answer.
-pub(super) type Unverified = BTreeMap<NodeName, Vec<String>>;
+pub(super) type Unverified = BTreeMap<NodeName, Vec<ResourceName>>;
 
 impl World {
     /// Returns the nodes that have yet to answer, with the resources that counted them as empty.
@@ -29,7 +29,7 @@ impl World {
 
     /// Returns `true` if nodes must answer for the resource. A resource that is deleted, Ignored or safe to run twice
     /// needs no answers.
-    pub(super) fn is_verified_at_all(&self, name: &str, uid: &str) -> bool {
+    pub(super) fn is_verified_at_all(&self, name: &ResourceName, uid: &str) -> bool {
         self.resources.get(name).is_some_and(|resource| {
             let spec = &resource.value.spec;
             resource.value.metadata.uid == uid && spec.exclusive && spec.state != RequestedState::Ignored
@@ -41,7 +41,7 @@ impl World {
     ///
     /// A report that is newer than the fence was written by an agent that has read the order in that fence, or has
     /// registered for it.
-    pub(super) fn has_verified(&self, name: &str, uid: &str, node: &NodeName) -> bool {
+    pub(super) fn has_verified(&self, name: &ResourceName, uid: &str, node: &NodeName) -> bool {
         let Some(fence) = self.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
             return false;
         };

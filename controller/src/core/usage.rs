@@ -23,7 +23,7 @@ pub fn of_node<'a>(world: &'a World, node: &NodeName) -> Option<&'a UsageReport>
 /// Returns the measured usage of a service on its node; `None` if it was not measured there.
 pub fn of_service<'a>(world: &'a World, resource: &Resource, status: &ResourceStatus) -> Option<&'a Usage> {
     let node = status.node.as_ref().filter(|node| uses(status).contains(*node))?;
-    let measured = of_node(world, node)?.services.get(&resource.metadata.name)?;
+    let measured = of_node(world, node)?.services.get(resource.metadata.name.as_str())?;
     (measured.uid == resource.metadata.uid).then_some(&measured.usage)
 }
 
@@ -106,9 +106,7 @@ mod tests {
             epoch,
             boot_id: boot_id.into(),
             node: Usage { memory: gib(8), ..Usage::default() },
-            services: [("web".to_owned(), ServiceUsage { uid: "u1".to_owned(), usage })]
-                .into_iter()
-                .collect(),
+            services: [("web".into(), ServiceUsage { uid: "u1".to_owned(), usage })].into_iter().collect(),
             ..UsageReport::default()
         };
         let entry = |key: String, value: Vec<u8>| Entry {

@@ -12,7 +12,7 @@ mod tables;
 mod unreadable;
 mod versioned;
 
-use ha_api_types::id::{Epoch, NodeName, OperationName, Revision};
+use ha_api_types::id::{Epoch, NodeName, OperationName, ResourceName, Revision};
 use identities::Identities;
 
 pub use failed_moves::FailedMoves;
@@ -54,7 +54,7 @@ pub struct World {
     /// The single Cluster object.
     pub cluster: Option<Versioned<Cluster>>,
     /// Resource objects by name.
-    pub resources: Table<String, Resource>,
+    pub resources: Table<ResourceName, Resource>,
     /// Group objects by name.
     pub groups: Table<String, Group>,
     /// AffinityRule objects by name.
@@ -68,7 +68,7 @@ pub struct World {
     /// Status of the Cluster object.
     pub cluster_status: Option<Versioned<ClusterStatus>>,
     /// Statuses of resources by name.
-    pub resource_statuses: Table<String, ResourceStatus>,
+    pub resource_statuses: Table<ResourceName, ResourceStatus>,
     /// Statuses of groups by name.
     pub group_statuses: Table<String, RuleStatus>,
     /// Statuses of affinity rules by name.
@@ -80,9 +80,9 @@ pub struct World {
     /// Statuses of operations by name.
     pub operation_statuses: Table<OperationName, OperationStatus>,
     /// Assignments by resource.
-    pub assignments: Table<String, Assignment>,
+    pub assignments: Table<ResourceName, Assignment>,
     /// Tombstones by resource.
-    pub tombstones: Table<String, Tombstone>,
+    pub tombstones: Table<ResourceName, Tombstone>,
     /// Fence records (epoch and fencing state) by node.
     pub fences: Table<NodeName, Fence>,
     /// Heartbeats by node.
@@ -94,7 +94,7 @@ pub struct World {
     /// Resource usage measured by agents, by node.
     pub usage_reports: Table<NodeName, UsageReport>,
     /// Reports of agents about services: by resource, then by node.
-    pub service_reports: BTreeMap<String, Table<NodeName, ServiceReport>>,
+    pub service_reports: BTreeMap<ResourceName, Table<NodeName, ServiceReport>>,
     /// Record of notifications; `None` if none was ever stored.
     pub notified: Option<Versioned<Notified>>,
     /// Marker of a restore from a backup; `None` if no restore is in progress.
@@ -116,7 +116,7 @@ pub struct World {
     /// Time of the last observed heartbeat, by node.
     pub observations: BTreeMap<NodeName, Observation>,
     /// Services whose last move failed.
-    pub failed_moves: BTreeMap<String, FailedMoves>,
+    pub failed_moves: BTreeMap<ResourceName, FailedMoves>,
     /// Identity of each resource's definition, computed when the resource changes.
     identities: Identities,
     /// Timings of the Cluster object, computed when it changes, because every input needs them.
@@ -238,7 +238,11 @@ impl World {
     }
 
     /// Returns the report of a node about a service.
-    pub fn service_report(&self, resource: &str, node: &NodeName) -> Option<&Versioned<ServiceReport>> {
+    pub fn service_report(
+        &self,
+        resource: &ResourceName,
+        node: &NodeName,
+    ) -> Option<&Versioned<ServiceReport>> {
         self.service_reports.get(resource)?.get(node)
     }
 
@@ -277,10 +281,10 @@ impl World {
             Key::Spec(kind, name) => self.put_spec(*kind, name, entry, now),
             Key::Status(kind, name) => self.put_status(*kind, name, entry, now),
             Key::Assignment(name) => {
-                let read = put_record(&mut self.assignments, &(*name).to_owned(), entry, now);
+                let read = put_record(&mut self.assignments, name, entry, now);
                 self.doubt_assignment(name, read)
             }
-            Key::Tombstone(name) => put(&mut self.tombstones, &(*name).to_owned(), entry, now),
+            Key::Tombstone(name) => put(&mut self.tombstones, name, entry, now),
             Key::Fence(name) => {
                 let before = self.fences.get(name).map(|known| known.value.state);
                 let read = put_record(&mut self.fences, name, entry, now);
@@ -340,7 +344,7 @@ impl World {
                 put_record(&mut self.usage_reports, name, entry, now).map_err(drop_value)
             }
             Key::ServiceReport(node, name) => {
-                let table = self.service_reports.entry((*name).to_owned()).or_default();
+                let table = self.service_reports.entry(name.clone()).or_default();
                 let read = put_record(table, node, entry, now);
                 self.doubt_service_report(node, name, read)
             }
@@ -367,7 +371,8 @@ impl World {
     fn put_spec(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
         match kind {
             Kind::Resource => {
-                let read = put(&mut self.resources, &name.to_owned(), entry, now);
+                let name = &ResourceName::from(name);
+                let read = put(&mut self.resources, name, entry, now);
                 self.work_out_identity(name);
                 read
             }
@@ -391,8 +396,9 @@ impl World {
     fn put_status(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
         match kind {
             Kind::Resource => {
+                let name = &ResourceName::from(name);
                 let before = self.before(name);
-                let read = put_record(&mut self.resource_statuses, &name.to_owned(), entry, now);
+                let read = put_record(&mut self.resource_statuses, name, entry, now);
                 let read = self.doubt_status(name, read);
                 self.work_out_identity(name);
                 self.count_service(name, before, now);
@@ -438,7 +444,7 @@ impl World {
             Key::Spec(kind, name) => match kind {
                 Kind::Resource => {
                     self.resources.remove(*name);
-                    self.work_out_identity(name);
+                    self.work_out_identity(&ResourceName::from(*name));
                 }
                 Kind::Group => drop(self.groups.remove(*name)),
                 Kind::AffinityRule => drop(self.rules.remove(*name)),
@@ -452,9 +458,10 @@ impl World {
             },
             Key::Status(kind, name) => match kind {
                 Kind::Resource => {
-                    self.resource_statuses.remove(*name);
+                    let name = &ResourceName::from(*name);
+                    self.resource_statuses.remove(name);
                     self.work_out_identity(name);
-                    self.failed_moves.remove(*name);
+                    self.failed_moves.remove(name);
                     self.forget_counting(name);
                 }
                 Kind::Group => drop(self.group_statuses.remove(*name)),
@@ -466,8 +473,8 @@ impl World {
                 }
                 Kind::Operation => drop(self.operation_statuses.remove(*name)),
             },
-            Key::Assignment(name) => drop(self.assignments.remove(*name)),
-            Key::Tombstone(name) => drop(self.tombstones.remove(*name)),
+            Key::Assignment(name) => drop(self.assignments.remove(name)),
+            Key::Tombstone(name) => drop(self.tombstones.remove(name)),
             Key::Fence(name) => drop(self.fences.remove(name)),
             Key::Notified => self.notified = None,
             Key::Incarnation => self.incarnation = None,
@@ -484,10 +491,10 @@ impl World {
             Key::DoctorReport(name) => drop(self.doctor_reports.remove(name)),
             Key::UsageReport(name) => drop(self.usage_reports.remove(name)),
             Key::ServiceReport(node, name) => {
-                if let Some(reports) = self.service_reports.get_mut(*name) {
+                if let Some(reports) = self.service_reports.get_mut(name) {
                     reports.remove(node);
                     if reports.is_empty() {
-                        self.service_reports.remove(*name);
+                        self.service_reports.remove(name);
                     }
                 }
             }

@@ -5,7 +5,7 @@ use super::interface::CommitId;
 use super::plan::{Action, Note, Plan, Subject};
 use super::world::World;
 use ha_api_types::event::Event;
-use ha_api_types::id::{NodeName, Revision};
+use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::record::FenceState;
 use ha_api_types::time::{Millis, Mono};
 use ha_store::election::{Leadership, Readings};
@@ -79,7 +79,7 @@ pub(super) struct Writes {
     /// one of the two has changed, the commit can no longer be applied.
     unknown_fences: BTreeMap<NodeName, (Revision, Option<Revision>)>,
     /// Nodes that services will use once the writes in progress are seen.
-    placing: BTreeMap<String, (Subject, BTreeSet<NodeName>)>,
+    placing: BTreeMap<ResourceName, (Subject, BTreeSet<NodeName>)>,
 }
 
 impl Writes {
@@ -89,7 +89,7 @@ impl Writes {
     }
 
     /// Returns the nodes that services will use.
-    pub(super) fn placing(&self) -> BTreeMap<String, BTreeSet<NodeName>> {
+    pub(super) fn placing(&self) -> BTreeMap<ResourceName, BTreeSet<NodeName>> {
         self.placing.iter().map(|(name, (_, uses))| (name.clone(), uses.clone())).collect()
     }
 

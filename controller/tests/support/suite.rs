@@ -80,11 +80,12 @@ pub(crate) async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_
     }
     api.write(&api.keys.fence(&"node1".into()), &fence(FenceState::Fenced)).await;
     let assignment = Assignment { node: "node1".into(), ..Assignment::default() };
-    api.write(&api.keys.assignment("web"), &json!(assignment)).await;
+    api.write(&api.keys.assignment(&"web".into()), &json!(assignment)).await;
     let refused = api.delete("nodes/node1").await;
     assert_eq!(refused.code, 409);
     assert!(refused.at("/message").as_str().unwrap().contains("web"));
-    api.write(&api.keys.assignment("web"), &json!(Assignment { node: "node2".into(), ..assignment })).await;
+    api.write(&api.keys.assignment(&"web".into()), &json!(Assignment { node: "node2".into(), ..assignment }))
+        .await;
     api.status(Kind::Node, "node1", &json!({"state": "Unknown"})).await;
     assert_eq!(api.delete("nodes/node1").await.code, 200);
     assert_eq!(api.get("nodes/node1").await.code, 404);

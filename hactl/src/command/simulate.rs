@@ -11,6 +11,7 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::{Args, ValueHint};
+use ha_api_types::id::ResourceName;
 use ha_api_types::view::Explanation;
 use ha_api_types::{lenient, names};
 use ha_simulator::dump::Dump;
@@ -87,10 +88,11 @@ impl Simulate {
             explanation
                 .ok_or_else(|| Failure::refused(format!("resource {name:?} not found in {}", path.display())))
         };
+        let asked = self.why.as_deref().map(|name| (name, ResourceName::from(names::bare(name))));
         let before =
-            self.why.as_deref().map(|name| explained(dump.why(names::bare(name)), name)).transpose()?;
+            asked.as_ref().map(|(name, resource)| explained(dump.why(resource), name)).transpose()?;
         world.run();
-        let after = self.why.as_deref().and_then(|name| world.why(names::bare(name)));
+        let after = asked.as_ref().and_then(|(_, resource)| world.why(resource));
         let mut summary = world.summary();
         if let Some(before) = &before {
             summary["why"] = json!({"before": before, "after": after});

@@ -33,7 +33,7 @@ fn a_dump_is_continued_and_explained() {
     assert_eq!(ran.status, 0, "{}", ran.stderr);
     let summary: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     assert_eq!(summary["services"]["web"]["running"], json!(["node2"]));
-    let before = serde_json::to_value(world.why("web")).expect("JSON");
+    let before = serde_json::to_value(world.why(&"web".into())).expect("JSON");
     assert_eq!((&summary["why"]["before"], &summary["why"]["after"]["node"]), (&before, &json!("node2")));
 
     let ran = run(&mut command(&["simulate", "--from-dump", &dump, "--why", "web"]));

@@ -1,7 +1,7 @@
 //! Commands that the core gives to drivers, and their results and events.
 
 use ha_api_types::driver::DriverKind;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
@@ -127,7 +127,7 @@ pub enum DriverEvent {
     /// The service ended without a command.
     Exited {
         /// The resource's name.
-        name: String,
+        name: ResourceName,
         /// The resource's uid.
         uid: String,
         /// The way in which the service ended (`exit status 1`, `killed by signal 9`).
@@ -138,7 +138,7 @@ pub enum DriverEvent {
     /// The service was found running without a command.
     Appeared {
         /// The resource's name.
-        name: String,
+        name: ResourceName,
         /// The resource's uid.
         uid: String,
     },
@@ -146,7 +146,7 @@ pub enum DriverEvent {
     /// a write.
     Progress {
         /// The resource's name.
-        name: String,
+        name: ResourceName,
         /// The resource's uid.
         uid: String,
         /// The progress (`45 % of 4 GiB`).
@@ -155,7 +155,7 @@ pub enum DriverEvent {
     /// The requests in the service's definition on this node, where the resource does not state them.
     Asks {
         /// The resource's name.
-        name: String,
+        name: ResourceName,
         /// The resource's uid.
         uid: String,
         /// Requested processors and memory.
@@ -165,7 +165,7 @@ pub enum DriverEvent {
 
 impl DriverEvent {
     /// Returns the name and the uid of the resource that the event concerns.
-    pub fn about(&self) -> (&str, &str) {
+    pub fn about(&self) -> (&ResourceName, &str) {
         match self {
             DriverEvent::Exited { name, uid, .. }
             | DriverEvent::Appeared { name, uid }

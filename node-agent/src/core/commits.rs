@@ -4,6 +4,7 @@ use super::effect::{CommitId, Effect, Lane, Level};
 use super::heartbeat::Beat;
 use super::session::{RETRY_MS, ReadFor};
 use super::{AgentCore, Now};
+use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{DoctorReport, NodeReport, Phase, ServiceReport, UsageReport};
 use ha_api_types::time::Millis;
@@ -21,9 +22,9 @@ pub(super) enum Purpose {
     /// A heartbeat, or the creation of `alive`.
     Beat(Beat),
     /// A service's report: an answer, a probe or a permit.
-    Service { name: String, report: ServiceReport },
+    Service { name: ResourceName, report: ServiceReport },
     /// Deletion of the report of a deleted resource.
-    Forget { name: String },
+    Forget { name: ResourceName },
     /// The doctor's report about the machine.
     Doctor { report: DoctorReport },
     /// The report of measured usage.
@@ -89,15 +90,15 @@ impl AgentCore {
         &mut self,
         now: &Now,
         id: CommitId,
-        name: &str,
+        name: &ResourceName,
         report: ServiceReport,
         outcome: &Outcome,
     ) {
         let applied = outcome.applied();
         let phase = report.phase;
-        self.stale.insert(name.to_owned());
+        self.stale.insert(name.clone());
         if let Some(revision) = applied {
-            self.view.reports.wrote(name.to_owned(), report, revision);
+            self.view.reports.wrote(name.clone(), report, revision);
         }
         let Some(service) = self.services.get_mut(name) else { return };
         if service.write != Some(id) {
@@ -119,7 +120,7 @@ impl AgentCore {
     }
 
     /// Emits an event for a permit that conflicted: its preconditions had changed when it reached etcd.
-    fn tell_permit_refused(&mut self, now: &Now, name: &str, phase: Phase, outcome: &Outcome) {
+    fn tell_permit_refused(&mut self, now: &Now, name: &ResourceName, phase: Phase, outcome: &Outcome) {
         let asks_permit = matches!(phase, Phase::Starting | Phase::Receiving | Phase::HandingOver);
         if let (true, Outcome::Conflict(_), Some(service)) = (asks_permit, outcome, self.services.get(name)) {
             let message =
@@ -128,10 +129,10 @@ impl AgentCore {
         }
     }
 
-    fn forget_answer(&mut self, now: &Now, id: CommitId, name: &str, outcome: &Outcome) {
-        self.stale.insert(name.to_owned());
+    fn forget_answer(&mut self, now: &Now, id: CommitId, name: &ResourceName, outcome: &Outcome) {
+        self.stale.insert(name.clone());
         if let Some(revision) = outcome.applied() {
-            self.view.reports.deleted(name.to_owned(), revision);
+            self.view.reports.deleted(name.clone(), revision);
         }
         if let Some(service) = self.services.get_mut(name)
             && service.write == Some(id)
@@ -147,7 +148,7 @@ impl AgentCore {
 
     /// Reads the keys of every service whose last write was not applied.
     pub(super) fn reread_services(&mut self, now: &Now) {
-        let due: Vec<String> = self
+        let due: Vec<ResourceName> = self
             .services
             .iter()
             .filter(|(name, service)| {

@@ -7,14 +7,18 @@ use super::session::ReadFor;
 use super::steps::PROBE_RETRY_MS;
 use super::view::{Stored, peer};
 use super::{AgentCore, Now};
-use ha_api_types::id::{ActionUid, NodeName, Revision};
+use ha_api_types::id::{ActionUid, NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Phase, ServiceReport};
 use ha_api_types::time::Mono;
 
 impl AgentCore {
     /// Returns the target's revisions that a HandingOver sent now guards.
-    pub(super) fn guarded_target(&self, name: &str, assignment: &Stored<Assignment>) -> Option<Guarded> {
+    pub(super) fn guarded_target(
+        &self,
+        name: &ResourceName,
+        assignment: &Stored<Assignment>,
+    ) -> Option<Guarded> {
         let target = AgentCore::migration_target(assignment.value.as_ref()?)?;
         let report = self.view.peer_reports.get(&peer(&target, name))?.modified;
         let fence = self.view.fences.get(&target)?.modified;
@@ -41,7 +45,13 @@ impl AgentCore {
 
     /// Begins the driver only if the target's report and fence are as guarded, and in time (R8.11). `found` has their
     /// revisions.
-    pub(super) fn target_read(&mut self, now: &Now, name: &str, uid: &ActionUid, found: Option<&[Revision]>) {
+    pub(super) fn target_read(
+        &mut self,
+        now: &Now,
+        name: &ResourceName,
+        uid: &ActionUid,
+        found: Option<&[Revision]>,
+    ) {
         let limit_ms = self.pace().stop_margin_ms;
         self.with_service(name, |core, service| {
             let Step::CheckTarget { uid: checked, target, sent } = service.step.clone() else { return };

@@ -1,6 +1,6 @@
 //! The state that an agent must keep across its own restart: its registration, and the actions that it has begun.
 
-use ha_api_types::id::{ActionUid, BootId, Epoch, OperationName, Revision};
+use ha_api_types::id::{ActionUid, BootId, Epoch, OperationName, ResourceName, Revision};
 use ha_api_types::record::WatchdogTest;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Timestamp};
@@ -44,10 +44,10 @@ pub struct Journal {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<Trial>,
     /// The started services, by resource name.
-    pub services: BTreeMap<String, JournalEntry>,
+    pub services: BTreeMap<ResourceName, JournalEntry>,
     /// Live migrations to this node whose source is not known to have ended, by resource name, also of an earlier boot.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub receptions: BTreeMap<String, Reception>,
+    pub receptions: BTreeMap<ResourceName, Reception>,
 }
 
 /// A live migration to this node that may still arrive: its driver has not confirmed the opposite (FENCING, R4.40).

@@ -5,6 +5,7 @@ use super::effect::{Exit, Lane, Level};
 use super::service::{Presence, Service, Step};
 use super::session::Session;
 use super::{AgentCore, Now, Shutdown};
+use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Mode, NodeReport, Phase};
 use ha_api_types::time::Millis;
@@ -100,9 +101,9 @@ impl AgentCore {
     }
 
     /// Returns `true` if a service depends on another one, directly or indirectly, by the definitions that run here.
-    fn comes_after(&self, service: &Service, first: &str) -> bool {
-        let mut known: BTreeSet<&str> = BTreeSet::new();
-        let mut names: Vec<&str> = service.definition.depends_on.iter().map(String::as_str).collect();
+    fn comes_after(&self, service: &Service, first: &ResourceName) -> bool {
+        let mut known: BTreeSet<&ResourceName> = BTreeSet::new();
+        let mut names: Vec<&ResourceName> = service.definition.depends_on.iter().collect();
         while let Some(name) = names.pop() {
             if name == first {
                 return true;
@@ -110,7 +111,7 @@ impl AgentCore {
             if known.insert(name)
                 && let Some(next) = self.services.get(name)
             {
-                names.extend(next.definition.depends_on.iter().map(String::as_str));
+                names.extend(next.definition.depends_on.iter());
             }
         }
         false
@@ -172,7 +173,7 @@ impl AgentCore {
         if active.is_empty() || !active.iter().all(|service| self.says_stop_failed(service)) {
             return;
         }
-        let names: Vec<&str> = active.into_iter().map(Service::name).collect();
+        let names: Vec<&str> = active.into_iter().map(|service| service.name().as_str()).collect();
         let text = format!(
             "shutdown continues although {} cannot be stopped: the watchdog stays armed, and this node will be fenced",
             names.join(", ")
@@ -213,7 +214,8 @@ impl AgentCore {
     /// Returns the reason why an agent still waits after a request to exit.
     pub(super) fn ending_in_words(&self) -> Option<String> {
         let here = |held: &dyn Fn(&Service) -> bool| {
-            let names = self.services.values().filter(|service| held(service)).map(Service::name);
+            let names = self.services.values().filter(|service| held(service));
+            let names = names.map(|service| service.name().as_str());
             names.collect::<Vec<&str>>().join(", ")
         };
         match self.shutdown? {

@@ -9,6 +9,7 @@ use super::effect::{CommitId, Effect, Lane, MeasureId};
 use super::service::Presence;
 use super::usage::{History, Sample, has_moved};
 use super::{AgentCore, Now};
+use ha_api_types::id::ResourceName;
 use ha_api_types::record::{ServiceUsage, UsageReport};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
@@ -32,7 +33,7 @@ pub(super) struct Measuring {
     asked_at: Option<Mono>,
     machine: History,
     /// Readings by resource, each with the uid that was read.
-    services: BTreeMap<String, (String, History)>,
+    services: BTreeMap<ResourceName, (String, History)>,
     write: Option<CommitId>,
     written_at: Option<Mono>,
     /// Time before which a write that was not applied is not tried again.
@@ -44,7 +45,7 @@ pub(super) struct Measuring {
 struct Asked {
     id: MeasureId,
     /// The uids that are read, by resource.
-    uids: BTreeMap<String, String>,
+    uids: BTreeMap<ResourceName, String>,
 }
 
 /// The readings of one time.
@@ -53,7 +54,7 @@ pub struct Measured {
     /// The machine's reading; `None` if it could not be read.
     pub machine: Option<Sample>,
     /// Readings by resource, of the services that could be read.
-    pub services: BTreeMap<String, Sample>,
+    pub services: BTreeMap<ResourceName, Sample>,
 }
 
 impl AgentCore {
@@ -122,7 +123,7 @@ impl AgentCore {
         let stands = self.view.usage_reports.value(&self.config.node);
         let of_now = stands.filter(|known| known.epoch == epoch && known.boot_id == self.config.boot_id);
         let before = of_now.unwrap_or(&nothing);
-        let of_service = |(name, (uid, history)): (&String, &(String, History))| {
+        let of_service = |(name, (uid, history)): (&ResourceName, &(String, History))| {
             let usage = history.usage();
             (!usage.is_empty()).then(|| (name.clone(), ServiceUsage { uid: uid.clone(), usage }))
         };

@@ -7,7 +7,7 @@ use super::session::ReadFor;
 use super::steps::PROBE_RETRY_MS;
 use super::view::peer;
 use super::{AgentCore, Now};
-use ha_api_types::id::{ActionUid, Epoch, NodeName, Revision};
+use ha_api_types::id::{ActionUid, Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Observed, Phase, ServiceReport};
 use ha_api_types::time::Millis;
@@ -79,7 +79,7 @@ impl AgentCore {
     }
 
     /// Returns `true` if the target has committed Receiving for this action under its epoch, and is prepared.
-    pub(super) fn target_is_ready(&self, name: &str, assignment: &Assignment) -> bool {
+    pub(super) fn target_is_ready(&self, name: &ResourceName, assignment: &Assignment) -> bool {
         let Action::Migrate { target, target_epoch, target_boot_id } = &assignment.action else {
             return false;
         };
@@ -98,7 +98,7 @@ impl AgentCore {
         receives && open
     }
 
-    fn target_gave_up(&self, name: &str, assignment: &Assignment) -> Option<String> {
+    fn target_gave_up(&self, name: &ResourceName, assignment: &Assignment) -> Option<String> {
         let target = AgentCore::migration_target(assignment)?;
         let report = self.view.peer_reports.value(&peer(&target, name))?;
         let ended = matches!(report.phase, Phase::Failed | Phase::Stopped | Phase::StopFailed);
@@ -296,7 +296,7 @@ impl AgentCore {
     }
 
     /// Returns `true` if the report of a lost node was read after the proof that closed its epoch.
-    fn has_read_last_report(&self, node: &NodeName, name: &str) -> bool {
+    fn has_read_last_report(&self, node: &NodeName, name: &ResourceName) -> bool {
         let gone_at = self.view.fences.get(node).map_or(Revision::default(), |stored| stored.modified);
         self.view.peer_reports.as_of(&peer(node, name)) >= gone_at
     }
@@ -308,7 +308,7 @@ impl AgentCore {
     }
 
     /// Returns the target's step under its permit to resume.
-    pub(super) fn resume_step(&self, name: &str, assignment: &Assignment) -> Step {
+    pub(super) fn resume_step(&self, name: &ResourceName, assignment: &Assignment) -> Step {
         let uid = assignment.action_uid.clone();
         let source = assignment.node.clone();
         let said = self.view.peer_reports.value(&peer(&source, name));

@@ -6,7 +6,7 @@ use super::role::Role;
 use super::service::{Service, Step};
 use super::view::{Stored, peer};
 use super::{AgentCore, Now, pets};
-use ha_api_types::id::{ActionUid, BootId, Epoch, Revision};
+use ha_api_types::id::{ActionUid, BootId, Epoch, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Phase, ServiceReport};
 use ha_store::{Guard, Transaction};
@@ -250,7 +250,7 @@ impl AgentCore {
     /// revision of a report with the watchdog armed. FENCING 8: HandingOver also guards the target's report and fence.
     pub(super) fn permit_transaction(
         &self,
-        name: &str,
+        name: &ResourceName,
         report: &ServiceReport,
         assignment: &Stored<ha_api_types::record::Assignment>,
         created: Revision,

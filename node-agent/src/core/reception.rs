@@ -5,6 +5,7 @@ use super::command::CommandResult;
 use super::service::{KillReason, Presence, Service, Step};
 use super::view::peer;
 use super::{AgentCore, Now};
+use ha_api_types::id::ResourceName;
 use ha_api_types::record::{FailureClass, Phase};
 use ha_api_types::time::Millis;
 
@@ -15,7 +16,7 @@ const CLOSING_TRIES: u32 = 5;
 
 impl AgentCore {
     /// Ends a reception once nothing more can arrive, because its source has ended or will never begin (R4.40).
-    pub(super) fn note_end_of_reception(&mut self, name: &str) {
+    pub(super) fn note_end_of_reception(&mut self, name: &ResourceName) {
         let Some(reception) = self.journal.receptions.get(name) else { return };
         let Some(assignment) = self.view.assignments.value(name) else { return };
         let is_over = if assignment.action_uid == reception.action_uid {
@@ -38,7 +39,7 @@ impl AgentCore {
         }
     }
 
-    fn reception_is_over(&mut self, name: &str) {
+    fn reception_is_over(&mut self, name: &ResourceName) {
         if self.journal.receptions.remove(name).is_some() {
             self.journal_changed();
         }
@@ -49,7 +50,7 @@ impl AgentCore {
     /// That holds across boots and registrations, because the source may still be migrating. Before this boot has
     /// registered, it runs nothing that a watchdog must guard.
     pub(super) fn has_open_reception(&self) -> bool {
-        let is_gone = |name: &str| {
+        let is_gone = |name: &ResourceName| {
             self.view.is_complete()
                 && self.view.resources.get(name).is_none()
                 && self.view.assignments.get(name).is_none()

@@ -6,7 +6,7 @@ use super::service::{KillReason, Presence, Service, Step};
 use super::session::{RETRY_MS, ReadFor, Requesting, Session};
 use super::steps::is_killing;
 use super::{AgentCore, Now};
-use ha_api_types::id::{Epoch, Revision};
+use ha_api_types::id::{Epoch, ResourceName, Revision};
 use ha_api_types::record::{FenceState, MachineIds, Mode, NodeReport, NotStopped, SameMachine};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
@@ -21,7 +21,7 @@ const DUPLICATE_RETRY_MS: Millis = 5_000;
 impl AgentCore {
     /// Adds an entry for every service that may concern this node: begun here, desired, assigned or reported here.
     pub(super) fn seed_services(&mut self) {
-        let mut names: BTreeSet<String> = self.journal.services.keys().cloned().collect();
+        let mut names: BTreeSet<ResourceName> = self.journal.services.keys().cloned().collect();
         names.extend(self.view.resources.iter().map(|(name, _)| name.clone()));
         names.extend(self.view.assignments.iter().map(|(name, _)| name.clone()));
         names.extend(self.view.reports.iter().map(|(name, _)| name.clone()));
@@ -31,7 +31,7 @@ impl AgentCore {
     }
 
     /// Adds an entry for a service, unless there is one or its definition is not known.
-    pub(super) fn seed_service(&mut self, name: &str) {
+    pub(super) fn seed_service(&mut self, name: &ResourceName) {
         if !self.services.contains_key(name)
             && let Some(definition) = self.definition_of(name)
         {
@@ -40,7 +40,7 @@ impl AgentCore {
     }
 
     /// Returns the definition of the service: as started here, else as assigned, else as in the spec.
-    pub(super) fn definition_of(&self, name: &str) -> Option<ServiceDefinition> {
+    pub(super) fn definition_of(&self, name: &ResourceName) -> Option<ServiceDefinition> {
         if let Some(entry) = self.journal.services.get(name) {
             return Some(entry.definition.clone());
         }
@@ -54,14 +54,14 @@ impl AgentCore {
 
     /// Returns every definition under which a copy of the service may run here: those of the journal, the assignment
     /// and the spec (FENCING, R3.7).
-    fn definitions_of(&self, name: &str) -> Vec<ServiceDefinition> {
+    fn definitions_of(&self, name: &ResourceName) -> Vec<ServiceDefinition> {
         let journal = self.journal.services.get(name).map(|entry| entry.definition.clone());
         let assigned = self.view.assignments.value(name).map(|assignment| assignment.definition.clone());
         let wanted = self.view.resources.value(name).map(ServiceDefinition::of);
         [journal, assigned, wanted]
             .into_iter()
             .flatten()
-            .filter(|definition| definition.name == name)
+            .filter(|definition| definition.name == *name)
             .collect()
     }
 
@@ -290,7 +290,7 @@ impl AgentCore {
     /// Handles the opening of the epoch for this node's request. Cleared services are known to be stopped under that
     /// epoch.
     fn opened(&mut self, now: &Now, epoch: Epoch, request: Revision) {
-        let not_stopped: BTreeSet<String> =
+        let not_stopped: BTreeSet<ResourceName> =
             self.not_stopped.iter().map(|service| service.name.clone()).collect();
         for name in self.service_names() {
             self.with_service(&name, |core, service| {

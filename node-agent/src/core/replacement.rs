@@ -13,6 +13,7 @@ use super::role::Role;
 use super::service::{Presence, Service, Step};
 use super::steps::PROBE_RETRY_MS;
 use super::{AgentCore, Now};
+use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{
     Action, Assignment, Phase, Replacement, ReplacementPhase, ReplacementReport, ServiceReport,
@@ -71,7 +72,7 @@ fn answer(uid: &str, phase: ReplacementPhase, reason: Reason, message: &str) -> 
 
 impl AgentCore {
     /// Returns the replacement that the assignment requests in addition to its action.
-    fn asked_replacement(&self, name: &str) -> Option<Replacement> {
+    fn asked_replacement(&self, name: &ResourceName) -> Option<Replacement> {
         match self.role(name) {
             Role::Act { assignment } => assignment.value?.replacement,
             Role::Target { .. }
@@ -140,7 +141,7 @@ impl AgentCore {
 
     /// Commits the beginning once the service runs and nothing prevents it; then asks the driver.
     fn begin_replacement(&mut self, now: &Now, service: &mut Service, asked: Replacement) {
-        let name = service.name().to_owned();
+        let name = service.name().clone();
         let Role::Act { assignment } = self.role(&name) else { return };
         let Some(value) = &assignment.value else { return };
         let settled = service.write.is_none() && service.desired.is_none() && !service.reread;
@@ -233,7 +234,7 @@ impl AgentCore {
             return;
         }
         let id = CommandId(self.next_id());
-        self.commands.insert(id, service.name().to_owned());
+        self.commands.insert(id, service.name().clone());
         let command = Command::EndReplacement;
         self.effects.push_back(Effect::Run { id, command, service: Box::new(clearing.definition.clone()) });
         service.replacing =

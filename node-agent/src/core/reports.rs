@@ -141,7 +141,7 @@ impl AgentCore {
         let action_uid = service.step.uid().cloned();
         let event = Event {
             kind: Kind::Resource,
-            name: service.name().to_owned(),
+            name: service.name().to_string(),
             uid: service.definition.uid.clone(),
             event_type: if warning { EventType::Warning } else { EventType::Normal },
             reason,

@@ -3,7 +3,7 @@
 use super::AgentCore;
 use super::service::Service;
 use super::view::Stored;
-use ha_api_types::id::{BootId, Epoch, NodeName, Revision};
+use ha_api_types::id::{BootId, Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::RequestedState;
 
@@ -35,7 +35,7 @@ pub(super) enum Role {
 
 impl AgentCore {
     /// Returns this node's current role for a service.
-    pub(super) fn role(&self, name: &str) -> Role {
+    pub(super) fn role(&self, name: &ResourceName) -> Role {
         let Some(stored) = self.view.assignments.get(name) else { return Role::Unassigned };
         let Some(assignment) = &stored.value else { return Role::Illegible };
         let Some(registered) = self.registered() else { return Role::Outdated };
@@ -61,13 +61,13 @@ impl AgentCore {
 
     /// Returns `true` if the service must not be touched: it is Ignored, and no hand-over is in progress, which ends
     /// first (FENCING 8).
-    pub(super) fn is_ignored(&self, name: &str) -> bool {
+    pub(super) fn is_ignored(&self, name: &ResourceName) -> bool {
         self.view.resources.value(name).is_some_and(|resource| resource.spec.state == RequestedState::Ignored)
             && !self.is_handing_over(name)
     }
 
     /// Returns `true` if this node has committed its side of a live migration but not its result.
-    fn is_handing_over(&self, name: &str) -> bool {
+    fn is_handing_over(&self, name: &ResourceName) -> bool {
         let (Role::Act { assignment } | Role::Target { assignment }) = self.role(name) else { return false };
         let (Some(assignment), Some(report)) = (assignment.value, self.view.reports.value(name)) else {
             return false;

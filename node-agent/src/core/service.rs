@@ -4,7 +4,7 @@ use super::command::{CommandId, DriverFailure};
 use super::effect::{CommitId, JournalWriteId};
 use super::permit::Permit;
 use super::replacement::Replacing;
-use ha_api_types::id::{ActionUid, NodeName, Revision};
+use ha_api_types::id::{ActionUid, NodeName, ResourceName, Revision};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Assignment, Phase, ReplacementReport, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
@@ -242,7 +242,7 @@ impl Service {
         }
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &ResourceName {
         &self.definition.name
     }
 

@@ -5,7 +5,7 @@ use super::service::{KillReason, Presence};
 use super::view::View;
 use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
-use ha_api_types::id::{ActionUid, Epoch, Revision};
+use ha_api_types::id::{ActionUid, Epoch, ResourceName, Revision};
 use ha_api_types::record::{Fence, FenceState, NodeReport};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Entry;
@@ -57,11 +57,11 @@ pub(super) enum ReadFor {
     /// This node's own keys: fence, alive, node report.
     Own,
     /// A service's keys after a write that was not applied.
-    Service(String),
+    Service(ResourceName),
     /// The keys of the other side of a service's migration.
-    Peer(String),
+    Peer(ResourceName),
     /// The target of a committed hand-over, before the driver begins.
-    Target { name: String, uid: ActionUid },
+    Target { name: ResourceName, uid: ActionUid },
 }
 
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use super::commits::Purpose;
 use super::service::Service;
 use super::session::ReadFor;
 use super::{AgentCore, Now};
-use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, Revision};
+use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Millis;
 use ha_api_types::view::Next;
@@ -48,11 +48,11 @@ pub struct State {
     /// Cause of the last failure of each kind of write.
     pub failed_writes: BTreeMap<String, String>,
     /// Services that an earlier agent left and that could not be stopped.
-    pub not_stopped: Vec<String>,
+    pub not_stopped: Vec<ResourceName>,
     /// Time until the core acts without an event, and the reason; absent if it waits for events only.
     pub next: Option<Next>,
     /// State of each service in this process, by name.
-    pub services: BTreeMap<String, ServiceState>,
+    pub services: BTreeMap<ResourceName, ServiceState>,
 }
 
 /// State of the watchdog in the agent's process.

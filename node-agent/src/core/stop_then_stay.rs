@@ -211,7 +211,8 @@ impl AgentCore {
         let is_left = |service: &&Service| {
             self.is_exclusive(service) && !self.is_ignored(service.name()) && self.may_be_here(service)
         };
-        let left: Vec<&str> = self.services.values().filter(is_left).map(Service::name).collect();
+        let left: Vec<&str> =
+            self.services.values().filter(is_left).map(|service| service.name().as_str()).collect();
         let message = if left.is_empty() {
             format!("{cause}, and all exclusive services were stopped")
         } else {

@@ -3,7 +3,7 @@
 use super::service::{Presence, Service, Step};
 use super::session::Session;
 use super::{AgentCore, Now};
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, ResourceName};
 use ha_api_types::time::Millis;
 
 /// The agent's state, in the words of SEMANTICS, section 9.
@@ -105,14 +105,14 @@ impl AgentCore {
     }
 
     /// Returns the name and the current activity of every service that is not at rest.
-    pub fn waiting(&self, now: &Now) -> Vec<(String, String)> {
+    pub fn waiting(&self, now: &Now) -> Vec<(ResourceName, String)> {
         let busy = self.services.values().filter(|service| service.step != Step::Rest);
         busy.map(|service| {
             let what = match self.step_waits_for(now, service) {
                 Some(what) => format!("{}: waiting for {what}", service.step.name()),
                 None => service.step.name().to_owned(),
             };
-            (service.name().to_owned(), what)
+            (service.name().clone(), what)
         })
         .collect()
     }

@@ -31,7 +31,7 @@ use crate::watchdog::core as daemon;
 use crate::watchdog::protocol;
 use beginnings::config;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, HoldAnswer, HoldRequest, NodeReport,
     Observed, Phase, Replacement, ReplacementPhase, ServiceReport,
@@ -90,7 +90,7 @@ pub(super) struct World {
     held_beats: Vec<(CommitId, Transaction)>,
     pub(super) copies: BTreeMap<String, Copy>,
     /// The usage that can be measured of each service: milli-cores and MiB of memory.
-    pub(super) loads: BTreeMap<String, (u64, u64)>,
+    pub(super) loads: BTreeMap<ResourceName, (u64, u64)>,
     pub(super) measuring_hangs: bool,
     /// Number of usage readings.
     pub(super) readings: usize,
@@ -338,7 +338,7 @@ impl World {
                 if matches!(command, Command::ReplaceSecondary { .. }) {
                     self.replacements.extend(self.service(&service.name).replacement.map(|begun| begun.uid));
                 }
-                self.ran.push((service.name.clone(), command.clone()));
+                self.ran.push((service.name.to_string(), command.clone()));
                 if self.hold.contains(command.name()) {
                     self.held.push((id, command, *service));
                 } else {
@@ -396,7 +396,8 @@ impl World {
     pub(super) fn finish(&mut self, id: CommandId, command: &Command, service: &ServiceDefinition) {
         // A definition with another identity refers to another copy.
         let identity = service.driver.simulated.as_ref().map(|simulated| simulated.identity.clone());
-        let thing = identity.filter(|identity| !identity.is_empty()).unwrap_or_else(|| service.name.clone());
+        let thing =
+            identity.filter(|identity| !identity.is_empty()).unwrap_or_else(|| service.name.to_string());
         let copy = self.copies.entry(thing).or_default();
         let failure = |message: &str| {
             CommandResult::Failed(DriverFailure {

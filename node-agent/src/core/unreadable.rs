@@ -4,6 +4,7 @@
 use super::AgentCore;
 use super::commits::Purpose;
 use super::effect::{Lane, Level};
+use ha_api_types::id::ResourceName;
 use ha_api_types::lenient::{self, Partial};
 use ha_api_types::record::NodeReport;
 use ha_store::{Guard, Transaction};
@@ -22,13 +23,13 @@ impl AgentCore {
     /// unreadable report of a service is overwritten by the service's next report.
     pub(super) fn clear_unreadable_reports(&mut self) {
         let Some((_, created)) = self.active() else { return };
-        let is_lost = |name: &String| {
+        let is_lost = |name: &ResourceName| {
             let is_sent =
                 |purpose: &Purpose| matches!(purpose, Purpose::Forget { name: sent } if sent == name);
             !self.services.contains_key(name) && !self.commits.values().any(is_sent)
         };
         let reports = self.view.reports.iter().filter(|(_, stored)| stored.value.is_none());
-        let lost: Vec<String> = reports.map(|(name, _)| name.clone()).filter(is_lost).collect();
+        let lost: Vec<ResourceName> = reports.map(|(name, _)| name.clone()).filter(is_lost).collect();
         let node = self.config.node.clone();
         for name in lost {
             let keys = &self.config.keys;

@@ -4,7 +4,7 @@ mod cluster;
 
 use super::unreadable::own_report;
 use ha_api_types::cluster::{Cluster, ClusterStatus};
-use ha_api_types::id::{NodeName, OperationName, Revision};
+use ha_api_types::id::{NodeName, OperationName, ResourceName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::lenient;
@@ -160,8 +160,8 @@ pub(super) struct View {
     /// The leader's statuses of operations. A test of the watchdog begins only when the leader allows it.
     pub(super) operation_statuses: Table<OperationName, OperationStatus>,
     pub(super) nodes: Table<NodeName, Node>,
-    pub(super) resources: Table<String, Resource>,
-    pub(super) assignments: Table<String, Assignment>,
+    pub(super) resources: Table<ResourceName, Resource>,
+    pub(super) assignments: Table<ResourceName, Assignment>,
     pub(super) fences: Table<NodeName, Fence>,
     /// The URL of each candidate, read once from a new key. A key keeps its URL when its controller rewrites it: at a
     /// restart, or every Ki by a controller from before `refresh/<id>`.
@@ -176,9 +176,9 @@ pub(super) struct View {
     /// Only the report of this node, by node name.
     pub(super) usage_reports: Table<NodeName, UsageReport>,
     /// Only the reports of this node, by resource.
-    pub(super) reports: Table<String, ServiceReport>,
+    pub(super) reports: Table<ResourceName, ServiceReport>,
     /// Reports of the other side of a migration, by node and resource; read when needed, never watched.
-    pub(super) peer_reports: Table<(NodeName, String), ServiceReport>,
+    pub(super) peer_reports: Table<(NodeName, ResourceName), ServiceReport>,
     /// Only the key of this node, by node name; read when needed.
     pub(super) alive: Table<NodeName, Alive>,
 }
@@ -247,9 +247,8 @@ impl View {
             let names = self.names_of_objects(entries);
             self.resources.keep_only(&names, revision);
         } else if prefix == self.keys.assignments() {
-            let names = self.names(entries, |key| {
-                if let Key::Assignment(name) = key { Some(name.to_owned()) } else { None }
-            });
+            let names =
+                self.names(entries, |key| if let Key::Assignment(name) = key { Some(name) } else { None });
             self.assignments.keep_only(&names, revision);
         } else if prefix == self.keys.fences() {
             let names = self.names(entries, |key| if let Key::Fence(node) = key { Some(node) } else { None });
@@ -261,9 +260,8 @@ impl View {
             self.candidate_departed(revision);
             self.candidates.keep_only(&names, revision);
         } else {
-            let services = self.names(entries, |key| {
-                if let Key::ServiceReport(_, name) = key { Some(name.to_owned()) } else { None }
-            });
+            let services = self
+                .names(entries, |key| if let Key::ServiceReport(_, name) = key { Some(name) } else { None });
             self.reports.keep_only(&services, revision);
             let nodes =
                 self.names(entries, |key| if let Key::NodeReport(node) = key { Some(node) } else { None });
@@ -344,7 +342,7 @@ impl View {
             Key::Spec(Kind::Operation, name) => self.operations.put(name.into(), entry, as_of),
             Key::Spec(Kind::Node, name) => self.nodes.put(name.into(), entry, as_of),
             Key::Spec(Kind::Resource, name) => self.resources.put(name.into(), entry, as_of),
-            Key::Assignment(name) => self.assignments.put(name.into(), entry, as_of),
+            Key::Assignment(name) => self.assignments.put(name, entry, as_of),
             Key::Fence(name) => self.fences.put(name, entry, as_of),
             Key::Candidate(name) => self.put_candidate(name, entry, as_of),
             Key::NodeReport(node) if node == self.node => {
@@ -353,9 +351,9 @@ impl View {
             Key::DoctorReport(node) if node == self.node => self.doctor_reports.put(node, entry, as_of),
             Key::UsageReport(node) if node == self.node => self.usage_reports.put(node, entry, as_of),
             Key::ServiceReport(node, name) if node == self.node => {
-                self.reports.put(name.into(), entry, as_of);
+                self.reports.put(name, entry, as_of);
             }
-            Key::ServiceReport(node, name) => self.peer_reports.put((node, name.into()), entry, as_of),
+            Key::ServiceReport(node, name) => self.peer_reports.put((node, name), entry, as_of),
             Key::Alive(node) if node == self.node => self.alive.put(node, entry, as_of),
             Key::NodeReport(_)
             | Key::DoctorReport(_)
@@ -387,7 +385,7 @@ impl View {
             Key::Spec(Kind::Operation, name) => self.operations.remove(name.into(), revision),
             Key::Spec(Kind::Node, name) => self.nodes.remove(name.into(), revision),
             Key::Spec(Kind::Resource, name) => self.resources.remove(name.into(), revision),
-            Key::Assignment(name) => self.assignments.remove(name.into(), revision),
+            Key::Assignment(name) => self.assignments.remove(name, revision),
             Key::Fence(name) => self.fences.remove(name, revision),
             Key::Candidate(name) => {
                 if self.candidates.get(name).is_some() {
@@ -398,8 +396,8 @@ impl View {
             Key::NodeReport(node) if node == self.node => self.node_reports.remove(node, revision),
             Key::DoctorReport(node) if node == self.node => self.doctor_reports.remove(node, revision),
             Key::UsageReport(node) if node == self.node => self.usage_reports.remove(node, revision),
-            Key::ServiceReport(node, name) if node == self.node => self.reports.remove(name.into(), revision),
-            Key::ServiceReport(node, name) => self.peer_reports.remove((node, name.into()), revision),
+            Key::ServiceReport(node, name) if node == self.node => self.reports.remove(name, revision),
+            Key::ServiceReport(node, name) => self.peer_reports.remove((node, name), revision),
             Key::Alive(node) if node == self.node => self.alive.remove(node, revision),
             Key::NodeReport(_)
             | Key::DoctorReport(_)
@@ -469,6 +467,6 @@ fn url_of(entry: &Entry) -> Option<String> {
 }
 
 /// Returns the key of a peer's report in [`View::peer_reports`].
-pub(super) fn peer(node: &NodeName, resource: &str) -> (NodeName, String) {
-    (node.clone(), resource.to_owned())
+pub(super) fn peer(node: &NodeName, resource: &ResourceName) -> (NodeName, ResourceName) {
+    (node.clone(), resource.clone())
 }

@@ -6,7 +6,7 @@ use super::migration::interrupted;
 use super::service::{ExitSeen, KillReason, Presence, ProbeFor, Service, Step};
 use super::steps::PROBE_RETRY_MS;
 use super::{AgentCore, JournalEntry, Now};
-use ha_api_types::id::{ActionUid, Revision};
+use ha_api_types::id::{ActionUid, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Observed, Phase};
 use std::cmp::Reverse;
@@ -167,7 +167,7 @@ impl AgentCore {
         }
     }
 
-    fn run(&mut self, name: &str, command: Command) {
+    fn run(&mut self, name: &ResourceName, command: Command) {
         let id = CommandId(self.next_id());
         let Some(service) = self.services.get_mut(name) else { return };
         service.task = Some(id);
@@ -188,7 +188,7 @@ impl AgentCore {
             | Command::ReplaceSecondary { .. }
             | Command::EndReplacement => {}
         }
-        self.commands.insert(id, name.to_owned());
+        self.commands.insert(id, name.clone());
         self.effects.push_back(Effect::Run { id, command, service: Box::new(service.definition.clone()) });
     }
 
@@ -398,7 +398,7 @@ impl AgentCore {
             (None, Presence::Running | Presence::Unclear) if self.is_exclusive(service) => {
                 let entry =
                     JournalEntry { definition: service.definition.clone(), ..JournalEntry::default() };
-                self.journal.services.insert(name.to_owned(), entry);
+                self.journal.services.insert(name.clone(), entry);
                 self.journal_changed();
             }
             (Some(entry), Presence::Stopped) if entry.begun.is_empty() => {

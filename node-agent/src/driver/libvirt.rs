@@ -21,7 +21,7 @@ use domain::{Domain, QUICK};
 use futures::future::BoxFuture;
 use ha_api_types::driver::DomainDefinition;
 use ha_api_types::driver::{LibvirtDriver as LibvirtSpec, console_log};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
@@ -55,7 +55,7 @@ struct Context {
     hands: Mutex<BTreeMap<(Virsh, String), Hand>>,
     /// Last driver settings for which the definition's requests were reported, by resource. Only for definitions that
     /// are not in the resource.
-    told: Mutex<BTreeMap<String, LibvirtSpec>>,
+    told: Mutex<BTreeMap<ResourceName, LibvirtSpec>>,
 }
 
 impl Context {

@@ -19,7 +19,7 @@ use super::systemd::group::Groups;
 use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample};
 use container::Container;
 use futures::future::BoxFuture;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
@@ -72,7 +72,7 @@ struct Context {
     events: UnboundedSender<DriverEvent>,
     watches: Watches,
     /// Why a container must not be run as a service, by resource.
-    unfit: Problems<String>,
+    unfit: Problems<ResourceName>,
 }
 
 impl LxcDriver {

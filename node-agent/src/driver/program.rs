@@ -157,7 +157,7 @@ impl Programs {
     pub(in crate::driver) fn record(&self, service: &ServiceDefinition) -> Option<Record> {
         let record = self.folder_of(&service.name).record();
         let record =
-            record.inspect_err(|error| tracing::warn!(resource = service.name, %error, "cannot read the record of the service's processes"));
+            record.inspect_err(|error| tracing::warn!(resource = service.name.as_str(), %error, "cannot read the record of the service's processes"));
         record.ok().flatten().filter(|record| record.boot_id == self.settings.boot_id)
     }
 

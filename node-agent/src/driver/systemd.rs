@@ -23,7 +23,7 @@ use bus::{Bus, BusError};
 use futures::future::BoxFuture;
 use group::{Groups, describe};
 use ha_api_types::driver::SystemdDriver as SystemdSpec;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -76,7 +76,7 @@ struct Context {
     events: UnboundedSender<DriverEvent>,
     watches: Watches<()>,
     /// Why a unit must not be run as a service because the boot starts it, by resource.
-    at_boot: Problems<String>,
+    at_boot: Problems<ResourceName>,
 }
 
 impl SystemdDriver {
@@ -250,7 +250,7 @@ impl Context {
         if self.at_boot.note(&service.name, problem.clone())
             && let Some(why) = problem
         {
-            tracing::warn!(resource = service.name, why, "cannot run the unit as a service");
+            tracing::warn!(resource = service.name.as_str(), why, "cannot run the unit as a service");
         }
     }
 

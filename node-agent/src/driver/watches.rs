@@ -1,5 +1,6 @@
 //! The tasks that watch a driver's running services, one for each service.
 
+use ha_api_types::id::ResourceName;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -8,7 +9,7 @@ use tokio::task::AbortHandle;
 
 /// Watches by resource; dropping this ends all of them. `K` identifies a watch among those of the same service.
 pub(super) struct Watches<K> {
-    tasks: Mutex<BTreeMap<String, (K, AbortHandle)>>,
+    tasks: Mutex<BTreeMap<ResourceName, (K, AbortHandle)>>,
 }
 
 impl<K> Default for Watches<K> {
@@ -27,7 +28,7 @@ impl<K> fmt::Debug for Watches<K> {
 impl<K: PartialEq> Watches<K> {
     /// Starts to watch a service, unless a watch with the same `watched` is running. A different watch of the service
     /// ends.
-    pub(super) fn ensure<F>(&self, resource: &str, watched: K, watch: impl FnOnce() -> F)
+    pub(super) fn ensure<F>(&self, resource: &ResourceName, watched: K, watch: impl FnOnce() -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -36,7 +37,7 @@ impl<K: PartialEq> Watches<K> {
             return;
         }
         let task = tokio::spawn(watch()).abort_handle();
-        if let Some((_, old)) = tasks.insert(resource.to_owned(), (watched, task)) {
+        if let Some((_, old)) = tasks.insert(resource.clone(), (watched, task)) {
             old.abort();
         }
     }
@@ -44,7 +45,7 @@ impl<K: PartialEq> Watches<K> {
 
 impl<K> Watches<K> {
     /// Ends the watch of a service, before a command may end the service.
-    pub(super) fn end(&self, resource: &str) {
+    pub(super) fn end(&self, resource: &ResourceName) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, task)) = tasks.remove(resource) {
             task.abort();

@@ -137,7 +137,11 @@ impl Reader {
         });
         let key = self.keys.log_answer(&node, id);
         if let Err(why) = self.write(entry, &key, &answer).await {
-            tracing::debug!(why, resource = request.definition.name, "cannot answer a request for a log");
+            tracing::debug!(
+                why,
+                resource = request.definition.name.as_str(),
+                "cannot answer a request for a log"
+            );
         }
     }
 

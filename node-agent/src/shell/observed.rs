@@ -76,7 +76,7 @@ impl ObservedCore {
             ha_runtime::notify::status(&text);
             self.shown = text;
             for (name, waits) in self.core.waiting(now) {
-                tracing::debug!(name, waits, "action in progress");
+                tracing::debug!(name = name.as_str(), waits, "action in progress");
             }
         }
     }

@@ -44,7 +44,7 @@ pub(crate) fn cluster(nodes: u64, services: u64, memory: &str) -> View {
             service.storage_nodes =
                 service.node.iter().cloned().chain([other]).collect::<BTreeSet<_>>().into();
         }
-        view.services.insert(format!("s{at:06}"), service);
+        view.services.insert(format!("s{at:06}").into(), service);
     }
     view
 }

@@ -15,7 +15,7 @@ use super::model::{
 };
 use crate::filter::limits;
 use crate::view::{NodeFacts, ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::quantity::Quantity;
 use ha_api_types::view::UsageOverview;
@@ -49,9 +49,9 @@ pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
             continue;
         };
         let mut instance = instance(name, facts, primary, &positions);
-        instance.load = loads.get(name.as_str()).copied().unwrap_or_default();
+        instance.load = loads.get(name).copied().unwrap_or_default();
         take(&mut nodes, facts, &instance, &positions);
-        names.insert(name.as_str(), instances.len());
+        names.insert(name, instances.len());
         instances.push(instance);
     }
     let bindings = ties::bindings(view, &names, &positions);
@@ -170,7 +170,7 @@ fn take(
 }
 
 fn instance(
-    name: &str,
+    name: &ResourceName,
     facts: &ServiceFacts,
     primary: usize,
     positions: &BTreeMap<&NodeName, usize>,
@@ -191,7 +191,7 @@ fn instance(
     };
     let [vcpus, memory, disk] = requested(facts);
     Instance {
-        name: name.to_owned(),
+        name: name.to_string(),
         memory,
         disk,
         vcpus,

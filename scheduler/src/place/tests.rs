@@ -34,7 +34,7 @@ fn cluster(restricted: bool) -> View {
 }
 
 fn check(view: &View, service: &ServiceFacts, node: Option<&str>, reason: Reason) {
-    let placement = place(view, "web", service);
+    let placement = place(view, &"web".into(), service);
     assert_eq!((placement.node.as_deref(), placement.reason), (node, reason), "{:?}", placement.verdicts);
 }
 
@@ -76,7 +76,7 @@ fn a_node_must_have_the_driver_and_of_third_parties_that_one() {
 fn a_class_is_split_evenly() {
     let mut view = cluster(false);
     offline(&mut view, &["node1"]);
-    view.services.insert("other".to_owned(), service(Some("node2"), Some("g")));
+    view.services.insert("other".into(), service(Some("node2"), Some("g")));
     check(&view, &service(None, Some("g")), Some("node3"), Reason::Scheduled);
 }
 
@@ -137,11 +137,11 @@ fn memory_is_a_hard_limit_that_says_what_is_free() {
     }
     let mut other = service(Some("node1"), None);
     other.requests.memory = "3Gi".parse().ok();
-    view.services.insert("other".to_owned(), other);
+    view.services.insert("other".into(), other);
     let mut big = service(None, Some("g"));
     big.requests.memory = "2Gi".parse().ok();
     check(&view, &big, Some("node2"), Reason::Scheduled);
-    let placement = place(&view, "web", &big);
+    let placement = place(&view, &"web".into(), &big);
     let Some(Verdict::Refused(refusals)) = placement.verdicts.get("node1") else { panic!("{placement:?}") };
     assert_eq!(refusals[0].reason, Reason::NotEnoughMemory);
     assert_eq!(refusals[0].message, "not enough memory: 2Gi requested, 1Gi of 4Gi free");
@@ -173,9 +173,9 @@ fn those_that_must_be_together_agree_on_who_finds_a_place() {
     let running = || ServiceFacts { movable: true, wanted: true, ..service(Some("node2"), None) };
     let services =
         [("a", running()), ("b", running()), ("large", wanted("4Gi", 0)), ("small", wanted("3Gi", 1))];
-    view.services = services.map(|(name, facts)| (name.to_owned(), facts)).into();
+    view.services = services.map(|(name, facts)| (name.into(), facts)).into();
     let affinity = ResourceAffinity {
-        resources: view.services.keys().cloned().collect(),
+        resources: view.services.keys().map(ToString::to_string).collect(),
         affinity: Affinity::Positive,
         strict: true,
     };
@@ -187,7 +187,7 @@ fn those_that_must_be_together_agree_on_who_finds_a_place() {
     for (name, node) in
         [("a", Some("node1")), ("b", Some("node1")), ("small", Some("node1")), ("large", None)]
     {
-        let placement = place(&view, name, &view.services[name]);
+        let placement = place(&view, &name.into(), &view.services[name]);
         assert_eq!(placement.node.as_deref(), node, "{name}: {placement:?}");
     }
 }
@@ -206,7 +206,7 @@ fn with_reservation_enabled_services_on_a_node_weigh_by_their_number() {
     {
         let mut facts = service(Some(node), None);
         facts.requests.memory = memory.parse().ok();
-        view.services.insert(name.to_owned(), facts);
+        view.services.insert(name.into(), facts);
     }
     let mut new = service(None, None);
     new.requests.memory = "1Gi".parse().ok();

@@ -4,7 +4,7 @@ use super::*;
 use crate::filter::refusals;
 use crate::place;
 use crate::view::NodeFacts;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, ResourceAffinity};
 use ha_api_types::quantity::{Amounts, Quantity};
 use proptest::prelude::*;
@@ -54,15 +54,15 @@ fn cluster(
     let names = nodes.keys().cloned().collect();
     let services = services
         .iter()
-        .map(|(name, priority, takes, node)| ((*name).to_owned(), service(*priority, *takes, *node)))
+        .map(|(name, priority, takes, node)| ((*name).into(), service(*priority, *takes, *node)))
         .collect();
     let declared = crate::Declared { rules, nodes: names, ..crate::Declared::default() };
     View { nodes, services, rules: crate::Rules::compile(&declared).0, ..View::default() }
 }
 
-fn ask(view: &View, name: &str, with: &[&str], leaving: &[&str]) -> Option<Preemption> {
+fn ask(view: &View, name: &ResourceName, with: &[&str], leaving: &[&str]) -> Option<Preemption> {
     let facts = view.services.get(name).cloned().unwrap_or_default();
-    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    let set = |names: &[&str]| names.iter().copied().map(ResourceName::from).collect::<BTreeSet<_>>();
     let (with, leaving) = (set(with), set(leaving));
     let displaceable = view.services.keys().filter(|name| !leaving.contains(*name)).cloned().collect();
     let placement = place(view, name, &facts);
@@ -71,9 +71,9 @@ fn ask(view: &View, name: &str, with: &[&str], leaving: &[&str]) -> Option<Preem
 }
 
 fn check(view: &View, name: &str, expected: Option<(&str, &[&str])>) {
-    let found = ask(view, name, &[], &[]);
+    let found = ask(view, &name.into(), &[], &[]);
     let found = found.as_ref().map(|preemption| {
-        (preemption.node.as_str(), preemption.victims.iter().map(String::as_str).collect::<Vec<_>>())
+        (preemption.node.as_str(), preemption.victims.iter().map(ResourceName::as_str).collect::<Vec<_>>())
     });
     assert_eq!(found, expected.map(|(node, victims)| (node, victims.to_vec())));
 }
@@ -119,7 +119,7 @@ fn what_starts_together_fits_together() {
         [("new", 10, 4, None), ("other", 9, 4, None), ("a", 1, 6, Some("node1")), ("b", 2, 8, Some("node2"))];
     // node1 has the service of lower priority, but not enough capacity for both new services.
     let view = cluster(&[7, 8], &services, set);
-    let found = ask(&view, "new", &["other"], &[]).unwrap();
+    let found = ask(&view, &"new".into(), &["other"], &[]).unwrap();
     assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 1));
 }
 
@@ -129,35 +129,35 @@ fn a_set_is_put_where_all_of_it_fits() {
     let services = [("new", 1, 4, None), ("other", 1, 4, None), ("a", 1, 1, Some("node3"))];
     let view = cluster(&[4, 7, 9], &services, set);
     let facts = &view.services["new"];
-    let placement = place(&view, "new", facts);
+    let placement = place(&view, &"new".into(), facts);
     assert_eq!(placement.node.as_deref(), Some("node1"));
-    let with = BTreeSet::from(["other".to_owned()]);
-    assert_eq!(crate::together(&view, &placement, "new", facts, &with).as_deref(), Some("node3"));
+    let with = BTreeSet::from(["other".into()]);
+    assert_eq!(crate::together(&view, &placement, &"new".into(), facts, &with).as_deref(), Some("node3"));
     let view = cluster(&[4, 7, 8], &services, set);
-    assert_eq!(crate::together(&view, &placement, "new", &view.services["new"], &with), None);
+    assert_eq!(crate::together(&view, &placement, &"new".into(), &view.services["new"], &with), None);
 }
 
 #[test]
 fn what_leaves_already_is_waited_for() {
     let services = [("new", 10, 4, None), ("a", 1, 4, Some("node1")), ("b", 2, 4, Some("node2"))];
     let view = cluster(&[4, 4], &services, &[]);
-    let found = ask(&view, "new", &[], &["b"]).unwrap();
+    let found = ask(&view, &"new".into(), &[], &["b"]).unwrap();
     assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 0));
 }
 
 /// Tries every set of services on every node, and returns the lowest cost.
-fn by_trying(view: &View, name: &str) -> Option<Vec<i32>> {
+fn by_trying(view: &View, name: &ResourceName) -> Option<Vec<i32>> {
     let service = view.services.get(name)?;
     let mut best: Option<Vec<i32>> = None;
     for (node, facts) in &view.nodes {
-        let users: Vec<&String> = view
+        let users: Vec<&ResourceName> = view
             .services
             .iter()
             .filter(|(_, facts)| facts.uses.contains(node))
             .map(|(name, _)| name)
             .collect();
         for mask in 0..(1_u32 << users.len()) {
-            let gone: BTreeSet<&String> = users
+            let gone: BTreeSet<&ResourceName> = users
                 .iter()
                 .enumerate()
                 .filter(|(at, _)| mask & (1 << at) != 0)
@@ -219,8 +219,8 @@ proptest! {
         let pairs: Vec<(Affinity, &[&str])> =
             pairs.iter().map(|(affinity, names)| (*affinity, names.as_slice())).collect();
         let view = cluster(&nodes, &listed, &pairs);
-        let found = ask(&view, "new", &[], &[]);
-        let fits_somewhere = place(&view, "new", &view.services["new"]).node.is_some();
+        let found = ask(&view, &"new".into(), &[], &[]);
+        let fits_somewhere = place(&view, &"new".into(), &view.services["new"]).node.is_some();
         if fits_somewhere {
             return Ok(());
         }
@@ -230,12 +230,13 @@ proptest! {
             cost.sort_unstable_by_key(|priority| Reverse(*priority));
             cost
         });
-        prop_assert_eq!(&cost, &by_trying(&view, "new"));
+        prop_assert_eq!(&cost, &by_trying(&view, &"new".into()));
         if let Some(preemption) = found {
             let mut after = view.clone();
             after.services.retain(|name, _| !preemption.victims.contains(name));
             let node = &after.nodes[&preemption.node];
-            let new = crate::Unit::alone("new", &view.services["new"]);
+            let name = "new".into();
+            let new = crate::Unit::alone(&name, &view.services["new"]);
             prop_assert!(refusals(&after, &new, &preemption.node, node).is_empty());
         }
     }

@@ -5,7 +5,7 @@
 
 use super::{Loads, Move, free, is_allowed, share, takes_part};
 use crate::view::View;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use std::collections::BTreeSet;
 
 /// Numbers of services on the nodes that take part: online and not in maintenance.
@@ -73,7 +73,11 @@ impl<'a> Counts<'a> {
 ///
 /// Guarantees: deterministic; the verdict on the target is Allowed. After the move, the target has fewer services than the
 /// source had before, and not too many.
-pub fn relieve(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str) -> bool) -> Option<Move> {
+pub fn relieve(
+    view: &View,
+    services: &BTreeSet<&ResourceName>,
+    suits: impl Fn(&NodeName) -> bool,
+) -> Option<Move> {
     let counts = Counts::of(view);
     let loads = Loads::of(view);
     let before = loads.unevenness();
@@ -90,8 +94,8 @@ pub fn relieve(view: &View, services: &BTreeSet<&str>, suits: impl Fn(&str) -> b
     targets.sort_by_key(|(_, count)| *count);
     for (from, had) in sources {
         let capacity = view.nodes.get(from).map(|node| node.capacity).unwrap_or_default();
-        let mut users: Vec<(f64, &str)> = view
-            .users_of(from, "")
+        let mut users: Vec<(f64, &ResourceName)> = view
+            .users_of(from)
             .filter(|(name, facts)| {
                 services.contains(name) && free(view, name, facts).is_some_and(|unit| unit.members.len() == 1)
             })

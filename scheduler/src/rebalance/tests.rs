@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::place::{Verdict, place};
+use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
 use proptest::prelude::*;
 
@@ -37,13 +38,13 @@ pub(super) fn cluster(nodes: &[&str], services: &[(&str, &str, i128, i128)]) -> 
         view.nodes.insert((*node).into(), facts);
     }
     for (name, node, cpu, memory) in services {
-        view.services.insert((*name).to_owned(), service(node, *cpu, *memory));
+        view.services.insert((*name).into(), service(node, *cpu, *memory));
     }
     view
 }
 
 fn next(view: &View) -> Option<Move> {
-    best_move(view, &view.services.keys().map(String::as_str).collect(), |_, _| true)
+    best_move(view, &view.services.keys().collect(), |_, _| true)
 }
 
 fn check(view: &View, expected: Option<(&str, &str)>) {
@@ -120,28 +121,26 @@ fn what_stays_together_moves_together() {
     assert!((planned.after - 1.0 / 9.0).abs() < 1e-9, "{planned:?}");
     // Neither of them moves alone.
     check(
-        &together(&set, |view| view.services.get_mut("b").expect("there").moves_live = false),
+        &together(&set, |view| view.services.get_mut(&"b".into()).expect("there").moves_live = false),
         Some(("c", "n2")),
     );
     check(
-        &together(&set, |view| view.services.get_mut("b").expect("there").movable = false),
+        &together(&set, |view| view.services.get_mut(&"b".into()).expect("there").movable = false),
         Some(("c", "n2")),
     );
-    let alone: BTreeSet<&str> = ["a"].into();
+    let a = "a".into();
+    let alone: BTreeSet<&ResourceName> = [&a].into();
     assert_eq!(best_move(&view, &alone, |_, _| true), None);
     // A partner that waits for its start is scheduled first.
-    let waits = |view: &mut View| view.services.get_mut("b").expect("there").uses = BTreeSet::new();
+    let waits = |view: &mut View| view.services.get_mut(&"b".into()).expect("there").uses = BTreeSet::new();
     check(&together(&set, waits), Some(("c", "n2")));
     // One that is stopped on request follows no partner.
     let stopped = |view: &mut View| {
-        let mut facts = view.services.get_mut("b").expect("there");
+        let mut facts = view.services.get_mut(&"b".into()).expect("there");
         (facts.uses, facts.wanted, facts.movable) = (BTreeSet::new(), false, false);
     };
     let view = together(&[("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n1", 3, 12)], stopped);
-    assert_eq!(
-        next(&view).map(|planned| (planned.service, planned.with)),
-        Some(("a".to_owned(), Vec::new()))
-    );
+    assert_eq!(next(&view).map(|planned| (planned.service, planned.with)), Some(("a".into(), Vec::new())));
 }
 
 #[test]
@@ -163,14 +162,16 @@ fn what_may_not_be_moved_stays() {
         check(&view, expected);
     };
     stays(|_| {}, Some(("b", "n2")));
-    stays(|view| view.services.get_mut("b").expect("there").moves_live = false, Some(("a", "n2")));
-    stays(|view| view.services.get_mut("b").expect("there").movable = false, Some(("a", "n2")));
+    stays(|view| view.services.get_mut(&"b".into()).expect("there").moves_live = false, Some(("a", "n2")));
+    stays(|view| view.services.get_mut(&"b".into()).expect("there").movable = false, Some(("a", "n2")));
     stays(
-        |view| view.services.get_mut("b").expect("there").maintenance_node = Some("n2".into()),
+        |view| view.services.get_mut(&"b".into()).expect("there").maintenance_node = Some("n2".into()),
         Some(("a", "n2")),
     );
     stays(
-        |view| view.services.get_mut("b").expect("there").failed_nodes = BTreeSet::from(["n2".into()]),
+        |view| {
+            view.services.get_mut(&"b".into()).expect("there").failed_nodes = BTreeSet::from(["n2".into()]);
+        },
         Some(("a", "n2")),
     );
     stays(|view| view.nodes.get_mut("n2").expect("there").schedulable = false, None);
@@ -182,7 +183,7 @@ fn what_may_not_be_moved_stays() {
             );
             let group = ha_api_types::placement::GroupSpec { nodes, ..Default::default() };
             view.groups.insert("g".to_owned(), group);
-            view.services.get_mut("b").expect("there").group = Some("g".to_owned());
+            view.services.get_mut(&"b".into()).expect("there").group = Some("g".to_owned());
         },
         Some(("a", "n2")),
     );
@@ -193,9 +194,9 @@ fn dynamic_goes_by_what_was_measured() {
     let mut view = cluster(&["n1", "n2"], &[("a", "n1", 1, 1), ("b", "n1", 1, 1), ("c", "n2", 8, 32)]);
     check(&view, None);
     view.settings.mode = SchedulerMode::Dynamic;
-    view.services.get_mut("a").expect("there").measured = amounts(6, 24);
-    view.services.get_mut("b").expect("there").measured = amounts(5, 20);
-    view.services.get_mut("c").expect("there").measured = amounts(0, 1);
+    view.services.get_mut(&"a".into()).expect("there").measured = amounts(6, 24);
+    view.services.get_mut(&"b".into()).expect("there").measured = amounts(5, 20);
+    view.services.get_mut(&"c".into()).expect("there").measured = amounts(0, 1);
     check(&view, Some(("b", "n2")));
 }
 

@@ -7,7 +7,7 @@ use super::trial::Trial;
 use super::unit::{Unit, waiting};
 use crate::view::View;
 use ha_api_types::cluster::ReservationBasis;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ const MOST_TRIED: usize = 1_000_000;
 /// Guarantees: deterministic. All services of the result can start on their nodes at the same time: no hard limit and no
 /// strict rule excludes a node. If a placement of all exists and the search does not reach its limit, the result contains
 /// all services.
-pub fn arrange(view: &View, looking: &BTreeSet<String>) -> BTreeMap<String, NodeName> {
+pub fn arrange(view: &View, looking: &BTreeSet<ResourceName>) -> BTreeMap<ResourceName, NodeName> {
     let mut view = view.clone();
     // Recovery uses these settings, regardless of those of the failover capacity check.
     view.reservation.count_stopped = false;

@@ -4,7 +4,7 @@
 use super::bits::Bits;
 use crate::score::{NodeGroupRank, node_group_rank};
 use crate::view::{NodeFacts, ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) struct Class {
 }
 
 impl Likeness {
-    pub(super) fn of(view: &View, name: &str, service: &ServiceFacts) -> Likeness {
+    pub(super) fn of(view: &View, name: &ResourceName, service: &ServiceFacts) -> Likeness {
         let rule = view.rules.node_rule(name).map(|rule| rule.name.clone());
         let group = if rule.is_some() { None } else { service.group.clone() };
         Likeness {
@@ -43,7 +43,7 @@ impl Likeness {
 }
 
 /// Computes the nodes for all services that are similar to this one.
-pub(super) fn class(view: &View, name: &str, service: &ServiceFacts) -> Class {
+pub(super) fn class(view: &View, name: &ResourceName, service: &ServiceFacts) -> Class {
     let nodes: Vec<(&NodeName, &NodeFacts)> = view.nodes.iter().collect();
     let refused = |at: usize, only_driving: bool| {
         let (node_name, node) = nodes[at];
@@ -61,7 +61,7 @@ pub(super) fn class(view: &View, name: &str, service: &ServiceFacts) -> Class {
 /// first.
 pub(crate) fn against(
     view: &View,
-    name: &str,
+    name: &ResourceName,
     service: &ServiceFacts,
     node_name: &NodeName,
     node: &NodeFacts,
@@ -127,7 +127,7 @@ pub(super) struct Classes {
 
 impl Classes {
     /// Returns the class of a service, and computes the class for the first service with these properties.
-    pub(super) fn number(&mut self, view: &View, name: &str, service: &ServiceFacts) -> usize {
+    pub(super) fn number(&mut self, view: &View, name: &ResourceName, service: &ServiceFacts) -> usize {
         let likeness = Likeness::of(view, name, service);
         if let Some(number) = self.numbers.get(&likeness) {
             return *number;

@@ -3,13 +3,13 @@
 
 use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::ReservationBasis;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::Amounts;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Returns the facts of a service as the failover capacity check counts them.
-pub fn counted<'a>(view: &View, name: &str, facts: &'a ServiceFacts) -> Cow<'a, ServiceFacts> {
+pub fn counted<'a>(view: &View, name: &ResourceName, facts: &'a ServiceFacts) -> Cow<'a, ServiceFacts> {
     let mut counted = Cow::Borrowed(facts);
     if facts.stopped && view.reservation.count_stopped {
         if !facts.uses.is_empty() {
@@ -30,7 +30,7 @@ pub fn counted<'a>(view: &View, name: &str, facts: &'a ServiceFacts) -> Cow<'a, 
 
 /// Returns the node on which a stopped service would run. It is the node of a running partner, or else the last node of the
 /// first stopped member that has one.
-fn home_of_stopped<'v>(view: &'v View, name: &str, facts: &'v ServiceFacts) -> Option<&'v NodeName> {
+fn home_of_stopped<'v>(view: &'v View, name: &ResourceName, facts: &'v ServiceFacts) -> Option<&'v NodeName> {
     let mut set = view.rules.companions(name);
     if set.is_empty() {
         return facts.node.as_ref();

@@ -5,7 +5,7 @@ use super::classes::{Classes, reach};
 use super::counting::counted;
 use crate::filter::limits;
 use crate::view::{NodeFacts, ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(super) struct Node {
 /// A service with its requests and constraints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Service {
-    pub(super) name: String,
+    pub(super) name: ResourceName,
     /// Current node; `None` if the service uses no node.
     pub(super) home: Option<u32>,
     /// All nodes that the service uses, including `home`.
@@ -58,17 +58,17 @@ pub struct Model {
     pub(super) services: Vec<Service>,
     pub(super) classes: Classes,
     numbers: BTreeMap<NodeName, u32>,
-    by_name: BTreeMap<String, u32>,
+    by_name: BTreeMap<ResourceName, u32>,
     /// Numbers of removed services, for reuse.
     vacant: Vec<u32>,
     /// Numbers of the anti-affinity sets of each service, without exclusion tags.
-    apart_of: BTreeMap<String, Vec<u32>>,
+    apart_of: BTreeMap<ResourceName, Vec<u32>>,
     /// Names of the anti-affinity sets for messages.
     pub(super) apart_names: Vec<String>,
     /// Number of the first set that is an exclusion tag.
     pub(super) first_tag: u32,
     tags: BTreeMap<String, u32>,
-    together_of: BTreeMap<String, u32>,
+    together_of: BTreeMap<ResourceName, u32>,
     pub(super) together: Vec<BTreeSet<u32>>,
     /// Nodes, those with the most free capacity first.
     pub(super) roomy: Vec<u32>,
@@ -100,7 +100,7 @@ impl Model {
         };
         model.look_at_nodes();
         model.look_at_rules();
-        let names: Vec<String> = model.view.services.keys().cloned().collect();
+        let names: Vec<ResourceName> = model.view.services.keys().cloned().collect();
         for name in names {
             model.look_at_service(&name);
         }
@@ -145,7 +145,7 @@ impl Model {
         self.numbers.get(name).copied()
     }
 
-    pub(super) fn service_number(&self, name: &str) -> Option<u32> {
+    pub(super) fn service_number(&self, name: &ResourceName) -> Option<u32> {
         self.by_name.get(name).copied()
     }
 
@@ -159,7 +159,7 @@ impl Model {
 
     /// Updates a service from the view, and removes it if the view does not contain it. Returns the service before and
     /// after.
-    pub(super) fn look_at_service(&mut self, name: &str) -> (Service, Service) {
+    pub(super) fn look_at_service(&mut self, name: &ResourceName) -> (Service, Service) {
         let number = self.number_for(name);
         let now = match self.view.services.get(name) {
             Some(facts) => {
@@ -179,7 +179,7 @@ impl Model {
     }
 
     /// Returns the number of a service, and assigns one if it has none.
-    fn number_for(&mut self, name: &str) -> u32 {
+    fn number_for(&mut self, name: &ResourceName) -> u32 {
         if let Some(number) = self.by_name.get(name) {
             return *number;
         }
@@ -192,7 +192,7 @@ impl Model {
         number
     }
 
-    fn in_numbers(&mut self, name: &str, facts: &ServiceFacts) -> Service {
+    fn in_numbers(&mut self, name: &ResourceName, facts: &ServiceFacts) -> Service {
         let number = |node: &NodeName| self.numbers.get(node).copied();
         let uses: Vec<u32> = facts.uses.iter().filter_map(number).collect();
         let own = facts.node.as_ref().filter(|node| facts.uses.contains(*node));

@@ -32,7 +32,7 @@ pub(crate) fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
             ..ServiceFacts::default()
         };
         service.requests.memory = words[2].parse().ok();
-        view.services.insert(words[0].to_owned(), service);
+        view.services.insert(words[0].into(), service);
     }
     view
 }
@@ -61,8 +61,9 @@ fn said(view: &View, failed: &[&str]) -> String {
     let moves = |moves: &[Move]| -> Vec<String> {
         moves.iter().map(|one| format!("{} {}", one.service, one.to)).collect()
     };
-    let unplaced =
-        |services: &[Unplaced]| -> Vec<String> { services.iter().map(|one| one.service.clone()).collect() };
+    let unplaced = |services: &[Unplaced]| -> Vec<String> {
+        services.iter().map(|one| one.service.to_string()).collect()
+    };
     match check(view, &failure) {
         Verdict::Survives(proof) if proof.make_room.is_empty() => {
             format!("survives: {}", moves(&proof.moves).join(", "))
@@ -133,9 +134,9 @@ fn a_partner_that_cannot_be_moved_now_decides_wherever_it_is_heading() {
     let members = NodePriorities(BTreeMap::from([("node1".into(), 0)]));
     view.groups
         .insert("g".to_owned(), GroupSpec { nodes: members, restricted: true, ..GroupSpec::default() });
-    view.services.get_mut("b").expect("a service").group = Some("g".to_owned());
+    view.services.get_mut(&"b".into()).expect("a service").group = Some("g".to_owned());
     check_said(&view, &["node1"], "fails (no node): a");
-    view.services.get_mut("b").expect("a service").movable = false;
+    view.services.get_mut(&"b".into()).expect("a service").movable = false;
     check_said(&view, &["node1"], "survives: a node2");
 }
 
@@ -149,7 +150,7 @@ fn who_stays_keeps_out_who_has_the_same_exclusion_tag() {
     check_said(&view, &["node1"], "survives: a node2, b node2, c node2");
     view.settings.exclusion_tags = vec!["x:".to_owned()];
     for name in ["a", "b"] {
-        view.services.get_mut(name).expect("a service").tags.insert("x:1".to_owned());
+        view.services.get_mut(&name.into()).expect("a service").tags.insert("x:1".to_owned());
     }
     check_said(&view, &["node1"], "fails (apart): c");
 }
@@ -161,7 +162,7 @@ fn services_that_stay_apart_need_nodes_of_their_own() {
     rules(&mut view, &[(Affinity::Negative, &["a", "b", "c"])]);
     check_said(&view, &["node1"], "fails (no node): a");
     check_said(&view, &["node1", "node2"], "fails (no node): a, b");
-    view.services.remove("c");
+    view.services.remove(&"c".into());
     check_said(&view, &["node1"], "survives: a node3");
     check_said(&view, &["node1", "node2"], "fails (apart): b");
     view.rules = Rules::default();
@@ -179,7 +180,7 @@ fn storage_groups_and_drivers_limit_where_to() {
     let mut view = cluster(&nodes, &["a node1 1Gi"]);
     let change = |view: &View, change: &dyn Fn(&mut ServiceFacts)| {
         let mut view = view.clone();
-        change(&mut view.services.get_mut("a").expect("a service"));
+        change(&mut view.services.get_mut(&"a".into()).expect("a service"));
         view
     };
     let replicated = change(&view, &|a| a.storage_nodes = Some(["node1", "node3"].map(Into::into).into()));
@@ -207,9 +208,9 @@ fn services_of_lower_priority_make_room_if_they_find_another_place() {
     check_said(&view, &["node1"], "fails (no node): high");
     view.settings.preemption = true;
     check_said(&view, &["node1"], "survives: high node2 where low node3 make room");
-    view.services.get_mut("low").expect("a service").priority = 10;
+    view.services.get_mut(&"low".into()).expect("a service").priority = 10;
     check_said(&view, &["node1"], "survives: high node3 where small node2 make room");
-    view.services.get_mut("small").expect("a service").priority = 10;
+    view.services.get_mut(&"small".into()).expect("a service").priority = 10;
     check_said(&view, &["node1"], "fails (no node): high");
     let view = View {
         settings: view.settings,
@@ -222,7 +223,7 @@ fn services_of_lower_priority_make_room_if_they_find_another_place() {
 fn stopped_services_count_as_if_they_ran() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 3Gi"]);
-    let mut b = view.services.get_mut("b").expect("a service");
+    let mut b = view.services.get_mut(&"b".into()).expect("a service");
     (b.wanted, b.movable, b.stopped) = (false, false, true);
     b.uses.clear();
     drop(b);
@@ -238,7 +239,7 @@ fn what_is_measured_counts_where_it_is_asked_for() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 1Gi"]);
     let measured = |view: &mut View, name: &str, memory: &str| {
-        view.services.get_mut(name).expect("a service").measured.memory = memory.parse().ok();
+        view.services.get_mut(&name.into()).expect("a service").measured.memory = memory.parse().ok();
     };
     measured(&mut view, "a", "1Gi");
     measured(&mut view, "b", "2Gi");

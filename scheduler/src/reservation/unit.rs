@@ -3,6 +3,7 @@
 use super::bits::Bits;
 use super::model::{Model, Service, Sums};
 use super::trial::Trial;
+use ha_api_types::id::ResourceName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Services that are placed together on one node.
@@ -189,7 +190,7 @@ fn restrict(only: &mut Option<Bits>, model: &Model, service: &Service, failed: &
 
 /// Returns the units of services that use no node and need one. Services with strict affinity form one unit, restricted to
 /// the node of members that already use one.
-pub(super) fn waiting(model: &Model, names: &BTreeSet<String>) -> Vec<Unit> {
+pub(super) fn waiting(model: &Model, names: &BTreeSet<ResourceName>) -> Vec<Unit> {
     let mut units = Vec::new();
     let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for number in names.iter().filter_map(|name| model.service_number(name)) {

@@ -5,7 +5,7 @@ use super::judge::{Judged, Placed};
 use super::model::{Model, Service};
 use super::{EFFORT, Verdict};
 use crate::view::{ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Verdicts on the failure of each single node.
@@ -62,7 +62,7 @@ impl Watch {
     }
 
     /// Updates one service; `None` removes it.
-    pub fn service_changed(&mut self, name: &str, facts: Option<ServiceFacts>) {
+    pub fn service_changed(&mut self, name: &ResourceName, facts: Option<ServiceFacts>) {
         match facts {
             Some(facts) => drop(self.model.view.services.insert(name.to_owned(), facts)),
             None => drop(self.model.view.services.remove(name)),
@@ -131,13 +131,13 @@ impl Watch {
     }
 
     /// Updates services that have changed, and rechecks the proofs that depend on them.
-    fn look_at(&mut self, changed: &BTreeSet<String>) {
+    fn look_at(&mut self, changed: &BTreeSet<ResourceName>) {
         if changed.is_empty() {
             return;
         }
         // The node on which a stopped service counts depends on its partners, so they are updated too.
         let companions = changed.iter().flat_map(|name| self.model.view.rules.companions(name));
-        let all: BTreeSet<String> = changed.iter().cloned().chain(companions).collect();
+        let all: BTreeSet<ResourceName> = changed.iter().cloned().chain(companions).collect();
         let mut touched: BTreeSet<u32> = BTreeSet::new();
         for name in &all {
             let (before, now) = self.model.look_at_service(name);
@@ -195,9 +195,9 @@ fn nodes_of(service: &Service) -> impl Iterator<Item = u32> + '_ {
 
 /// Returns the names of services that differ, by a merge of both ordered maps.
 fn differing(
-    before: &BTreeMap<String, ServiceFacts>,
-    now: &BTreeMap<String, ServiceFacts>,
-) -> BTreeSet<String> {
+    before: &BTreeMap<ResourceName, ServiceFacts>,
+    now: &BTreeMap<ResourceName, ServiceFacts>,
+) -> BTreeSet<ResourceName> {
     let mut differing = BTreeSet::new();
     let mut old = before.iter().peekable();
     for (name, facts) in now {

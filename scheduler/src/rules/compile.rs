@@ -3,7 +3,7 @@
 use super::node_rules::{self, listed};
 use super::spread::can_all_differ;
 use super::{Declared, Partners, RuleConflict, Rules, opposites};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::names::bare;
 use ha_api_types::placement::Affinity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
         let Some(rule) = &spec.resource_affinity else { continue };
         let partners = Partners {
             name: name.clone(),
-            resources: rule.resources.iter().map(|name| bare(name).to_owned()).collect(),
+            resources: rule.resources.iter().map(|name| bare(name).into()).collect(),
             strict: rule.strict,
         };
         if partners.resources.len() < 2 {
@@ -69,7 +69,7 @@ impl Check<'_> {
     }
 
     /// Returns the nodes that a resource may use: by its strict node-affinity rule, or else by its restricted group.
-    fn allowed(&self, resource: &str) -> BTreeSet<usize> {
+    fn allowed(&self, resource: &ResourceName) -> BTreeSet<usize> {
         let only = match self.rules.nodes.get(resource) {
             Some(rule) => rule.strict.then_some(&rule.nodes),
             None => self
@@ -87,7 +87,7 @@ impl Check<'_> {
             .collect()
     }
 
-    fn allowed_to_all(&self, resources: &BTreeSet<String>) -> BTreeSet<usize> {
+    fn allowed_to_all(&self, resources: &BTreeSet<ResourceName>) -> BTreeSet<usize> {
         let mut sets = resources.iter().map(|resource| self.allowed(resource));
         let first = sets.next().unwrap_or_default();
         sets.fold(first, |all, next| all.intersection(&next).copied().collect())
@@ -153,9 +153,9 @@ impl Check<'_> {
     }
 
     /// Returns the unit of a resource: its strict Positive set, or the resource alone.
-    fn unit_of(&self, resource: &str) -> BTreeSet<String> {
+    fn unit_of(&self, resource: &ResourceName) -> BTreeSet<ResourceName> {
         let mut unit = self.rules.companions(resource);
-        unit.insert(resource.to_owned());
+        unit.insert(resource.clone());
         unit
     }
 
@@ -164,7 +164,7 @@ impl Check<'_> {
         if !apart.strict || !self.counts_nodes(&apart.name) {
             return None;
         }
-        let units: Vec<BTreeSet<String>> =
+        let units: Vec<BTreeSet<ResourceName>> =
             apart.resources.iter().map(|resource| self.unit_of(resource)).collect();
         let allowed: Vec<BTreeSet<usize>> = units.iter().map(|unit| self.allowed_to_all(unit)).collect();
         if !can_all_differ(&allowed.iter().collect::<Vec<_>>()) {

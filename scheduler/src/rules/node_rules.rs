@@ -1,6 +1,7 @@
 //! Node-affinity rules, of which at most one may name a resource.
 
 use super::{NodeRule, RuleConflict, Rules};
+use ha_api_types::id::ResourceName;
 use ha_api_types::names::bare;
 use ha_api_types::placement::AffinityRuleSpec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,16 +18,16 @@ pub(super) fn add(
         .filter(|(_, spec)| !spec.disabled)
         .filter_map(|(name, spec)| Some((name, spec.node_affinity.as_ref()?)))
         .collect();
-    let mut owners: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
+    let mut owners: BTreeMap<ResourceName, BTreeSet<&String>> = BTreeMap::new();
     for (name, rule) in &enabled {
         for resource in &rule.resources {
-            owners.entry(bare(resource).to_owned()).or_default().insert(name);
+            owners.entry(bare(resource).into()).or_default().insert(name);
         }
     }
     for (name, rule) in enabled {
-        let resources: BTreeSet<String> =
-            rule.resources.iter().map(|resource| bare(resource).to_owned()).collect();
-        let shared: BTreeSet<String> = resources
+        let resources: BTreeSet<ResourceName> =
+            rule.resources.iter().map(|resource| bare(resource).into()).collect();
+        let shared: BTreeSet<ResourceName> = resources
             .iter()
             .filter(|resource| owners.get(*resource).is_some_and(|names| names.len() > 1))
             .cloned()

@@ -2,12 +2,13 @@
 
 use super::node_rules::listed;
 use super::{Partners, RuleConflict};
+use ha_api_types::id::ResourceName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Overlapping strict Positive rules as one set, because affinity is transitive.
 struct Merged {
     rules: BTreeSet<String>,
-    resources: BTreeSet<String>,
+    resources: BTreeSet<ResourceName>,
 }
 
 /// Removes from both lists the rules that contradict each other; merged Positive rules are removed together. The nodes play
@@ -21,7 +22,7 @@ pub(super) fn remove(
     let mut found: BTreeMap<String, RuleConflict> = BTreeMap::new();
     for rule in apart.iter().filter(|rule| rule.strict) {
         for set in &sets {
-            let both: BTreeSet<String> = set.resources.intersection(&rule.resources).cloned().collect();
+            let both: BTreeSet<ResourceName> = set.resources.intersection(&rule.resources).cloned().collect();
             let [first, second, ..] = both.iter().collect::<Vec<_>>()[..] else { continue };
             let message = format!(
                 "Resources {first} and {second} have affinity by rule {} and anti-affinity by rule {}, none of which \

@@ -52,7 +52,7 @@ fn declared(rules: &[(&str, AffinityRuleSpec)]) -> Declared {
 fn grouped(mut declared: Declared, group: &str, nodes: &[&str], restricted: bool, of: &[&str]) -> Declared {
     let spec = GroupSpec { nodes: priorities(nodes), restricted, ..GroupSpec::default() };
     declared.groups.insert(group.to_owned(), spec);
-    declared.group_of.extend(of.iter().map(|name| ((*name).to_owned(), group.to_owned())));
+    declared.group_of.extend(of.iter().map(|name| ((*name).into(), group.to_owned())));
     declared
 }
 
@@ -78,7 +78,7 @@ fn a_resource_in_two_node_affinity_rules_and_both_name_each_other() {
     let two = declared(&[("a", only(&["1", "2"], &["node1"])), ("b", on(&["vm:1"], &["node2"], false))]);
     check(&two, &[("a", "Resource 1 is in several node-affinity rules (a and b)"), ("b", "b and a")]);
     let (rules, _) = Rules::compile(&two);
-    assert_eq!((rules.node_rule("1"), rules.node_rule("2")), (None, None));
+    assert_eq!((rules.node_rule(&"1".into()), rules.node_rule(&"2".into())), (None, None));
     let mut disabled = two;
     disabled.rules.get_mut("b").unwrap().disabled = true;
     check(&disabled, &[]);
@@ -141,7 +141,10 @@ fn apart_and_together_after_merging() {
         &[("a", "rule b"), ("b", "rule b"), ("c", "by rule a and anti-affinity by rule c")],
     );
     let (in_force, _) = Rules::compile(&declared(&others));
-    assert_eq!((in_force.together_with("3").count(), in_force.apart_from("1").count()), (1, 1));
+    assert_eq!(
+        (in_force.together_with(&"3".into()).count(), in_force.apart_from(&"1".into()).count()),
+        (1, 1)
+    );
     let soft = [("a", with(Affinity::Positive, &["1", "2"], false)), ("c", apart(&["1", "2"]))];
     check(&declared(&soft), &[]);
 }
@@ -203,7 +206,7 @@ fn too_few_nodes_speak_against_no_rule_while_nodes_may_still_come() {
 fn overlapping_positive_rules_are_one_set() {
     let rules = [("a", together(&["1", "2"])), ("b", together(&["3", "4"])), ("c", together(&["2", "3"]))];
     let (rules, _) = Rules::compile(&declared(&rules));
-    assert_eq!(rules.companions("1").into_iter().collect::<Vec<_>>(), names(&["2", "3", "4"]));
+    assert_eq!(rules.companions(&"1".into()).into_iter().collect::<Vec<_>>(), names(&["2", "3", "4"]));
 }
 
 /// Returns `true` if some placement of all services satisfies these rules, by trying all placements.
@@ -219,7 +222,7 @@ fn satisfiable(declared: &Declared, rules: &[&AffinityRuleSpec], services: &[Str
             let ruled = rules
                 .iter()
                 .any(|rule| rule.node_affinity.as_ref().is_some_and(|rule| rule.resources.contains(service)));
-            let group = declared.group_of.get(service).and_then(|group| declared.groups.get(group));
+            let group = declared.group_of.get(service.as_str()).and_then(|group| declared.groups.get(group));
             ruled || group.is_none_or(|group| !group.restricted || group.nodes.0.contains_key(place(service)))
         });
         group_holds

@@ -3,6 +3,7 @@
 use super::*;
 use crate::place::place;
 use crate::view::NodeFacts;
+use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
 use proptest::prelude::*;
 
@@ -37,16 +38,17 @@ fn cluster(mode: SchedulerMode) -> View {
         view.nodes.insert(node.into(), facts);
     }
     let busy = service(Some("node1"), amounts(1, 2), amounts(6, 30));
-    view.services.insert("busy".to_owned(), busy);
+    view.services.insert("busy".into(), busy);
     for name in ["idle1", "idle2"] {
-        view.services.insert(name.to_owned(), service(Some("node2"), amounts(2, 8), amounts(0, 1)));
+        view.services.insert(name.into(), service(Some("node2"), amounts(2, 8), amounts(0, 1)));
     }
     view
 }
 
 fn check(view: &View, service: &ServiceFacts, node: &str) {
-    let placement = place(view, "new", service);
-    let unit = Unit::alone("new", service);
+    let placement = place(view, &"new".into(), service);
+    let name = "new".into();
+    let unit = Unit::alone(&name, service);
     let why: Vec<_> = view.nodes.keys().map(|node| carried(view, &unit, node)).collect();
     assert_eq!(placement.node.as_deref(), Some(node), "{:?} {why:?}", placement.verdicts);
 }
@@ -64,13 +66,13 @@ fn what_was_not_measured_counts_by_its_requests() {
     let mut view = cluster(SchedulerMode::Dynamic);
     let new = service(None, amounts(1, 4), Amounts::default());
     for name in ["idle1", "idle2"] {
-        view.services.insert(name.to_owned(), service(Some("node2"), amounts(2, 20), Amounts::default()));
+        view.services.insert(name.into(), service(Some("node2"), amounts(2, 20), Amounts::default()));
     }
     check(&view, &new, "node1");
     // Measured and requested amounts combine per amount: memory was measured, cpu was not.
     for name in ["idle1", "idle2"] {
         let memory = Amounts { cpu: None, ..amounts(0, 1) };
-        view.services.insert(name.to_owned(), service(Some("node2"), amounts(2, 20), memory));
+        view.services.insert(name.into(), service(Some("node2"), amounts(2, 20), memory));
     }
     check(&view, &new, "node2");
 }
@@ -95,11 +97,12 @@ fn a_node_that_is_not_online_carries_nothing() {
     let mut view = cluster(SchedulerMode::Dynamic);
     let facts = NodeFacts { online: Err(Reason::Fencing), capacity: amounts(16, 64), ..NodeFacts::default() };
     view.nodes.insert("node3".into(), facts);
-    view.services.insert("lost".to_owned(), service(Some("node3"), amounts(1, 1), amounts(16, 64)));
+    view.services.insert("lost".into(), service(Some("node3"), amounts(1, 1), amounts(16, 64)));
     let new = service(None, amounts(1, 4), Amounts::default());
-    let unit = Unit::alone("new", &new);
+    let name = "new".into();
+    let unit = Unit::alone(&name, &new);
     let with = loads_of(&view, &unit);
-    view.services.remove("lost");
+    view.services.remove(&"lost".into());
     assert_eq!(loads_of(&view, &unit), with);
 }
 
@@ -107,19 +110,21 @@ fn a_node_that_is_not_online_carries_nothing() {
 fn hard_limits_go_by_requests_in_every_mode() {
     // A service that uses less than its requests may use all of them later, so its requests count.
     let mut view = cluster(SchedulerMode::Dynamic);
-    view.services.insert("idle3".to_owned(), service(Some("node2"), amounts(0, 46), amounts(0, 1)));
+    view.services.insert("idle3".into(), service(Some("node2"), amounts(0, 46), amounts(0, 1)));
     check(&view, &service(None, amounts(1, 4), Amounts::default()), "node1");
 }
 
 #[test]
 fn a_partner_that_comes_along_counts_once() {
     let mut view = cluster(SchedulerMode::Static);
-    let (one, two) = (service(Some("node1"), amounts(1, 8), Amounts::default()), "partner");
-    view.services.insert(two.to_owned(), one.clone());
-    let partner = view.services.get(two).cloned().expect("there");
-    let unit = Unit::new(vec![("new", &one), (two, &partner)]);
+    let (one, two) =
+        (service(Some("node1"), amounts(1, 8), Amounts::default()), ResourceName::from("partner"));
+    view.services.insert(two.clone(), one.clone());
+    let partner = view.services.get(&two).cloned().expect("there");
+    let new = "new".into();
+    let unit = Unit::new(vec![(&new, &one), (&two, &partner)]);
     let with = loads_of(&view, &unit);
-    view.services.remove(two);
+    view.services.remove(&two);
     assert_eq!(loads_of(&view, &unit), with);
 }
 
@@ -128,7 +133,11 @@ fn the_words_say_what_was_measured() {
     let view = cluster(SchedulerMode::Dynamic);
     let new = service(None, amounts(1, 4), Amounts::default());
     let check = |view: &View, node: &str, expected: Option<&str>| {
-        assert_eq!(carried(view, &Unit::alone("new", &new), &node.into()).as_deref(), expected, "{node}");
+        assert_eq!(
+            carried(view, &Unit::alone(&"new".into(), &new), &node.into()).as_deref(),
+            expected,
+            "{node}"
+        );
     };
     check(
         &view,
@@ -168,7 +177,7 @@ proptest! {
             let facts = NodeFacts { capacity: amounts(*cpu, *memory), ..NodeFacts::default() };
             view.nodes.insert(format!("n{at}").into(), facts);
             let user = service(Some(&format!("n{at}")), amounts(*used_cpu, *used_memory), Amounts::default());
-            view.services.insert(format!("s{at}"), user);
+            view.services.insert(format!("s{at}").into(), user);
         }
         let (from, to) = (from % nodes.len(), to % nodes.len());
         let by = of_interest(&sums(&amounts(cpu, memory)));

@@ -7,36 +7,36 @@ use crate::sets::join;
 use crate::unit::Unit;
 use crate::view::View;
 use crate::words::with_verb;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A set of units, identified by their leaders.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Component {
-    units: BTreeSet<String>,
+    units: BTreeSet<ResourceName>,
     /// Names of services of the set that are moving.
-    moving: BTreeSet<String>,
+    moving: BTreeSet<ResourceName>,
 }
 
 /// Returns the sets that contain a unit with a better node.
 pub(super) fn components(
     view: &View,
-    units: &BTreeMap<String, Together>,
-    amiss: &BTreeMap<&String, Wishes>,
+    units: &BTreeMap<ResourceName, Together>,
+    amiss: &BTreeMap<&ResourceName, Wishes>,
 ) -> Vec<Component> {
-    let mut sets: Vec<BTreeSet<&str>> = Vec::new();
+    let mut sets: Vec<BTreeSet<&ResourceName>> = Vec::new();
     for partners in view.rules.apart_sets() {
-        let takes_part = |name: &&String| {
-            view.services.get(name.as_str()).is_some_and(|facts| facts.wanted || !facts.uses.is_empty())
+        let takes_part = |name: &&ResourceName| {
+            view.services.get(*name).is_some_and(|facts| facts.wanted || !facts.uses.is_empty())
         };
-        join(&mut sets, partners.resources.iter().filter(takes_part).map(String::as_str).collect());
+        join(&mut sets, partners.resources.iter().filter(takes_part).collect());
     }
-    let moving: BTreeMap<&str, &BTreeSet<NodeName>> = view
+    let moving: BTreeMap<&ResourceName, &BTreeSet<NodeName>> = view
         .services
         .iter()
         .filter(|(_, facts)| facts.uses.len() > 1)
-        .map(|(name, facts)| (name.as_str(), &facts.uses))
+        .map(|(name, facts)| (name, &facts.uses))
         .collect();
     for (name, wishes) in amiss {
         let Some(unit) = units.get(*name) else { continue };
@@ -47,22 +47,22 @@ pub(super) fn components(
         for other in amiss.keys() {
             let there = units.get(*other).and_then(|other| other.place.as_ref());
             if other != name && there.is_some_and(|there| wanted.contains(there)) {
-                join(&mut sets, BTreeSet::from([name.as_str(), other.as_str()]));
+                join(&mut sets, BTreeSet::from([*name, *other]));
             }
         }
         for (other, uses) in &moving {
             let crosses = uses.iter().any(|node| wanted.contains(node) || unit.place.as_ref() == Some(node));
             if crosses {
-                join(&mut sets, BTreeSet::from([name.as_str(), *other]));
+                join(&mut sets, BTreeSet::from([*name, *other]));
             }
         }
     }
     for unit in units.values().filter(|unit| unit.members.len() > 1) {
-        join(&mut sets, unit.members.iter().map(String::as_str).collect());
+        join(&mut sets, unit.members.iter().collect());
     }
     sets.into_iter()
         .map(|set| Component {
-            units: units.keys().filter(|name| set.contains(name.as_str())).cloned().collect(),
+            units: units.keys().filter(|name| set.contains(name)).cloned().collect(),
             moving: moving
                 .keys()
                 .filter(|name| set.contains(**name))
@@ -82,12 +82,16 @@ fn asks_for_anything(view: &View, unit: &Together) -> bool {
 
 impl Component {
     /// Returns the next step of each service of the set.
-    pub(super) fn turns(&self, view: &View, units: &BTreeMap<String, Together>) -> BTreeMap<String, Turn> {
-        let order: Vec<(&String, &Together)> =
+    pub(super) fn turns(
+        &self,
+        view: &View,
+        units: &BTreeMap<ResourceName, Together>,
+    ) -> BTreeMap<ResourceName, Turn> {
+        let order: Vec<(&ResourceName, &Together)> =
             self.units.iter().filter_map(|name| units.get_key_value(name)).collect();
         let members = || order.iter().flat_map(|(_, unit)| &unit.members);
         if !self.moving.is_empty() {
-            let moving: Vec<&str> = self.moving.iter().map(String::as_str).collect();
+            let moving: Vec<&ResourceName> = self.moving.iter().collect();
             let have = with_verb(&moving, "has", "have");
             let message = format!("Waiting until {have} moved, one service at a time");
             return members().map(|name| (name.clone(), Turn::Hold { message: message.clone() })).collect();
@@ -112,15 +116,15 @@ impl Component {
 
 /// Lets one unit move while the others stay.
 fn go(
-    order: &[(&String, &Together)],
+    order: &[(&ResourceName, &Together)],
     nodes: &[NodeName],
     puzzle: &Puzzle,
     item: usize,
     to: usize,
     goal: &[Option<usize>],
-) -> BTreeMap<String, Turn> {
+) -> BTreeMap<ResourceName, Turn> {
     let (Some((_, mover)), Some(node)) = (order.get(item), nodes.get(to)) else { return BTreeMap::new() };
-    let better: BTreeSet<String> = order
+    let better: BTreeSet<ResourceName> = order
         .iter()
         .enumerate()
         .filter(|(other, _)| *other != item && goal[*other] != puzzle.items[*other].place)
@@ -133,7 +137,7 @@ fn go(
         Some(_) => format!("Waiting until {have} moved to {node}"),
         None => format!("Waiting until {have} started on {node}"),
     };
-    let mut turns: BTreeMap<String, Turn> = order
+    let mut turns: BTreeMap<ResourceName, Turn> = order
         .iter()
         .flat_map(|(_, unit)| &unit.members)
         .map(|name| (name.clone(), Turn::Hold { message: message.clone() }))
@@ -146,7 +150,7 @@ fn go(
 
 /// Returns the nodes that matter: the current nodes of all units, and for each unit its best other nodes, as many as there
 /// are units. With k units no order of moves needs more than k free nodes.
-fn nodes(order: &[(&String, &Together)], wished: &[Wishes]) -> Vec<NodeName> {
+fn nodes(order: &[(&ResourceName, &Together)], wished: &[Wishes]) -> Vec<NodeName> {
     let places: BTreeSet<NodeName> = order.iter().filter_map(|(_, unit)| unit.place.clone()).collect();
     let mut nodes = places.clone();
     for wishes in wished {
@@ -162,7 +166,7 @@ fn nodes(order: &[(&String, &Together)], wished: &[Wishes]) -> Vec<NodeName> {
     nodes.into_iter().collect()
 }
 
-fn puzzle(own: &View, order: &[(&String, &Together)], wished: &[Wishes], nodes: &[NodeName]) -> Puzzle {
+fn puzzle(own: &View, order: &[(&ResourceName, &Together)], wished: &[Wishes], nodes: &[NodeName]) -> Puzzle {
     let items: Vec<Item> = order
         .iter()
         .zip(wished)
@@ -210,7 +214,7 @@ fn requests(own: &View, unit: &Together) -> Room {
 fn room(own: &View, node: &NodeName) -> Room {
     let Some(facts) = own.nodes.get(node) else { return Room::default() };
     let mut room = limits(&own.settings, facts);
-    for (_, user) in own.users_of(node, "") {
+    for (_, user) in own.users_of(node) {
         for (left, used) in room.iter_mut().zip(each(&user.requests)) {
             if let (Some(left), Some(used)) = (left.as_mut(), used) {
                 *left -= used.milli();
@@ -223,10 +227,10 @@ fn room(own: &View, node: &NodeName) -> Room {
 /// Returns the message for each service that a better arrangement would move, but that no order of moves can.
 fn blocked(
     view: &View,
-    order: &[(&String, &Together)],
+    order: &[(&ResourceName, &Together)],
     nodes: &[NodeName],
     goal: &[Option<usize>],
-) -> BTreeMap<String, Turn> {
+) -> BTreeMap<ResourceName, Turn> {
     let mut turns = BTreeMap::new();
     let aim = |at: usize| goal.get(at).copied().flatten().and_then(|to| nodes.get(to));
     for (at, (_, unit)) in order.iter().enumerate() {

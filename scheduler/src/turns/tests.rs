@@ -34,7 +34,7 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
             view.groups.insert(name.to_owned(), GroupSpec { nodes, ..GroupSpec::default() });
             facts.group = Some(name.to_owned());
         }
-        view.services.insert(name.to_owned(), facts);
+        view.services.insert(name.into(), facts);
     }
     for (at, (affinity, resources)) in rules.iter().enumerate() {
         let resources = resources.iter().map(|name| (*name).to_owned()).collect();
@@ -93,13 +93,13 @@ fn blocked_says_who_is_where_by_which_rule_and_what_would_help() {
 fn while_one_moves_the_others_hold() {
     let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
     let mut view = cluster(3, &["a@1>2", "b@2>1"], &apart);
-    let mut a = view.services.get_mut("a").unwrap();
+    let mut a = view.services.get_mut(&"a".into()).unwrap();
     a.uses.insert("node3".into());
     a.movable = false;
     drop(a);
     let turns = turns(&view);
     let hold = Turn::Hold { message: "Waiting until a has moved, one service at a time".to_owned() };
-    assert_eq!(turns, BTreeMap::from([("b".to_owned(), hold)]));
+    assert_eq!(turns, BTreeMap::from([("b".into(), hold)]));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_content_partner_makes_room_in_maintenance_and_not_for_a_wish() {
     view.nodes.get_mut("node1").unwrap().maintenance = true;
     check(&view, "a>3");
     // The node of b is the only other node that a may use.
-    view.services.get_mut("a").unwrap().storage_pool = Some("pool".to_owned());
+    view.services.get_mut(&"a".into()).unwrap().storage_pool = Some("pool".to_owned());
     for node in ["node1", "node2"] {
         view.nodes.get_mut(node).unwrap().storage_pools.insert("pool".to_owned());
     }

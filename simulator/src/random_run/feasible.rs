@@ -2,7 +2,7 @@
 
 use super::together::set_of;
 use crate::world::World;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::AffinityRule;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 impl World {
     /// Returns a node that is up and may run the service now; `None` if none exists. Conservative: a node does not
     /// count if another service would have to move away first.
-    pub(super) fn feasible_node(&self, name: &str, resource: &Resource) -> Option<NodeName> {
+    pub(super) fn feasible_node(&self, name: &ResourceName, resource: &Resource) -> Option<NodeName> {
         if self.waits_in_order(resource) {
             return None;
         }
@@ -20,7 +20,7 @@ impl World {
         let mut running = self.running();
         // A service without a confirmed stop counts as running (SEMANTICS, section 2). So does a service on its last known
         // node until every node has answered whether it runs there.
-        for other in self.names_of(Kind::Resource) {
+        for other in self.resource_names() {
             let status = self.status_of::<ResourceStatus>(Kind::Resource, &other).unwrap_or_default();
             let may_run = status.state == ServiceState::Queued
                 || (status.state == ServiceState::Error && status.stop_confirmed == Some(false));
@@ -45,13 +45,13 @@ impl World {
     fn may_take(
         &self,
         node: &NodeName,
-        name: &str,
+        name: &ResourceName,
         resource: &Resource,
         rules: &[AffinityRule],
-        running: &BTreeMap<String, Vec<NodeName>>,
+        running: &BTreeMap<ResourceName, Vec<NodeName>>,
     ) -> bool {
-        let runs_at = |other: &str| running.get(other).into_iter().flatten();
-        if World::kept_apart(rules, name).any(|(_, other)| runs_at(other).any(|at| at == node)) {
+        let runs_at = |other: &ResourceName| running.get(other).into_iter().flatten();
+        if World::kept_apart(rules, name).any(|(_, other)| runs_at(&other).any(|at| at == node)) {
             return false;
         }
         let mut set = set_of(rules, name);
@@ -66,7 +66,7 @@ impl World {
             .filter(|(_, other)| other.spec.state == RequestedState::Started)
             .collect();
         unit.push((name.to_owned(), resource.clone()));
-        let there: Vec<String> = running
+        let there: Vec<ResourceName> = running
             .iter()
             .filter(|(other, nodes)| *other != name && nodes.iter().any(|at| at == node))
             .map(|(other, _)| other.clone())
@@ -78,9 +78,9 @@ impl World {
     pub(super) fn unit_fits(
         &self,
         node: &NodeName,
-        unit: &[(String, Resource)],
+        unit: &[(ResourceName, Resource)],
         rules: &[AffinityRule],
-        there: &[String],
+        there: &[ResourceName],
     ) -> bool {
         unit.iter().all(|(member, resource)| {
             let mut beside = there.to_vec();

@@ -2,7 +2,7 @@
 //! states a reason.
 
 use crate::world::World;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -90,8 +90,8 @@ impl World {
             .any(|field| spec.pointer(field).and_then(Value::as_bool) == Some(true))
     }
 
-    fn services(&self) -> Vec<(String, Resource, ResourceStatus)> {
-        self.names_of(Kind::Resource)
+    fn services(&self) -> Vec<(ResourceName, Resource, ResourceStatus)> {
+        self.resource_names()
             .into_iter()
             .filter_map(|name| {
                 let resource = serde_json::from_value(self.spec_of(Kind::Resource, &name)?).ok()?;

@@ -2,7 +2,7 @@
 
 use super::progress::stop_fails;
 use crate::world::World;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::{Affinity, AffinityRule};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -14,11 +14,11 @@ impl World {
     pub(super) fn apart(
         &self,
         rules: &[AffinityRule],
-        running: &BTreeMap<String, Vec<NodeName>>,
+        running: &BTreeMap<ResourceName, Vec<NodeName>>,
     ) -> Vec<String> {
         let mut problems = Vec::new();
         for set in sets(rules) {
-            let members: Vec<(String, Resource)> =
+            let members: Vec<(ResourceName, Resource)> =
                 set.into_iter().filter_map(|name| self.settled_member(&name)).collect();
             let nodes: BTreeSet<&NodeName> =
                 members.iter().filter_map(|(name, _)| running.get(name)).flatten().collect();
@@ -39,7 +39,7 @@ impl World {
     }
 
     /// Returns a member that runs as desired and that its driver can stop.
-    fn settled_member(&self, name: &str) -> Option<(String, Resource)> {
+    fn settled_member(&self, name: &ResourceName) -> Option<(ResourceName, Resource)> {
         let resource: Resource = self.typed(Kind::Resource, name)?;
         let status: ResourceStatus = self.status_of(Kind::Resource, name)?;
         (resource.spec.state == RequestedState::Started
@@ -51,12 +51,12 @@ impl World {
     fn takes_all(
         &self,
         node: &NodeName,
-        members: &[(String, Resource)],
+        members: &[(ResourceName, Resource)],
         rules: &[AffinityRule],
-        running: &BTreeMap<String, Vec<NodeName>>,
+        running: &BTreeMap<ResourceName, Vec<NodeName>>,
     ) -> bool {
-        let is_member = |name: &str| members.iter().any(|(member, _)| member == name);
-        let strangers: Vec<String> = running
+        let is_member = |name: &ResourceName| members.iter().any(|(member, _)| member == name);
+        let strangers: Vec<ResourceName> = running
             .iter()
             .filter(|(name, nodes)| !is_member(name) && nodes.iter().any(|at| at == node))
             .map(|(name, _)| name.clone())
@@ -70,7 +70,7 @@ impl World {
                 .simulated
                 .as_ref()
                 .is_none_or(|simulated| !simulated.fail_on.iter().any(|failing| failing == node));
-            starts && !kept_away.any(|(_, other)| strangers.iter().any(|stranger| stranger == other))
+            starts && !kept_away.any(|(_, other)| strangers.contains(&other))
         });
         may_all && self.unit_fits(node, members, rules, &strangers)
     }
@@ -78,21 +78,21 @@ impl World {
 
 /// Returns the set of services that strict Positive rules keep with a service, including itself. Rules also join through a
 /// resource that does not exist (yet).
-pub(super) fn set_of(rules: &[AffinityRule], name: &str) -> BTreeSet<String> {
+pub(super) fn set_of(rules: &[AffinityRule], name: &ResourceName) -> BTreeSet<ResourceName> {
     let set = sets(rules).into_iter().find(|set| set.contains(name));
     set.unwrap_or_else(|| BTreeSet::from([name.to_owned()]))
 }
 
 /// Returns the sets of services that strict Positive rules keep together; rules that share a service form one set.
-fn sets(rules: &[AffinityRule]) -> Vec<BTreeSet<String>> {
-    let mut sets: Vec<BTreeSet<String>> = Vec::new();
+fn sets(rules: &[AffinityRule]) -> Vec<BTreeSet<ResourceName>> {
+    let mut sets: Vec<BTreeSet<ResourceName>> = Vec::new();
     for rule in rules {
         let Some(about) = &rule.spec.resource_affinity else { continue };
         if !about.strict || about.affinity != Affinity::Positive {
             continue;
         }
-        let mut merged: BTreeSet<String> =
-            about.resources.iter().map(|name| ha_api_types::names::bare(name).to_owned()).collect();
+        let mut merged: BTreeSet<ResourceName> =
+            about.resources.iter().map(|name| ha_api_types::names::bare(name).into()).collect();
         sets.retain(|set| {
             let separate = set.is_disjoint(&merged);
             if !separate {
@@ -159,9 +159,9 @@ mod tests {
         };
         let rules = [rule(["a", "b"]), rule(["c", "d"]), rule(["d", "a"])];
         let sets = sets(&rules);
-        let expected: BTreeSet<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
+        let expected: BTreeSet<ResourceName> = ["a", "b", "c", "d"].map(ResourceName::from).into();
         assert_eq!(sets, std::slice::from_ref(&expected));
-        assert_eq!(set_of(&rules, "c"), expected);
-        assert_eq!(set_of(&rules, "e"), BTreeSet::from(["e".to_owned()]), "no rule names it");
+        assert_eq!(set_of(&rules, &"c".into()), expected);
+        assert_eq!(set_of(&rules, &"e".into()), BTreeSet::from(["e".into()]), "no rule names it");
     }
 }

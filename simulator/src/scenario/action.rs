@@ -5,7 +5,7 @@ mod read;
 
 pub use command::Command;
 
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
 use ha_api_types::usage::Usage;
@@ -53,10 +53,10 @@ pub enum Action {
     /// `migration-network N off|on`: cuts or restores the network of live migrations.
     MigrationNetwork { node: NodeName, on: bool },
     /// `autostart N R on|off`: sets whether the service starts when the machine boots.
-    Autostart { node: NodeName, resource: String, on: bool },
+    Autostart { node: NodeName, resource: ResourceName, on: bool },
     /// `driver N slow R DURATION`: the driver executes orders for the service with this delay, even if the agent dies
     /// meanwhile.
-    SlowDriver { node: NodeName, resource: String, length_ms: Millis },
+    SlowDriver { node: NodeName, resource: ResourceName, length_ms: Millis },
     /// `driver N hang|resume`: the node's drivers stop answering, such as a hung libvirtd, or answer again.
     Driver { node: NodeName, hangs: bool },
     /// `fence-device N ok|broken`: sets whether the node's fence devices work.
@@ -84,15 +84,15 @@ pub enum Action {
     /// A command that a user sends to the cluster.
     Command(Command),
     /// `crash R`: the process of the service ends.
-    Crash { resource: String },
+    Crash { resource: ResourceName },
     /// `load R cpu=2 memory=4Gi`: sets the usage that the agent measures; `disk` and `network` are in bytes per second.
-    Load { resource: String, usage: Usage },
+    Load { resource: ResourceName, usage: Usage },
     /// `move-by-hand R N`: moves the service without HA.
-    MoveByHand { resource: String, node: NodeName },
+    MoveByHand { resource: ResourceName, node: NodeName },
     /// `start-by-hand R N`: starts the service without HA.
-    StartByHand { resource: String, node: NodeName },
+    StartByHand { resource: ResourceName, node: NodeName },
     /// `stop-by-hand R`: stops the service without HA.
-    StopByHand { resource: String },
+    StopByHand { resource: ResourceName },
 }
 
 /// An end of a link.
@@ -234,6 +234,6 @@ impl Action {
 }
 
 /// Returns the name without its type: `100` for `vm:100`.
-pub fn bare(name: &str) -> String {
-    ha_api_types::names::bare(name).to_owned()
+pub fn bare(name: &str) -> ResourceName {
+    ha_api_types::names::bare(name).into()
 }

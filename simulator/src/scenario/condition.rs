@@ -2,7 +2,7 @@
 
 use super::action::bare;
 use super::reader::one_of;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
@@ -11,11 +11,11 @@ use ha_api_types::resource::ServiceState;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// `service R is STATE`.
-    ServiceIs(String, ServiceState),
+    ServiceIs(ResourceName, ServiceState),
     /// `service R on NODE`.
-    ServiceOn(String, NodeName),
+    ServiceOn(ResourceName, NodeName),
     /// `service R running`.
-    ServiceRunning(String),
+    ServiceRunning(ResourceName),
     /// `node N is STATE`.
     NodeIs(NodeName, NodeState),
     /// `leader is N`.
@@ -25,13 +25,13 @@ pub enum Condition {
     /// `cluster is Armed|Disarming|Disarmed|Arming`.
     ClusterIs(&'static str),
     /// `service R says REASON`: a condition in the resource's status has this reason.
-    ServiceSays(String, Reason),
+    ServiceSays(ResourceName, Reason),
     /// `node N says REASON`.
     NodeSays(NodeName, Reason),
     /// `cluster says REASON`.
     ClusterSays(Reason),
     /// `why R says REASON on N`: `hactl why R` gives this verdict about the node.
-    WhySays(String, Reason, NodeName),
+    WhySays(ResourceName, Reason, NodeName),
     /// `command TEXT says REASON`: the last command with this text was answered with this reason.
     CommandSays(String, Reason),
     /// `event REASON about NAME`: this event was emitted at some time.
@@ -124,7 +124,7 @@ impl Condition {
                 reason(word).map(|reason| Condition::CommandSays(command.join(" "), reason)).map_err(about)
             }
             ["event", word, "about", name] => {
-                reason(word).map(|reason| Condition::Told(reason, bare(name))).map_err(about)
+                reason(word).map(|reason| Condition::Told(reason, bare(name).to_string())).map_err(about)
             }
             _ => Err(format!("{text:?} is not a valid condition: {FORMS}")),
         }

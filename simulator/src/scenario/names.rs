@@ -5,7 +5,7 @@ use super::step::{Doing, Moment};
 use super::{Power, Scenario};
 use crate::scenario::action::{Action, Command};
 use crate::scenario::condition::Condition;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use serde_json::Value;
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -13,14 +13,14 @@ use std::collections::BTreeSet;
 /// The names that a scenario defines.
 struct Known {
     nodes: BTreeSet<NodeName>,
-    placed: BTreeSet<String>,
-    later: BTreeSet<String>,
-    resources: BTreeSet<String>,
+    placed: BTreeSet<ResourceName>,
+    later: BTreeSet<ResourceName>,
+    resources: BTreeSet<ResourceName>,
 }
 
-fn resources_of(objects: &[Value]) -> BTreeSet<String> {
+fn resources_of(objects: &[Value]) -> BTreeSet<ResourceName> {
     let name = |object: &Value| {
-        (object["kind"] == "Resource").then(|| object["metadata"]["name"].as_str().map(str::to_owned))?
+        (object["kind"] == "Resource").then(|| object["metadata"]["name"].as_str().map(ResourceName::from))?
     };
     objects.iter().filter_map(name).collect()
 }
@@ -57,7 +57,7 @@ pub(super) fn check(reader: &mut Reader<'_>, scenario: &Scenario) {
 fn known(scenario: &Scenario) -> Known {
     let placed = resources_of(&scenario.objects);
     let later = resources_of(&scenario.later);
-    let mut resources: BTreeSet<String> = placed.union(&later).cloned().collect();
+    let mut resources: BTreeSet<ResourceName> = placed.union(&later).cloned().collect();
     for doing in scenario.steps.iter().flat_map(|step| &step.doings) {
         match doing {
             Doing::Verb(..) => {}

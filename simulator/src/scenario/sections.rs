@@ -6,7 +6,7 @@ use super::reader::{Fields, Reader};
 use super::{Device, Expectations, ExpectedService, Machine, Place, Power};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::driver::DriverKind;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::SleepProtection;
@@ -164,7 +164,7 @@ fn state(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ServiceState> {
 }
 
 /// Reads the placements at time 0.
-pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, Place> {
+pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<ResourceName, Place> {
     let mut places = BTreeMap::new();
     let Some(map) = reader.map(value, "place") else { return places };
     for (name, item) in map.iter() {
@@ -242,7 +242,7 @@ pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
     let sets = |reader: &mut Reader<'_>, key: &str| {
         let path = fields.at(key);
         let items = fields.get(key).map(|value| reader.list(value, &path)).unwrap_or_default();
-        let mut sets: Vec<Vec<String>> = Vec::new();
+        let mut sets: Vec<Vec<ResourceName>> = Vec::new();
         for (at, item) in items.iter().enumerate() {
             let set: Vec<String> = reader.names(item, &format!("{path}[{at}]"));
             sets.push(set.iter().map(|name| bare(name)).collect());
@@ -269,7 +269,7 @@ pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
     }
 }
 
-fn services(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, ExpectedService> {
+fn services(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<ResourceName, ExpectedService> {
     let mut found = BTreeMap::new();
     let Some(map) = reader.map(value, "expect.services") else { return found };
     for (name, item) in map.iter() {
@@ -287,7 +287,7 @@ fn services(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, Expected
     found
 }
 
-fn on_one_of(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, Vec<NodeName>> {
+fn on_one_of(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<ResourceName, Vec<NodeName>> {
     let mut found = BTreeMap::new();
     let Some(map) = reader.map(value, "expect.onOneOf") else { return found };
     for (name, item) in map.iter() {

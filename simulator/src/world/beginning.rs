@@ -4,7 +4,7 @@ use super::World;
 use super::event::Event;
 use super::machine::{Doing, Present};
 use crate::scenario::{Place, Power};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::record::{Fence, FenceState};
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceDefinition, ServiceState};
@@ -70,7 +70,7 @@ impl World {
         let off: Vec<NodeName> = off.map(|machine| machine.name.clone()).collect();
         for node in off {
             let there = self.scenario.place.iter().filter(|(_, place)| place.node == node);
-            let there: Vec<(String, Place)> =
+            let there: Vec<(ResourceName, Place)> =
                 there.map(|(name, place)| (name.clone(), place.clone())).collect();
             if !there.is_empty() {
                 self.was_lost(&node, &there)?;
@@ -108,11 +108,11 @@ impl World {
     }
 
     /// Stores a node in the status of a service, which does not run.
-    pub(super) fn lie(&mut self, name: &str, node: &NodeName) -> Result<(), String> {
+    pub(super) fn lie(&mut self, name: &ResourceName, node: &NodeName) -> Result<(), String> {
         self.lie_in(name, Place { node: node.to_owned(), ..Place::default() })
     }
 
-    fn lie_in(&mut self, name: &str, place: Place) -> Result<(), String> {
+    fn lie_in(&mut self, name: &ResourceName, place: Place) -> Result<(), String> {
         let status = ResourceStatus {
             uid: self.uid_of(name),
             state: place.state.unwrap_or(ServiceState::Queued),
@@ -128,7 +128,7 @@ impl World {
         Ok(())
     }
 
-    fn uid_of(&self, name: &str) -> String {
+    fn uid_of(&self, name: &ResourceName) -> String {
         let resource: Option<Resource> = self.record(&self.keys.spec(Kind::Resource, name));
         resource.map(|resource| resource.metadata.uid).unwrap_or_default()
     }

@@ -4,14 +4,14 @@ use super::World;
 use super::event::Event;
 use super::machine::{Doing, Present};
 use super::process::Generation;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::resource::{Resource, ServiceDefinition};
 use ha_node_agent::core::{DriverEvent, Input};
 
 impl World {
     /// Ends a service on every node where it runs. Agents notice a crash immediately.
-    fn end_service(&mut self, name: &str, message: &str, by_hand: bool) -> Vec<NodeName> {
+    fn end_service(&mut self, name: &ResourceName, message: &str, by_hand: bool) -> Vec<NodeName> {
         let found: Vec<(NodeName, Present)> = self
             .machines
             .iter_mut()
@@ -40,12 +40,12 @@ impl World {
     }
 
     /// Ends a running service as a crash does.
-    pub(super) fn crash(&mut self, name: &str) {
+    pub(super) fn crash(&mut self, name: &ResourceName) {
         self.end_service(name, "exit status 1", false);
     }
 
     /// Stops a service with its own tool.
-    pub(super) fn stop_by_hand(&mut self, name: &str) -> Result<(), String> {
+    pub(super) fn stop_by_hand(&mut self, name: &ResourceName) -> Result<(), String> {
         if self.end_service(name, "stopped by hand", true).is_empty() {
             return Err(format!("{name} does not run"));
         }
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// Starts a service with its own tool; a service that already runs keeps running.
-    pub(super) fn start_by_hand(&mut self, name: &str, node: &NodeName) -> Result<(), String> {
+    pub(super) fn start_by_hand(&mut self, name: &ResourceName, node: &NodeName) -> Result<(), String> {
         let stored =
             self.spec_of(Kind::Resource, name).ok_or_else(|| format!("resource {name} not found"))?;
         let resource: Resource = serde_json::from_value(stored).map_err(|error| error.to_string())?;
@@ -78,7 +78,7 @@ impl World {
 
     /// Lets an agent discover a change by hand, if the change still holds.
     pub(super) fn notice_by_hand(&mut self, node: &NodeName, generation: Generation, event: DriverEvent) {
-        let runs = |name: &str| self.machines.get(node).is_some_and(|machine| machine.runs(name));
+        let runs = |name: &ResourceName| self.machines.get(node).is_some_and(|machine| machine.runs(name));
         let is_so = match &event {
             DriverEvent::Appeared { name, .. } => runs(name),
             DriverEvent::Exited { name, .. } => !runs(name),
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// Stops a service and starts it on another node, without HA.
-    pub(super) fn move_by_hand(&mut self, name: &str, node: &NodeName) -> Result<(), String> {
+    pub(super) fn move_by_hand(&mut self, name: &ResourceName, node: &NodeName) -> Result<(), String> {
         if !self.machines.get(node).is_some_and(super::machine::Machine::starts_things) {
             return Err(format!("{node} is not up, or is shutting down"));
         }

@@ -3,7 +3,7 @@
 use super::World;
 use crate::scenario::action::Command;
 use ha_api_types::cluster::CLUSTER_NAME;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
@@ -43,7 +43,7 @@ impl World {
             Command::Stop { resource, timeout_ms } => {
                 let spec = OperationSpec {
                     action: OperationAction::Stop,
-                    resource: Some(resource.clone()),
+                    resource: Some(resource.to_string()),
                     timeout_seconds: timeout_ms.and_then(|ms| u32::try_from(ms.div_ceil(1000)).ok()),
                     ..OperationSpec::default()
                 };
@@ -122,7 +122,7 @@ impl World {
 
     /// Sets the requested state that belongs to a Start or Stop. A Disabled resource stays Disabled when it is stopped
     /// again. For a missing resource, the leader refuses the operation, which records the refusal.
-    fn request(&mut self, resource: &str, wanted: &str) -> Result<(), String> {
+    fn request(&mut self, resource: &ResourceName, wanted: &str) -> Result<(), String> {
         let Some(stored) = self.spec_of(Kind::Resource, resource) else { return Ok(()) };
         let current = stored.pointer("/spec/state").and_then(Value::as_str).unwrap_or("Started");
         if current == wanted || (current == "Disabled" && wanted == "Stopped") {
@@ -150,12 +150,12 @@ impl World {
     }
 
     /// Creates an object given under `later`, which may already run on a node.
-    fn add(&mut self, resource: &str, node: Option<&NodeName>, running: bool) -> Result<(), String> {
+    fn add(&mut self, resource: &ResourceName, node: Option<&NodeName>, running: bool) -> Result<(), String> {
         let object = self
             .scenario
             .later
             .iter()
-            .find(|object| object["metadata"]["name"] == resource)
+            .find(|object| object["metadata"]["name"] == resource.as_str())
             .cloned()
             .ok_or_else(|| format!("{resource} is not listed under `later`"))?;
         if let Some(node) = node {

@@ -6,7 +6,7 @@ use super::event::Event;
 use super::machine::{Doing, Present, Running};
 use super::process::Generation;
 use ha_api_types::driver::SimulatedDriver;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -225,7 +225,7 @@ impl World {
         &mut self,
         node: &NodeName,
         target: &NodeName,
-        name: &str,
+        name: &ResourceName,
         simulated: &SimulatedDriver,
         here: bool,
     ) -> CommandResult {
@@ -292,7 +292,7 @@ impl World {
     }
 
     /// Returns the observation of a service by a driver that detects every change immediately.
-    pub(super) fn observed(&self, node: &NodeName, name: &str) -> Observed {
+    pub(super) fn observed(&self, node: &NodeName, name: &ResourceName) -> Observed {
         match self.present(node, name) {
             // Arrived counts as running, like a paused guest: only the resume is missing.
             Some(Doing::Runs | Doing::Arrived) => Observed::Running,
@@ -301,12 +301,12 @@ impl World {
     }
 
     /// Returns the state of a service on a machine; `None` if the service is not there.
-    pub(super) fn present(&self, node: &NodeName, name: &str) -> Option<Doing> {
+    pub(super) fn present(&self, node: &NodeName, name: &ResourceName) -> Option<Doing> {
         let machine = self.machines.get(node)?;
         machine.services.get(name).map(|present| present.doing)
     }
 
-    pub(super) fn remove(&mut self, node: &NodeName, name: &str) {
+    pub(super) fn remove(&mut self, node: &NodeName, name: &ResourceName) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let ran = machine.runs(name);
         machine.services.remove(name);

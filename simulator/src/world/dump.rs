@@ -5,7 +5,7 @@ use super::event::Event;
 use super::machine::{Doing, Present};
 use crate::dump::Dump;
 use crate::vocabulary::why;
-use ha_api_types::id::{Epoch, NodeName, Revision};
+use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::record::{Assignment, Phase, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// Returns the explanation that `hactl why` prints for a service now; `None` if the resource does not exist.
-    pub fn why(&self, resource: &str) -> Option<Explanation> {
+    pub fn why(&self, resource: &ResourceName) -> Option<Explanation> {
         let reading = self.store.list(self.keys.root());
         let mut stored = Stored::new(self.keys.clone());
         stored.replace(reading.entries, reading.revision, Mono(0));
@@ -84,7 +84,7 @@ impl World {
 fn reports<'a>(
     stored: &'a Stored,
     node: &'a NodeName,
-) -> impl Iterator<Item = (&'a String, &'a ServiceReport)> {
+) -> impl Iterator<Item = (&'a ResourceName, &'a ServiceReport)> {
     let epoch = stored.fences.get(node).map(|fence| fence.value.epoch);
     stored.service_reports.iter().filter_map(move |(name, reports)| {
         let report = &reports.get(node)?.value;
@@ -97,7 +97,7 @@ fn runs(phase: Phase) -> bool {
     phase == Phase::ProbedRunning || phase.is_permitted() && phase != Phase::Receiving
 }
 
-fn assigned<'a>(stored: &'a Stored, name: &str, node: &NodeName) -> Option<&'a Assignment> {
+fn assigned<'a>(stored: &'a Stored, name: &ResourceName, node: &NodeName) -> Option<&'a Assignment> {
     let assignment: &Versioned<Assignment> = stored.assignments.get(name)?;
     (assignment.value.node == *node).then_some(&assignment.value)
 }
@@ -106,7 +106,7 @@ fn assigned<'a>(stored: &'a Stored, name: &str, node: &NodeName) -> Option<&'a A
 fn running<'a>(
     stored: &'a Stored,
     node: &'a NodeName,
-) -> impl Iterator<Item = (&'a String, &'a ServiceReport, ServiceDefinition)> {
+) -> impl Iterator<Item = (&'a ResourceName, &'a ServiceReport, ServiceDefinition)> {
     reports(stored, node).filter_map(move |(name, report)| {
         let reported = report.definition.as_deref().cloned();
         let assigned = || assigned(stored, name, node).map(|assignment| assignment.definition.clone());

@@ -3,7 +3,7 @@
 use super::World;
 use super::machine::Machine;
 use crate::scenario::{Device, Place};
-use ha_api_types::id::{Epoch, NodeName};
+use ha_api_types::id::{Epoch, NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{
     Action, Assignment, Fence, FenceState, Mode, NodeReport, Phase, ServiceReport, WatchdogKind,
@@ -22,7 +22,11 @@ const ACTION: &str = "before";
 impl World {
     /// Records that a node lost power before time 0 with these services. Services whose stored state means that they
     /// ran were reported running under an armed watchdog, so they need fencing. The others need none.
-    pub(super) fn was_lost(&mut self, node: &NodeName, services: &[(String, Place)]) -> Result<(), String> {
+    pub(super) fn was_lost(
+        &mut self,
+        node: &NodeName,
+        services: &[(ResourceName, Place)],
+    ) -> Result<(), String> {
         if self.spec_of(Kind::Node, node).is_none() {
             let object =
                 json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": node}, "spec": {}});
@@ -30,7 +34,7 @@ impl World {
         }
         let Some(machine) = self.machines.get(node) else { return Err(format!("node {node:?} not found")) };
         let ran = services.iter().filter(|(_, place)| place.state.is_some_and(runs));
-        let ran: Vec<String> = ran.map(|(name, _)| name.clone()).collect();
+        let ran: Vec<ResourceName> = ran.map(|(name, _)| name.clone()).collect();
         let report = last_report(machine, node, Timings::from(&self.scenario.timing), !ran.is_empty());
         let (machine_id, boot_id) = (report.machine_id.clone(), report.boot_id.clone());
         let product_id = report.product_id.clone();

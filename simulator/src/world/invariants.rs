@@ -10,7 +10,7 @@ pub(crate) use bound::Bound;
 
 use super::World;
 use super::machine::{Doing, Machine};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
@@ -47,8 +47,8 @@ impl World {
     }
 
     /// Returns the nodes on which each service runs with access to its data.
-    pub(crate) fn running(&self) -> BTreeMap<String, Vec<NodeName>> {
-        let mut running: BTreeMap<String, Vec<NodeName>> = BTreeMap::new();
+    pub(crate) fn running(&self) -> BTreeMap<ResourceName, Vec<NodeName>> {
+        let mut running: BTreeMap<ResourceName, Vec<NodeName>> = BTreeMap::new();
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
         {
             for (name, present) in &machine.services {
@@ -63,7 +63,7 @@ impl World {
     /// Checks that no service runs on two nodes at the same time. Services that a boot starts automatically count once
     /// the node's epoch is open.
     pub(super) fn check_never_two(&mut self) {
-        let mut places: BTreeMap<&str, Vec<&NodeName>> = BTreeMap::new();
+        let mut places: BTreeMap<&ResourceName, Vec<&NodeName>> = BTreeMap::new();
         for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
         {
             let runs = machine.services.iter().filter(|(_, present)| present.doing == Doing::Runs);
@@ -71,7 +71,7 @@ impl World {
                 places.entry(name).or_default().push(node);
             }
         }
-        let twice: Vec<(String, Vec<NodeName>)> = places
+        let twice: Vec<(ResourceName, Vec<NodeName>)> = places
             .into_iter()
             .filter(|(name, nodes)| nodes.len() > 1 && self.is_exclusive(name))
             .map(|(name, nodes)| (name.to_owned(), nodes.into_iter().cloned().collect()))
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Returns `true` if the machine's boot started a service that the agent has neither stopped nor been permitted to run.
-    fn is_by_boot_only(&self, node: &NodeName, machine: &Machine, name: &str) -> bool {
+    fn is_by_boot_only(&self, node: &NodeName, machine: &Machine, name: &ResourceName) -> bool {
         machine.by_boot.contains(name)
             && !self
                 .record::<ServiceReport>(&self.keys.service_report(node, name))
@@ -130,7 +130,7 @@ impl World {
 
     /// Returns `true` if guarantee 1 covers a service. The definition of its assignment decides, or else its spec; an
     /// old copy's definition does not count. For a service that is not managed, its copies decide.
-    pub(in crate::world) fn is_exclusive(&self, name: &str) -> bool {
+    pub(in crate::world) fn is_exclusive(&self, name: &ResourceName) -> bool {
         if let Some(assignment) = self.record::<Assignment>(&self.keys.assignment(name)) {
             return assignment.definition.exclusive;
         }
@@ -165,20 +165,20 @@ impl World {
             };
             match keys.parse(&entry.key) {
                 Some(Key::Fence(node)) => self.check_fence(&node, &entry.value),
-                Some(Key::Status(Kind::Resource, name)) => self.note_service(name, &entry.value),
+                Some(Key::Status(Kind::Resource, name)) => self.note_service(&name.into(), &entry.value),
                 Some(Key::Status(Kind::Node, node)) => self.note_node(&node.into(), &entry.value),
                 Some(Key::Spec(kind, _)) => {
                     self.check_spec(&entry.key, &entry.value);
                     self.note_rules(kind);
                 }
-                Some(Key::Assignment(name)) => self.check_capacity(name, &entry.value),
+                Some(Key::Assignment(name)) => self.check_capacity(&name, &entry.value),
                 Some(Key::NodeReport(node)) => self.note_node_report(&node, &entry.value),
                 Some(Key::Alive(node)) => {
                     self.last_heartbeat.insert(node.clone(), self.now);
                 }
                 Some(Key::ServiceReport(node, name)) => {
                     self.last_report.insert(node.clone(), self.now);
-                    self.note_permit(&node, name, &entry.value);
+                    self.note_permit(&node, &name, &entry.value);
                 }
                 Some(
                     Key::Status(..)
@@ -236,7 +236,7 @@ impl World {
     }
 
     /// Records the time of a start permit.
-    fn note_permit(&mut self, node: &NodeName, name: &str, value: &[u8]) {
+    fn note_permit(&mut self, node: &NodeName, name: &ResourceName, value: &[u8]) {
         let report = serde_json::from_slice::<ServiceReport>(value);
         if report.is_ok_and(|report| report.phase == Phase::Starting) {
             self.permits.insert((name.to_owned(), node.to_owned()), self.now);
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    fn note_service(&mut self, name: &str, value: &[u8]) {
+    fn note_service(&mut self, name: &ResourceName, value: &[u8]) {
         let Ok(status) = serde_json::from_slice::<ResourceStatus>(value) else {
             return self.violate("readable records", format!("status of {name} cannot be read"));
         };

@@ -6,7 +6,7 @@ use super::version::Version;
 use crate::clock::Clock;
 use crate::scenario::Device;
 use crate::scenario::action::Pets;
-use ha_api_types::id::{BootId, NodeName};
+use ha_api_types::id::{BootId, NodeName, ResourceName};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Leave, Observed, SleepProtection};
 use ha_api_types::resource::ServiceDefinition;
@@ -69,7 +69,7 @@ pub(crate) struct Machine {
     /// The watchdog daemon and its device.
     pub watchdog: Watchdog,
     /// Services on the machine, by resource.
-    pub services: BTreeMap<String, Present>,
+    pub services: BTreeMap<ResourceName, Present>,
     /// Driver commands in progress.
     pub commands: BTreeMap<(Generation, CommandId), Running>,
     /// Journal on the disk.
@@ -81,13 +81,13 @@ pub(crate) struct Machine {
     /// Journal as it was at boot.
     pub journal_at_boot: Journal,
     /// Delay with which a slow driver executes orders, by service.
-    pub slow: BTreeMap<String, Millis>,
+    pub slow: BTreeMap<ResourceName, Millis>,
     /// Orders that a driver's server executes, even if the agent ends.
     pub orders: BTreeMap<u64, Order>,
     /// Services that start when the machine boots.
-    pub autostart: BTreeMap<String, ServiceDefinition>,
+    pub autostart: BTreeMap<ResourceName, ServiceDefinition>,
     /// Services that the boot has started, until the node's epoch opens: before that, the agent cannot have stopped them.
-    pub by_boot: BTreeSet<String>,
+    pub by_boot: BTreeSet<ResourceName>,
     /// Whether writes to the disk fail.
     pub disk_full: bool,
     /// Whether the drivers do not answer.
@@ -222,7 +222,7 @@ impl Machine {
     }
 
     /// Returns `true` if the service runs on this machine.
-    pub(crate) fn runs(&self, name: &str) -> bool {
+    pub(crate) fn runs(&self, name: &ResourceName) -> bool {
         self.services.get(name).is_some_and(|present| present.doing == Doing::Runs)
     }
 

@@ -2,7 +2,7 @@
 
 use super::World;
 use super::machine::{Doing, Present};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::Quantity;
 use ha_api_types::resource::{Resource, ServiceDefinition};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 impl World {
     /// Sets the usage of a service from now on. Values that are not given stay unchanged.
-    pub(super) fn load(&mut self, resource: &str, usage: Usage) {
+    pub(super) fn load(&mut self, resource: &ResourceName, usage: Usage) {
         let known = self.loads.entry(resource.to_owned()).or_default();
         *known = with_default(&usage, known);
     }
@@ -32,11 +32,12 @@ impl World {
         let Some(machine) = self.machines.get(node).filter(|_| !self.loads.is_empty()) else {
             return Measured::default();
         };
-        let runs = |(_, present): &(&String, &Present)| present.doing == Doing::Runs;
-        let running: Vec<&String> = machine.services.iter().filter(runs).map(|(name, _)| name).collect();
-        let is_asked = |name: &&&String| asked.iter().any(|service| service.name == ***name);
-        let of_service = |name: &&String| Some(((*name).clone(), sample(at, self.loads.get(*name)?)));
-        let services: BTreeMap<String, Sample> =
+        let runs = |(_, present): &(&ResourceName, &Present)| present.doing == Doing::Runs;
+        let running: Vec<&ResourceName> =
+            machine.services.iter().filter(runs).map(|(name, _)| name).collect();
+        let is_asked = |name: &&&ResourceName| asked.iter().any(|service| service.name == ***name);
+        let of_service = |name: &&ResourceName| Some(((*name).clone(), sample(at, self.loads.get(*name)?)));
+        let services: BTreeMap<ResourceName, Sample> =
             running.iter().filter(is_asked).filter_map(of_service).collect();
         // A service without a load uses the amounts of its requests, so that the total of the machine can be measured.
         let total = running
@@ -47,7 +48,7 @@ impl World {
         Measured { machine, services }
     }
 
-    fn used_by(&self, name: &str) -> Usage {
+    fn used_by(&self, name: &ResourceName) -> Usage {
         let stored = self.spec_of(Kind::Resource, name);
         let resource: Option<Resource> = stored.and_then(|value| serde_json::from_value(value).ok());
         let requests = resource.map(|resource| resource.spec.requests).unwrap_or_default();

@@ -6,7 +6,7 @@ use super::invariants::Bound;
 use super::process::{Generation, Process, Who};
 use super::version::Version;
 use crate::scenario::action::ProcessVerb;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
 use ha_controller::core::replica::Replica;
@@ -47,7 +47,7 @@ impl World {
 
     /// Ends everything that ran on a machine; its disk keeps its content.
     pub(super) fn lose_everything(&mut self, node: &NodeName) {
-        let ran: Vec<String> = self
+        let ran: Vec<ResourceName> = self
             .machines
             .get(node)
             .map(|machine| machine.services.keys().filter(|name| machine.runs(name)).cloned().collect())

@@ -3,7 +3,7 @@
 use super::World;
 use super::machine::Doing;
 use super::process::Generation;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::keys::Keys;
 use ha_api_types::time::Millis;
 use ha_node_agent::watchdog::protocol::Request;
@@ -42,22 +42,22 @@ pub enum Step {
     /// The agent reported to the watchdog daemon that the node is empty.
     Stays,
     /// A service began to run: from now on it may touch its data.
-    ServiceStarts(String),
+    ServiceStarts(ResourceName),
     /// A service was prepared to be received.
-    ServiceReceives(String),
+    ServiceReceives(ResourceName),
     /// A service, or the preparation to receive it, ended completely.
-    ServiceEnds(String),
+    ServiceEnds(ResourceName),
     /// A service arrived from another machine, where it no longer runs.
     ServiceArrives {
         /// Name of the service.
-        service: String,
+        service: ResourceName,
         /// Source machine.
         from: NodeName,
     },
     /// The agent sent a linearizable read of these keys.
     Reads(Vec<String>),
     /// The driver began to migrate a service away.
-    MigrationBegins(String),
+    MigrationBegins(ResourceName),
     /// The agent asked every controller to hold its node.
     AsksToHold,
     /// A controller on this node granted a request of another node's agent.
@@ -95,7 +95,7 @@ struct Seen {
     controller: Option<Generation>,
     daemon_dead: bool,
     open: bool,
-    services: BTreeMap<String, Doing>,
+    services: BTreeMap<ResourceName, Doing>,
 }
 
 impl World {

@@ -1,7 +1,7 @@
 //! Placement rules as users wrote them, evaluated without the scheduler, for the invariants and the progress check.
 
 use super::World;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::names::bare;
 use ha_api_types::node::Node;
@@ -46,7 +46,12 @@ impl World {
 
     /// Returns the reasons that keep a service off a node regardless of other services: strict node rules, and a
     /// restricted group.
-    pub(crate) fn kept_off(&self, rules: &[AffinityRule], name: &str, node: &NodeName) -> Vec<String> {
+    pub(crate) fn kept_off(
+        &self,
+        rules: &[AffinityRule],
+        name: &ResourceName,
+        node: &NodeName,
+    ) -> Vec<String> {
         let about = |rule: &AffinityRule| {
             let about = rule.spec.node_affinity.clone()?;
             about.resources.iter().any(|member| bare(member) == name).then_some(about)
@@ -73,14 +78,17 @@ impl World {
     /// Returns the services that strict Negative rules keep apart from a service, each with the name of the rule.
     pub(crate) fn kept_apart<'a>(
         rules: &'a [AffinityRule],
-        name: &'a str,
-    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        name: &'a ResourceName,
+    ) -> impl Iterator<Item = (&'a str, ResourceName)> {
         rules.iter().flat_map(move |rule| {
             let about = rule.spec.resource_affinity.as_ref();
             let about = about.filter(|about| about.strict && about.affinity == Affinity::Negative);
-            let members = about.into_iter().flat_map(|about| &about.resources).map(|member| bare(member));
-            let concerns = members.clone().any(|member| member == name);
-            let others = members.filter(move |member| concerns && *member != name);
+            let members = about
+                .into_iter()
+                .flat_map(|about| &about.resources)
+                .map(|member| ResourceName::from(bare(member)));
+            let concerns = members.clone().any(|member| member == *name);
+            let others = members.filter(move |member| concerns && member != name);
             others.map(|other| (rule.metadata.name.as_str(), other))
         })
     }
@@ -90,7 +98,7 @@ impl World {
         &self,
         resource: &Resource,
         node: &NodeName,
-        others: &[String],
+        others: &[ResourceName],
     ) -> Vec<&'static str> {
         let spec = self.typed::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
         let declared = spec.capacity.unwrap_or_default();

@@ -7,7 +7,7 @@ use super::World;
 use super::driver::pretence;
 use super::event::Event;
 use super::machine::{Doing, Order, Present};
-use ha_api_types::id::{BootId, NodeName};
+use ha_api_types::id::{BootId, NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::Observed;
 use ha_api_types::resource::{RequestedState, Resource, ServiceDefinition};
@@ -54,13 +54,18 @@ impl World {
     }
 
     /// Returns the result of a slow driver's probe if it is fixed at the probe's beginning.
-    pub(super) fn seen_early(&mut self, node: &NodeName, name: &str, command: &Command) -> Option<Observed> {
+    pub(super) fn seen_early(
+        &mut self,
+        node: &NodeName,
+        name: &ResourceName,
+        command: &Command,
+    ) -> Option<Observed> {
         if !matches!(command, Command::Probe) {
             return None;
         }
         let machine = self.machines.get(node)?;
         machine.slow.get(name).filter(|slow_ms| **slow_ms > 0)?;
-        if machine.orders.values().any(|order| order.service.name == name) {
+        if machine.orders.values().any(|order| order.service.name == *name) {
             return Some(Observed::Unknown("a request to the driver has not been executed yet".to_owned()));
         }
         let early = self.random.chance(0.5);
@@ -93,7 +98,7 @@ impl World {
     }
 
     /// Sets whether a service starts when a machine boots.
-    pub(super) fn autostart(&mut self, node: &NodeName, name: &str, on: bool) -> Result<(), String> {
+    pub(super) fn autostart(&mut self, node: &NodeName, name: &ResourceName, on: bool) -> Result<(), String> {
         let resource: Option<Resource> = self.typed(Kind::Resource, name);
         let Some(machine) = self.machines.get_mut(node) else { return Ok(()) };
         if on {
@@ -125,7 +130,7 @@ impl World {
     /// Handles the opening of the epoch of a machine's boot: the agent has stopped every service that the boot started,
     /// except the Ignored and deleted ones, which no agent touches (SEMANTICS 2).
     pub(super) fn boot_is_admitted(&mut self, node: &NodeName, boot_id: &BootId) {
-        let is_ignored = |name: &String| {
+        let is_ignored = |name: &ResourceName| {
             self.typed::<Resource>(Kind::Resource, name)
                 .is_none_or(|resource| resource.spec.state == RequestedState::Ignored)
         };
@@ -133,7 +138,7 @@ impl World {
         else {
             return;
         };
-        let kept: BTreeSet<String> =
+        let kept: BTreeSet<ResourceName> =
             machine.by_boot.iter().filter(|name| is_ignored(name)).cloned().collect();
         if let Some(machine) = self.machines.get_mut(node) {
             machine.by_boot = kept;

@@ -6,6 +6,7 @@ use crate::report::Check;
 use crate::scenario::condition::Condition;
 use crate::scenario::{Doing, Moment};
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus};
+use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState};
@@ -92,7 +93,7 @@ impl World {
 
     /// Returns `true` if the condition holds now.
     pub fn holds(&self, condition: &Condition) -> bool {
-        let at = |name: &str| self.states.get(name).and_then(|(_, node)| node.as_deref());
+        let at = |name: &ResourceName| self.states.get(name).and_then(|(_, node)| node.as_deref());
         match condition {
             Condition::ServiceIs(name, state) => {
                 self.exists(name)
@@ -129,7 +130,7 @@ impl World {
     /// for a node, a proof or an operator does not count.
     pub(super) fn is_pending(&self) -> bool {
         self.step < self.scenario.steps.len()
-            || self.names_of(Kind::Resource).iter().any(|name| !self.settled.contains(name))
+            || self.resource_names().iter().any(|name| !self.settled.contains(name))
             || self.machines.values().any(|machine| {
                 !machine.commands.is_empty()
                     || machine.suspended

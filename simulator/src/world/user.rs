@@ -1,7 +1,7 @@
 //! The user of a simulated cluster: applies objects and sends commands, which are stored as the API would store them.
 
 use super::World;
-use ha_api_types::id::{NodeName, Revision};
+use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
@@ -65,7 +65,7 @@ impl World {
         renamed::to_stored(kind, &mut object);
         let spec = object.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new()));
         if known.is_some() && kind == Kind::Resource {
-            self.check_definition(name, &stored, &spec)?;
+            self.check_definition(&name.into(), &stored, &spec)?;
         }
         if stored.get("spec") != Some(&spec) {
             stored["spec"] = spec;
@@ -76,7 +76,7 @@ impl World {
     }
 
     /// Refuses another identity, or another `exclusive`, while a copy may exist, as the API does.
-    fn check_definition(&self, name: &str, stored: &Value, spec: &Value) -> Result<(), String> {
+    fn check_definition(&self, name: &ResourceName, stored: &Value, spec: &Value) -> Result<(), String> {
         let mut after = stored.clone();
         after["spec"] = spec.clone();
         let read = |value: &Value| serde_json::from_value::<Resource>(value.clone()).ok();
@@ -85,7 +85,7 @@ impl World {
         let mut reported = Vec::new();
         for entry in self.store.list(&self.keys.reports()).entries {
             if let Some(Key::ServiceReport(node, about)) = self.keys.parse(&entry.key)
-                && about == name
+                && about == *name
                 && self
                     .record::<ServiceReport>(&entry.key)
                     .is_some_and(|report| report.uid == before.metadata.uid && report.phase.may_run())
@@ -139,7 +139,7 @@ impl World {
     }
 
     /// Requests the deletion of a resource.
-    pub(super) fn delete(&mut self, name: &str) -> Result<(), String> {
+    pub(super) fn delete(&mut self, name: &ResourceName) -> Result<(), String> {
         let found = self.stored_spec(Kind::Resource, name)?;
         let (entry, mut stored) = found.ok_or_else(|| format!("resource {name} not found"))?;
         stored["metadata"]["deletionTimestamp"] = json!(self.timestamp());
@@ -226,12 +226,12 @@ impl World {
         &mut self,
         text: &str,
         action: OperationAction,
-        resource: &str,
+        resource: &ResourceName,
         node: Option<&NodeName>,
     ) {
         let spec = OperationSpec {
             action,
-            resource: Some(resource.to_owned()),
+            resource: Some(resource.to_string()),
             node: node.cloned(),
             ..OperationSpec::default()
         };
@@ -265,6 +265,11 @@ impl World {
     pub(crate) fn operations_under_way(&self) -> Vec<String> {
         let open = |name: &&String| self.operation_status(name).is_none_or(|status| !status.phase.is_final());
         self.operations.keys().filter(open).filter_map(|name| self.operations.get(name).cloned()).collect()
+    }
+
+    /// Returns the names of all stored resources.
+    pub(crate) fn resource_names(&self) -> Vec<ResourceName> {
+        self.names_of(Kind::Resource).into_iter().map(ResourceName::from).collect()
     }
 
     /// Returns the names of the stored objects of a kind.

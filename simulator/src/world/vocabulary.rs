@@ -4,7 +4,7 @@ use super::World;
 use crate::vocabulary::Vocabulary;
 use ha_api_types::cluster::ClusterStatus;
 use ha_api_types::event::Event;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{ResourceName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
 use ha_api_types::reason::Reason;
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// Returns `true` if the verdict of `hactl why` on a node has this reason.
-    pub(super) fn why_says(&self, resource: &str, reason: Reason, node: &str) -> bool {
+    pub(super) fn why_says(&self, resource: &ResourceName, reason: Reason, node: &str) -> bool {
         self.why(resource).is_some_and(|explanation| {
             let about = |verdict: &&ha_api_types::view::Verdict| verdict.node == node;
             let causes = explanation.nodes.iter().filter(about).flat_map(|verdict| &verdict.causes);

@@ -2,7 +2,7 @@
 
 use crate::bounds::{Bounds, Device};
 use crate::write::{Change, Key, Proof, Write};
-use ha_api_types::id::{ActionUid, NodeName};
+use ha_api_types::id::{ActionUid, NodeName, ResourceName};
 use ha_api_types::keys::{Key as Stored, Keys};
 use ha_api_types::record::{
     Action as Ordered, Assignment, Fence, FenceState, Mode, NodeReport, Phase, Proof as Proven, ServiceReport,
@@ -161,7 +161,7 @@ struct Meant {
     write: Write,
     node: NodeName,
     peer: Option<NodeName>,
-    resource: Option<String>,
+    resource: Option<ResourceName>,
 }
 
 impl Meant {
@@ -207,9 +207,9 @@ impl Reader {
             let meant = match self.keys.clone().parse(key) {
                 Some(Stored::Alive(node)) => Some(self.heartbeat(transaction, key, &node)),
                 Some(Stored::NodeReport(node)) => node_report(value, &node),
-                Some(Stored::ServiceReport(node, resource)) => self.service_report(value, &node, resource),
+                Some(Stored::ServiceReport(node, resource)) => self.service_report(value, &node, &resource),
                 Some(Stored::Fence(node)) => self.fence(key, value, &node),
-                Some(Stored::Assignment(resource)) => self.assignment(key, value, resource),
+                Some(Stored::Assignment(resource)) => self.assignment(key, value, &resource),
                 Some(_) | None => None,
             };
             found.extend(meant);
@@ -230,7 +230,7 @@ impl Reader {
         Meant::of(Write::Heartbeat(0, change), node)
     }
 
-    fn service_report(&mut self, value: &[u8], node: &str, resource: &str) -> Option<Meant> {
+    fn service_report(&mut self, value: &[u8], node: &str, resource: &ResourceName) -> Option<Meant> {
         let report: ServiceReport = parsed(value)?;
         let uid = report.action_uid.clone()?;
         let first = self.permitted.insert((uid, format!("{:?}", report.phase)));
@@ -257,7 +257,7 @@ impl Reader {
             | Ordered::Stop { .. }
             | Ordered::Leave => None,
         });
-        Some(Meant { peer, resource: Some(resource.into()), ..Meant::of(write, node) })
+        Some(Meant { peer, resource: Some(resource.clone()), ..Meant::of(write, node) })
     }
 
     fn fence(&self, key: &str, value: &[u8], node: &str) -> Option<Meant> {
@@ -287,12 +287,12 @@ impl Reader {
     }
 
     /// Interprets an assignment. Its basis follows from the service's previous node: FENCING R6.14, R6.16.
-    fn assignment(&self, key: &str, value: &[u8], resource: &str) -> Option<Meant> {
+    fn assignment(&self, key: &str, value: &[u8], resource: &ResourceName) -> Option<Meant> {
         let assignment: Assignment = parsed(value)?;
         let before: Option<Assignment> = self.before(key);
         let node = assignment.node.as_str();
         let from = before.as_ref().filter(|before| before.node != node);
-        let mut meant = Meant { resource: Some(resource.to_owned()), ..Meant::of(Write::Open(0), node) };
+        let mut meant = Meant { resource: Some(resource.clone()), ..Meant::of(Write::Open(0), node) };
         let mut fences = 1;
         let mut answers = 0;
         if let Some(from) = from {
@@ -351,7 +351,7 @@ impl Reader {
         for (key, guard) in transaction.guards() {
             let keys: Vec<Key> = match self.keys.parse(key) {
                 Some(Stored::Leader) => vec![Key::Leader],
-                Some(Stored::Assignment(name)) if meant.resource.as_deref().is_none_or(|own| own == name) => {
+                Some(Stored::Assignment(name)) if meant.resource.as_ref().is_none_or(|own| *own == name) => {
                     vec![Key::Assignment]
                 }
                 Some(Stored::Fence(node)) => place(&node).map(Key::Fence).into_iter().collect(),
@@ -363,7 +363,7 @@ impl Reader {
                     (Guard::Absent, Some(node)) => vec![Key::Alive(node)],
                     (_, None) => Vec::new(),
                 },
-                Some(Stored::ServiceReport(node, name)) if meant.resource.as_deref() == Some(name) => {
+                Some(Stored::ServiceReport(node, name)) if meant.resource.as_ref() == Some(&name) => {
                     place(&node).map(Key::Answer).into_iter().collect()
                 }
                 Some(Stored::Candidate(_)) => vec![Key::Candidate],

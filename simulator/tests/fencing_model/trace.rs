@@ -2,7 +2,7 @@
 
 use crate::store::{NODES, NodeId, Work};
 use crate::write::{Change, Proof, Write};
-use ha_api_types::id::{ActionUid, NodeName};
+use ha_api_types::id::{ActionUid, NodeName, ResourceName};
 use ha_api_types::keys::{Key as Stored, Keys};
 use ha_api_types::record::{
     Action as Ordered, Assignment, Fence, FenceState, Leader, Mode, NodeReport, Phase, Proof as Proven,
@@ -120,7 +120,7 @@ pub(crate) fn of_scenario(name: &str, service: &str) -> Trace {
 /// Interprets recorded steps, based on the previous values of the keys.
 struct Translator {
     keys: Keys,
-    service: String,
+    service: ResourceName,
     nodes: Vec<NodeName>,
     leader: NodeName,
     values: BTreeMap<String, Vec<u8>>,
@@ -139,7 +139,7 @@ impl Translator {
     fn new(keys: Keys, service: &str, leader: NodeName) -> Translator {
         Translator {
             keys,
-            service: service.to_owned(),
+            service: service.into(),
             nodes: Vec::new(),
             leader,
             values: BTreeMap::new(),
@@ -214,7 +214,7 @@ impl Translator {
     }
 
     fn machine_step(&mut self, step: &Step, name: &str) -> Option<Event> {
-        let own = |service: &String| *service == self.service;
+        let own = |service: &ResourceName| *service == self.service;
         if let (Step::ControllerStarts, false) = (step, self.leader == name) {
             return Some(Event::Restarts);
         }

@@ -3,6 +3,7 @@
 use super::super::context::Context;
 use super::{absolute, arguments, environment, printable, user, working_directory};
 use crate::driver::{SystemdDriver, UNIT_TYPES, is_essential_unit};
+use crate::id::ResourceName;
 use crate::problem::{element, member};
 
 /// Maximum length of a unit's name in systemd.
@@ -56,7 +57,7 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
 /// Returns the problem of the unit's name.
 fn name_problem(systemd: &SystemdDriver) -> Option<String> {
     let unit = &systemd.unit;
-    let name = systemd.unit_name("");
+    let name = systemd.unit_name(&ResourceName::default());
     if unit.contains('/') || unit.starts_with('.') || !printable(unit) || name.len() > MAX_NAME {
         return Some(format!("{unit:?} is not a valid unit name"));
     }

@@ -8,7 +8,7 @@ use crate::core::reservation::{failed, lines, nodes_named};
 use crate::core::stored_view::view;
 use crate::core::world::World;
 use ha_api_types::error_reason::ErrorReason;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::names::bare;
 use ha_api_types::operation::{OperationAction, OperationSpec};
@@ -136,7 +136,7 @@ struct Proposal {
 
 /// Move of one service by an operator.
 struct Moved {
-    resource: String,
+    resource: ResourceName,
     node: NodeName,
     /// The node becomes the secondary of the service.
     as_secondary: bool,
@@ -156,11 +156,8 @@ impl Proposal {
             let as_secondary = spec.action == OperationAction::ReplaceSecondary;
             let moves = matches!(spec.action, OperationAction::Migrate | OperationAction::Relocate);
             let moved = spec.resource.zip(spec.node).filter(|_| moves || as_secondary);
-            let moved = moved.map(|(resource, node)| Moved {
-                resource: bare(&resource).to_owned(),
-                node,
-                as_secondary,
-            });
+            let moved =
+                moved.map(|(resource, node)| Moved { resource: bare(&resource).into(), node, as_secondary });
             return Ok(moved.map(|moved| Proposal {
                 kind,
                 name: name.to_owned(),
@@ -185,8 +182,8 @@ impl Proposal {
     /// Returns the view of the cluster once the leader has reacted to the change.
     fn settled(&self, before: &World) -> View {
         let Some(Moved { resource, node, as_secondary }) = &self.moved else {
-            let only = (self.kind == Kind::Resource).then_some(self.name.as_str());
-            return settled(before, &self.after, only);
+            let only = (self.kind == Kind::Resource).then(|| ResourceName::from(self.name.as_str()));
+            return settled(before, &self.after, only.as_ref());
         };
         let mut view = view(before).0;
         if *as_secondary {

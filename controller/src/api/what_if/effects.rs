@@ -3,7 +3,7 @@
 use crate::core::placement::{may_move_live, proves, ungated_note, uses};
 use crate::core::stored_view::{status_of, view};
 use crate::core::world::World;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::view::{EffectKind, Plan, PlannedEffect};
@@ -34,13 +34,12 @@ const MOST_FOLLOWED: usize = 300;
 
 /// Returns the placement of services once the cluster has settled after a change. With `only`, no other resource
 /// changes.
-pub(crate) fn settled(before: &World, after: &World, only: Option<&str>) -> View {
+pub(crate) fn settled(before: &World, after: &World, only: Option<&ResourceName>) -> View {
     let (view_before, _) = view(before);
     let (view_after, _) = view(after);
     let mut comparison = Comparison { before, after, view_before, view_after, plan: Plan::default() };
     let companions = only.map(|name| comparison.view_after.rules.companions(name)).unwrap_or_default();
-    let only = only.map(str::to_owned);
-    let names: BTreeSet<&String> = match &only {
+    let names: BTreeSet<&ResourceName> = match only {
         Some(name) => companions.iter().chain([name]).collect(),
         None if after.resources.len() <= MOST_FOLLOWED => {
             before.resources.keys().chain(after.resources.keys()).collect()
@@ -71,7 +70,7 @@ struct Comparison<'a> {
 }
 
 /// Returns a resource that is managed and not being deleted.
-fn managed<'w>(world: &'w World, name: &str) -> Option<&'w Resource> {
+fn managed<'w>(world: &'w World, name: &ResourceName) -> Option<&'w Resource> {
     world
         .resources
         .get(name)
@@ -81,8 +80,8 @@ fn managed<'w>(world: &'w World, name: &str) -> Option<&'w Resource> {
 
 impl Comparison<'_> {
     /// Compares services of higher priority first, in the order of recovery.
-    fn compare_all(&mut self, names: BTreeSet<&String>) {
-        let mut order: Vec<&String> = names.into_iter().collect();
+    fn compare_all(&mut self, names: BTreeSet<&ResourceName>) {
+        let mut order: Vec<&ResourceName> = names.into_iter().collect();
         order.sort_by_key(|name| {
             let priority = self.after.resources.get(*name).map_or(0, |resource| resource.value.spec.priority);
             (Reverse(priority), (*name).clone())
@@ -92,7 +91,7 @@ impl Comparison<'_> {
         }
     }
 
-    fn compare(&mut self, name: &str) {
+    fn compare(&mut self, name: &ResourceName) {
         let old = managed(self.before, name);
         let new = managed(self.after, name);
         let status = old.map(|old| status_of(self.before, old)).unwrap_or_default();
@@ -127,7 +126,7 @@ impl Comparison<'_> {
     }
 
     /// Records the effect on a service that does not run and is requested to run.
-    fn started(&mut self, name: &str, was: Option<RequestedState>, status: &ResourceStatus) {
+    fn started(&mut self, name: &ResourceName, was: Option<RequestedState>, status: &ResourceStatus) {
         let wanted_before = was == Some(RequestedState::Started);
         if wanted_before && status.state == ServiceState::Error {
             return;
@@ -155,7 +154,7 @@ impl Comparison<'_> {
     }
 
     /// Records the effect on a service that runs and is still requested to run.
-    fn moved(&mut self, name: &str, node: &NodeName) {
+    fn moved(&mut self, name: &ResourceName, node: &NodeName) {
         let before = wish(&self.view_before, name, node);
         let after = wish(&self.view_after, name, node);
         match after {
@@ -186,13 +185,13 @@ impl Comparison<'_> {
         }
     }
 
-    fn choose(&self, name: &str) -> Option<NodeName> {
+    fn choose(&self, name: &ResourceName) -> Option<NodeName> {
         let facts = self.view_after.services.get(name)?;
         choose(&self.view_after, name, facts).0.cloned()
     }
 
     /// Counts the service on this node from now on.
-    fn go(&mut self, name: &str, node: &NodeName) {
+    fn go(&mut self, name: &ResourceName, node: &NodeName) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.node = Some(node.to_owned());
             facts.uses = BTreeSet::from([node.to_owned()]);
@@ -200,7 +199,7 @@ impl Comparison<'_> {
     }
 
     /// Counts the service on no node from now on.
-    fn leave(&mut self, name: &str) {
+    fn leave(&mut self, name: &ResourceName) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.uses.clear();
         }
@@ -208,14 +207,14 @@ impl Comparison<'_> {
 
     fn effect(
         &mut self,
-        name: &str,
+        name: &ResourceName,
         effect: EffectKind,
         from: Option<NodeName>,
         to: Option<NodeName>,
         reason: Reason,
     ) {
         let mut planned =
-            PlannedEffect { resource: name.to_owned(), effect, from, to, reason, message: String::new() };
+            PlannedEffect { resource: name.clone(), effect, from, to, reason, message: String::new() };
         planned.message = planned.sentence();
         self.plan.effects.push(planned);
     }
@@ -232,7 +231,7 @@ enum Wish {
 }
 
 /// Returns the movement of a service that runs on this node, by the leader's rules.
-fn wish(view: &View, name: &str, node: &NodeName) -> Wish {
+fn wish(view: &View, name: &ResourceName, node: &NodeName) -> Wish {
     let Some(facts) = view.services.get(name) else { return Wish::Stay };
     let placement = place(view, name, facts);
     let driven = match placement.verdicts.get(node) {

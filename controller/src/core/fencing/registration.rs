@@ -5,7 +5,7 @@ use crate::core::plan::{Note, Plan, Subject, node_event, stored};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::event::EventType;
-use ha_api_types::id::{Epoch, NodeName, Revision};
+use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeSpec};
 use ha_api_types::reason::Reason;
@@ -228,7 +228,7 @@ pub(super) fn errors_pending(
 /// secondaries. After admission, the agent overwrites these reports.
 fn replacements_pending(situation: &Situation<'_>, node: &NodeName, plan: &mut Plan) -> bool {
     let world = situation.world;
-    let is_pending = |name: &str, assignment: &Assignment| {
+    let is_pending = |name: &ResourceName, assignment: &Assignment| {
         let asked = assignment.replacement.as_ref().filter(|_| assignment.node == *node);
         let status = world.resource_statuses.get(name).and_then(|status| status.value.replacement.as_ref());
         let known = world.resources.contains_key(name);

@@ -7,6 +7,7 @@ use crate::core::plan::{Note, Plan};
 use crate::core::restored;
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
+use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::reason::Reason;
@@ -67,7 +68,7 @@ pub(super) fn plan(
         return;
     }
     if node.silence_proves.is_err() && !node.has_device {
-        let services: Vec<&str> = node.active.iter().map(String::as_str).collect();
+        let services: Vec<&str> = node.active.iter().map(ResourceName::as_str).collect();
         let (reason, why) = match node.silence_proves {
             Err(reason @ (Reason::WatchdogFailed | Reason::SleepUnprotected)) => {
                 (reason, format!("Node is unreachable and cannot be fenced: {}", reason.sentence()))

@@ -6,7 +6,7 @@ use crate::core::situation::Situation;
 use crate::core::status::FAILOVER_CAPACITY;
 use crate::core::world::Versioned;
 use ha_api_types::cluster::RecentFence;
-use ha_api_types::id::{Epoch, NodeName};
+use ha_api_types::id::{Epoch, NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::notification::{NotificationItem, NotificationKind, NotificationObject};
@@ -41,11 +41,12 @@ pub(super) fn changes(
 
 fn errors(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     let world = situation.world;
-    let in_error = |name: &str| {
+    let in_error = |name: &ResourceName| {
         let status = world.resource_statuses.get(name).map(|known| &known.value);
         status.filter(|status| status.state == ServiceState::Error && world.resources.contains_key(name))
     };
-    let over: Vec<String> = next.errors.iter().filter(|name| in_error(name).is_none()).cloned().collect();
+    let over: Vec<ResourceName> =
+        next.errors.iter().filter(|name| in_error(name).is_none()).cloned().collect();
     for name in over {
         next.errors.remove(&name);
         let item = recovered(&name, world.resource_statuses.get(&name).map(|known| &known.value));
@@ -72,7 +73,7 @@ fn errors(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     }
 }
 
-fn recovered(name: &str, status: Option<&ResourceStatus>) -> NotificationItem {
+fn recovered(name: &ResourceName, status: Option<&ResourceStatus>) -> NotificationItem {
     let ready = status.and_then(|status| condition(&status.conditions, "Ready"));
     let message = match (status, ready) {
         (Some(status), Some(ready)) => format!("State {:?}: {}", status.state, ready.message),
@@ -215,7 +216,7 @@ fn unconfirmed(
 /// proof, or silent and not closed.
 fn proof_missing(
     nodes: &NodeTable,
-    name: &str,
+    name: &NodeName,
     fence: &Versioned<Fence>,
     plan: &Plan,
 ) -> Option<(Mono, Reason, String)> {
@@ -254,7 +255,7 @@ fn object(kind: Kind, name: &str) -> NotificationObject {
 }
 
 /// Returns the suggested action for a resource in Error: a command, and the runbook that explains it.
-fn error_action(name: &str, may_run: bool) -> String {
+fn error_action(name: &ResourceName, may_run: bool) -> String {
     let first = if may_run { "WARNING: the service may still run. Confirm that it is stopped. " } else { "" };
     format!(
         "{first}Run \"hactl why {name}\", fix the cause, then run \"hactl clear-error {name}\" \

@@ -4,6 +4,7 @@ use super::{Request, Verdict, verdict, write};
 use crate::core::health::{Health, NodeHealth, NodeTable, watchdog_counts};
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
+use ha_api_types::id::ResourceName;
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, NodeReport, WatchdogKind, WatchdogReport};
@@ -82,7 +83,7 @@ fn refusal(
         comes.then(|| service.clone())
     }));
     if !services.is_empty() {
-        let services: Vec<&str> = services.iter().map(String::as_str).collect();
+        let services: Vec<&str> = services.iter().map(ResourceName::as_str).collect();
         let message = format!(
             "Services are still active on {name} ({}): run \"hactl node maintenance enable {name} \
              --wait\" to see why",

@@ -9,12 +9,7 @@ fn without_place(service: &str, node: &str, lacks: &[(&str, &str)]) -> Unplaced 
         reason: Reason::NotEnoughMemory,
         message: (*message).to_owned(),
     };
-    Unplaced {
-        service: service.to_owned(),
-        node: node.into(),
-        lacks: lacks.iter().map(lack).collect(),
-        more: 0,
-    }
+    Unplaced { service: service.into(), node: node.into(), lacks: lacks.iter().map(lack).collect(), more: 0 }
 }
 
 fn check(found: &[(&str, Verdict)], reason: Reason, expected: &str) {

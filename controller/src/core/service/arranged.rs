@@ -6,7 +6,7 @@
 
 use super::policy::with_companions;
 use super::{Draft, Planner, Service};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::RequestedState;
 use ha_scheduler::{Placement, Verdict};
@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub struct Arranged {
     /// Assigned nodes by service.
-    nodes: BTreeMap<String, NodeName>,
+    nodes: BTreeMap<ResourceName, NodeName>,
     /// Services that have no eligible node with separate placements.
-    left_over: BTreeSet<String>,
+    left_over: BTreeSet<ResourceName>,
 }
 
 impl Planner<'_> {
@@ -27,14 +27,14 @@ impl Planner<'_> {
     ///
     /// At least one service must have found a node: otherwise there is no choice to change.
     pub fn arrange(&self) -> Option<Arranged> {
-        let left_over: BTreeSet<String> =
+        let left_over: BTreeSet<ResourceName> =
             self.looked.iter().filter(|(_, found)| !**found).map(|(name, _)| name.clone()).collect();
         if left_over.is_empty() || left_over.len() == self.looked.len() {
             return None;
         }
         let looking = self.looked.keys().cloned().collect();
         let nodes = ha_scheduler::arrange(&self.view, &looking);
-        let left_over: BTreeSet<String> =
+        let left_over: BTreeSet<ResourceName> =
             left_over.into_iter().filter(|name| nodes.contains_key(name)).collect();
         (!left_over.is_empty()).then_some(Arranged { nodes, left_over })
     }
@@ -71,7 +71,7 @@ fn words(
 ) -> Option<String> {
     let alone = alone.filter(|alone| *alone != node)?;
     let others = planner.arranged.left_over.iter().filter(|name| name.as_str() != service.name);
-    let others: Vec<&str> = others.map(String::as_str).collect();
+    let others: Vec<&str> = others.map(ResourceName::as_str).collect();
     if others.is_empty() {
         return None;
     }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::core::health::Health;
 use crate::core::situation::Situation;
-use ha_api_types::id::{Epoch, NodeName, Revision};
+use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState, Phase};
 use ha_api_types::resource::{ServiceDefinition, ServiceState};
@@ -124,10 +124,10 @@ fn starts_at<'a>(action: &'a Action, node: &'a NodeName) -> Option<&'a str> {
 }
 
 /// Returns at most five names and the number of the others, for a condition.
-pub(in crate::core) fn some_of(names: &[String]) -> String {
+pub(in crate::core) fn some_of(names: &[ResourceName]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);
-    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let shown = names.iter().take(SHOWN).map(ResourceName::as_str).collect::<Vec<_>>().join(", ");
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 

@@ -3,6 +3,7 @@
 use super::{Draft, Service};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
+use ha_api_types::id::ResourceName;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Phase;
@@ -143,7 +144,12 @@ fn is_ready(draft: &Draft, reason: Reason) -> bool {
 }
 
 /// Returns `true` if the service runs, according to reports under current epochs.
-pub(super) fn runs(situation: &Situation<'_>, name: &str, uid: &str, status: &ResourceStatus) -> bool {
+pub(super) fn runs(
+    situation: &Situation<'_>,
+    name: &ResourceName,
+    uid: &str,
+    status: &ResourceStatus,
+) -> bool {
     if status.state == ServiceState::Ignored {
         return false;
     }

@@ -6,7 +6,7 @@ use super::{Draft, Planner, Service, Standing, replacement, revision_of};
 use crate::core::plan::{Note, Subject, event, stored};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
-use ha_api_types::id::{BootId, Epoch, NodeName};
+use ha_api_types::id::{BootId, Epoch, NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Tombstone;
@@ -170,7 +170,8 @@ fn copy_at(node: &NodeName, epoch: Epoch, boot_id: &BootId, definition: &Service
 pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
     let situation = planner.situation;
     let world = situation.world;
-    let names: BTreeSet<&String> = world.assignments.keys().chain(world.resource_statuses.keys()).collect();
+    let names: BTreeSet<&ResourceName> =
+        world.assignments.keys().chain(world.resource_statuses.keys()).collect();
     for name in names {
         let spec_key = world.keys.spec(Kind::Resource, name);
         let subject = Subject::Service(name.clone());

@@ -5,7 +5,7 @@ use crate::core::plan::Subject;
 use crate::core::situation::Situation;
 use crate::core::world::{Versioned, World};
 use ha_api_types::driver::Identity;
-use ha_api_types::id::{NodeName, Revision};
+use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase, Tombstone};
 use ha_api_types::resource::{ServiceCopy, ServiceState};
@@ -33,7 +33,7 @@ pub(super) fn taken(planner: &Planner<'_>, service: &Service<'_>) -> Option<Stri
 }
 
 /// Returns the precedence of a resource: services that may run, then assigned ones, then by creation.
-fn rank<'a>(world: &World, name: &'a str) -> (u8, Revision, &'a str) {
+fn rank<'a>(world: &World, name: &'a ResourceName) -> (u8, Revision, &'a ResourceName) {
     let created = world.resources.get(name).map_or(Revision(i64::MAX), |resource| resource.created);
     let copies = world.resource_statuses.get(name).is_some_and(|status| !status.value.copies.is_empty());
     let place = match world.assignments.get(name).map(|assignment| &assignment.value.action) {
@@ -46,7 +46,10 @@ fn rank<'a>(world: &World, name: &'a str) -> (u8, Revision, &'a str) {
 }
 
 /// Returns the tombstones of other names that hold the service's identity.
-pub(super) fn held_by<'a>(world: &'a World, name: &str) -> Vec<(&'a String, &'a Versioned<Tombstone>)> {
+pub(super) fn held_by<'a>(
+    world: &'a World,
+    name: &ResourceName,
+) -> Vec<(&'a ResourceName, &'a Versioned<Tombstone>)> {
     let Some(identity) = world.identity(name) else { return Vec::new() };
     world
         .tombstones
@@ -82,7 +85,7 @@ pub(super) fn end_tombstones(situation: &Situation<'_>, service: &Service<'_>, d
     let identity = world.identity(service.name);
     let own = service.tombstone.map(|tombstone| (service.name, tombstone));
     let others = held_by(world, service.name);
-    for (name, tombstone) in others.into_iter().map(|(name, known)| (name.as_str(), known)).chain(own) {
+    for (name, tombstone) in others.into_iter().chain(own) {
         let mut left = tombstone.value.clone();
         left.copies.retain(|copy| copy.definition.identity().as_ref() != identity);
         left.nodes = left.copies.iter().map(|copy| copy.node.clone()).collect();

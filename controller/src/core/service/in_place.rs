@@ -4,7 +4,7 @@ use super::operation::{refuse, set};
 use super::{Assign, Draft, Service, Standing, replacement};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
-use ha_api_types::id::{Epoch, NodeName, OperationName};
+use ha_api_types::id::{Epoch, NodeName, OperationName, ResourceName};
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment};
@@ -116,7 +116,7 @@ fn verdict<'a>(situation: &Situation<'_>, service: &Service<'a>, draft: &Draft) 
     Verdict::Rewrite(assignment)
 }
 
-fn no_copy<'a>(name: &str) -> Verdict<'a> {
+fn no_copy<'a>(name: &ResourceName) -> Verdict<'a> {
     Verdict::Done(format!("No copy of {name} runs: the next start uses the edited definition"))
 }
 

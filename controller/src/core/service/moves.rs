@@ -7,7 +7,7 @@ use super::{Draft, Planner, Service, Standing, error, ordering, rebalance, recov
 use crate::core::pause;
 use crate::core::placement::{may_move_live, not_live};
 use ha_api_types::driver::DriverSpec;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FenceState, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -89,7 +89,7 @@ pub(super) fn improve(
     if begin(planner, service, draft, &target, true, reason) {
         draft.status.operation = None;
         if !makes_room.is_empty() {
-            let names: Vec<&str> = makes_room.iter().map(String::as_str).collect();
+            let names: Vec<&str> = makes_room.iter().map(ResourceName::as_str).collect();
             draft.message = format!("{}, to free capacity for {}", draft.message, names.join(", "));
         }
         if followed == Follows::Operator {
@@ -125,7 +125,7 @@ fn cannot_leave(
 }
 
 /// Returns suggested actions that would let a service leave its node: the remedies of the other nodes, fewest first.
-fn what_would_help(placement: &Placement, name: &str, node: &NodeName) -> String {
+fn what_would_help(placement: &Placement, name: &ResourceName, node: &NodeName) -> String {
     let mut remedies: Vec<(usize, String)> = placement
         .verdicts
         .iter()

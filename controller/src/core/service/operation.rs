@@ -5,7 +5,7 @@ use super::policy::choose;
 use super::{Draft, Planner, Service, in_place, moves, ordering, replacement};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
-use ha_api_types::id::{NodeName, OperationName};
+use ha_api_types::id::{NodeName, OperationName, ResourceName};
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
 use ha_api_types::names;
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
@@ -26,14 +26,14 @@ pub(in crate::core) struct Request<'a> {
 
 /// Returns the oldest operation on each service that is not final, because a service has only one at a time. Of
 /// several stops the newest counts: a forced stop must not wait for a graceful one.
-pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Request<'a>> {
-    let mut requests: BTreeMap<&str, Request<'_>> = BTreeMap::new();
+pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<ResourceName, Request<'a>> {
+    let mut requests: BTreeMap<ResourceName, Request<'_>> = BTreeMap::new();
     for (name, operation) in situation.world.open_operations() {
         let Some(resource) = operation.value.spec.resource.as_deref() else { continue };
-        let resource = names::bare(resource);
+        let resource = ResourceName::from(names::bare(resource));
         let status = situation.world.operation_statuses.get(name);
         let request = Request { name, operation, status };
-        let goes_first = requests.get(resource).is_none_or(|known| {
+        let goes_first = requests.get(&resource).is_none_or(|known| {
             let is_stop = |spec: &OperationSpec| spec.action == OperationAction::Stop;
             let older = operation.created < known.operation.created;
             if is_stop(&operation.value.spec) && is_stop(&known.operation.value.spec) {
@@ -50,7 +50,7 @@ pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a s
 }
 
 /// Returns the services that operations move or will move.
-pub(in crate::core) fn moved<'a>(situation: &Situation<'a>) -> Vec<&'a str> {
+pub(in crate::core) fn moved(situation: &Situation<'_>) -> Vec<ResourceName> {
     let moves = |request: &Request<'_>| {
         matches!(request.operation.value.spec.action, OperationAction::Migrate | OperationAction::Relocate)
     };
@@ -249,7 +249,7 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
     // An operator's request retries a node on which the service could never run.
     draft.status.incompatible_nodes.retain(|node| node != target);
     let placement = choose(planner, service, draft);
-    let companions: Vec<String> = planner.view.rules.companions(service.name).into_iter().collect();
+    let companions: Vec<ResourceName> = planner.view.rules.companions(service.name).into_iter().collect();
     if let Some(Verdict::Refused(refusals)) = placement.verdicts.get(target)
         && !moves::may_go_with_companions(&placement, target)
     {
@@ -287,14 +287,14 @@ fn is_at_home(state: ServiceState) -> bool {
 }
 
 /// Returns the services on a node that a strict rule keeps apart from this one.
-fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName) -> Vec<String> {
-    let mut names: Vec<String> = planner
+fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName) -> Vec<ResourceName> {
+    let mut names: Vec<ResourceName> = planner
         .view
         .rules
         .apart_from(service.name)
         .filter(|partners| partners.strict)
         .flat_map(|partners| partners.resources.iter())
-        .filter(|name| name.as_str() != service.name)
+        .filter(|name| *name != service.name)
         .filter(|name| planner.view.services.get(*name).is_some_and(|facts| facts.uses.contains(target)))
         .cloned()
         .collect();

@@ -7,7 +7,7 @@
 use super::{Draft, Planner, Service, Standing, conditions};
 use crate::core::plan::Subject;
 use crate::core::situation::Situation;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -35,7 +35,7 @@ pub(super) fn holds_restart(
         report.value.reason == Reason::LeaseLost && situation.now.raw < report.seen + REPORTED_MS
     });
     let Some(stop) = stop else { return holds_start(planner, service) };
-    let stopped_with_it = |first: &&str| {
+    let stopped_with_it = |first: &&ResourceName| {
         world.service_report(first, node).is_some_and(|report| {
             report.value.exclusive && report.value.phase.may_run() && report.modified < stop.modified
         })
@@ -50,7 +50,7 @@ pub(super) fn holds_restart(
 }
 
 /// Returns the services that do not run and cannot start now because of the start order.
-pub(super) fn held_back(planner: &Planner<'_>) -> Vec<String> {
+pub(super) fn held_back(planner: &Planner<'_>) -> Vec<ResourceName> {
     let services = planner.view.services.iter();
     services
         .filter(|(name, facts)| {
@@ -60,7 +60,7 @@ pub(super) fn held_back(planner: &Planner<'_>) -> Vec<String> {
         .collect()
 }
 
-fn holds_start_of(planner: &Planner<'_>, name: &str) -> Option<String> {
+fn holds_start_of(planner: &Planner<'_>, name: &ResourceName) -> Option<String> {
     planner.order.before(name).next()?;
     if let Some(circle) = planner.order.circle(name) {
         return Some(format!(
@@ -71,7 +71,7 @@ fn holds_start_of(planner: &Planner<'_>, name: &str) -> Option<String> {
     planner.order.before(name).find_map(|first| holds(planner, first))
 }
 
-fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
+fn holds(planner: &Planner<'_>, first: &ResourceName) -> Option<String> {
     let world = planner.situation.world;
     let Some(resource) = world.resources.get(first) else {
         return Some(format!("Dependency {first} does not exist"));
@@ -123,7 +123,7 @@ fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
 /// Returns why the service must stop although Started is requested: a dependency must stop.
 pub(super) fn has_to_stop(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
     let world = planner.situation.world;
-    let stops = |first: &&str| {
+    let stops = |first: &&ResourceName| {
         let Some(resource) = world.resources.get(*first) else { return false };
         let state = world.resource_statuses.get(*first).map(|status| status.value.state);
         match resource.value.spec.state {
@@ -147,10 +147,14 @@ pub(super) fn is_waited_for(planner: &Planner<'_>, service: &Service<'_>) -> Opt
 /// Returns `true` if all dependents of a running service are stopped, so that it can stop. Otherwise this plan stops
 /// them, and the draft reports the wait.
 pub(super) fn way_is_clear(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
-    planner.leaving.insert(service.name.to_owned());
+    planner.leaving.insert(service.name.clone());
     let situation = planner.situation;
-    let running: Vec<&str> =
-        planner.order.following(service.name).filter(|next| may_run(&situation, next)).collect();
+    let running: Vec<&str> = planner
+        .order
+        .following(service.name)
+        .filter(|next| may_run(&situation, next))
+        .map(ResourceName::as_str)
+        .collect();
     if running.is_empty() {
         return true;
     }
@@ -162,7 +166,7 @@ pub(super) fn way_is_clear(planner: &mut Planner<'_>, service: &Service<'_>, dra
 
 /// Returns `true` if a service may run now, so that stops of its dependencies wait for it. A service that could not
 /// be stopped is in Error: no stop waits for it.
-fn may_run(situation: &Situation<'_>, name: &str) -> bool {
+fn may_run(situation: &Situation<'_>, name: &ResourceName) -> bool {
     let world = situation.world;
     let Some(resource) = world.resources.get(name) else { return false };
     if resource.value.spec.state == RequestedState::Ignored {
@@ -217,6 +221,6 @@ fn is_nowhere(state: ServiceState) -> bool {
     }
 }
 
-fn is_busy(situation: &Situation<'_>, name: &str) -> bool {
-    situation.busy.contains(&Subject::Service(name.to_owned()))
+fn is_busy(situation: &Situation<'_>, name: &ResourceName) -> bool {
+    situation.busy.contains(&Subject::Service(name.clone()))
 }

@@ -8,6 +8,7 @@ use super::policy::{nowhere, why_nowhere};
 use super::{Draft, Planner, Service};
 use crate::core::placement::service_facts;
 use crate::core::plan::Subject;
+use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Action;
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -18,7 +19,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 pub(super) struct Displacement {
     /// The service that needs the capacity.
-    by: String,
+    by: ResourceName,
     priority: i32,
 }
 
@@ -52,7 +53,7 @@ pub(super) fn make_room(
     };
     let priority = service.resource.value.spec.priority;
     for victim in &found.victims {
-        let displacement = Displacement { by: service.name.to_owned(), priority };
+        let displacement = Displacement { by: service.name.clone(), priority };
         planner.displaced.insert(victim.clone(), displacement);
     }
     let node = found.node;
@@ -67,13 +68,16 @@ pub(super) fn make_room(
     draft.reserves = Some(node);
 }
 
-fn shown(planner: &Planner<'_>, name: &str) -> String {
+fn shown(planner: &Planner<'_>, name: &ResourceName) -> String {
     let priority = planner.view.services.get(name).map_or(0, |facts| facts.priority);
     format!("{name} (priority {priority})")
 }
 
 /// Returns the companions that are requested to run and have no node either, or leave theirs.
-pub(super) fn companions_without_place(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
+pub(super) fn companions_without_place(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+) -> BTreeSet<ResourceName> {
     let world = planner.situation.world;
     let companions = planner.view.rules.companions(service.name);
     companions
@@ -100,7 +104,7 @@ pub(super) fn is_held_back(planner: &Planner<'_>, draft: &Draft) -> bool {
 }
 
 /// Returns the other services that are being stopped, or must leave in this plan.
-fn leaving(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
+fn leaving(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<ResourceName> {
     let statuses = planner.situation.world.resource_statuses.iter();
     statuses
         .filter(|(_, status)| {
@@ -109,15 +113,15 @@ fn leaving(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
         })
         .map(|(name, _)| name.clone())
         .chain(planner.displaced.keys().cloned())
-        .filter(|name| name.as_str() != service.name)
+        .filter(|name| name != service.name)
         .collect()
 }
 
 /// Returns the running or starting services of lower priority without another action in progress. These are planned
 /// later in the same plan.
-fn displaceable(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
+fn displaceable(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<ResourceName> {
     let world = planner.situation.world;
-    let rank = |name: &str, own: i32| planner.order.priority(name, own);
+    let rank = |name: &ResourceName, own: i32| planner.order.priority(name, own);
     let own = rank(service.name, service.resource.value.spec.priority);
     world
         .resources

@@ -14,7 +14,7 @@ use crate::core::placement::settling_until;
 use crate::core::plan::Subject;
 use crate::core::situation::Measure;
 use ha_api_types::cluster::SchedulerMode;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
@@ -43,19 +43,18 @@ enum Cause {
 }
 
 /// Plans the moves that begin now: those for the load or, if there are none, one off a node with too many services.
-pub(super) fn plan(planner: &mut Planner<'_>, operations: &BTreeMap<&str, operation::Request<'_>>) {
+pub(super) fn plan(planner: &mut Planner<'_>, operations: &BTreeMap<ResourceName, operation::Request<'_>>) {
     let by_load = planner.view.settings.auto_rebalance.enabled;
     let by_services = planner.view.reservation.enabled;
     if !(by_load || by_services) || !is_at_rest(planner) {
         return;
     }
-    let services: BTreeSet<&str> = planner
+    let services: BTreeSet<&ResourceName> = planner
         .situation
         .world
         .resources
         .keys()
-        .map(String::as_str)
-        .filter(|name| !operations.contains_key(name) && is_ready(planner, name))
+        .filter(|name| !operations.contains_key(*name) && is_ready(planner, name))
         .collect();
     if by_load {
         even_load(planner, services.clone());
@@ -66,7 +65,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, operations: &BTreeMap<&str, operat
 }
 
 /// Plans moves that reduce the imbalance of the load.
-fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
+fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceName>) {
     let settings = planner.view.settings.auto_rebalance.clone();
     let loads = Loads::of(&planner.view);
     if loads.unevenness() <= settings.threshold {
@@ -88,7 +87,7 @@ fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
         };
         let Some(planned) = best_move(&view, &services, suits) else { break };
         for name in planned.with.iter().chain([&planned.service]) {
-            services.remove(name.as_str());
+            services.remove(name);
             if let Some(mut facts) = view.services.get_mut(name) {
                 facts.node = Some(planned.to.clone());
                 facts.uses = BTreeSet::from([planned.to.clone()]);
@@ -102,7 +101,7 @@ fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
 }
 
 /// Plans one move off a node that has had too many services for long enough, unless a move for the load is planned.
-fn relieve_one(planner: &mut Planner<'_>, services: &BTreeSet<&str>) {
+fn relieve_one(planner: &mut Planner<'_>, services: &BTreeSet<&ResourceName>) {
     let counts = Counts::of(&planner.view);
     let sides: BTreeMap<NodeName, bool> =
         counts.sides().filter(|(_, above)| *above).map(|(node, above)| (node.to_owned(), above)).collect();
@@ -166,7 +165,7 @@ fn is_at_rest(planner: &Planner<'_>) -> bool {
         && planner.view.services.iter().all(|(name, facts)| rests(planner, name, facts))
 }
 
-fn rests(planner: &Planner<'_>, name: &str, facts: &ServiceFacts) -> bool {
+fn rests(planner: &Planner<'_>, name: &ResourceName, facts: &ServiceFacts) -> bool {
     let Some(status) = planner.situation.world.resource_statuses.get(name) else { return true };
     match status.value.state {
         ServiceState::Started => {
@@ -197,7 +196,7 @@ fn rests(planner: &Planner<'_>, name: &str, facts: &ServiceFacts) -> bool {
 
 /// Returns `true` if the service can be moved now under its last assignment, and is not in a pause after a failed
 /// move.
-fn is_ready(planner: &Planner<'_>, name: &str) -> bool {
+fn is_ready(planner: &Planner<'_>, name: &ResourceName) -> bool {
     let world = planner.situation.world;
     let Some(status) = world.resource_statuses.get(name) else { return false };
     let Some(assignment) = world.assignments.get(name) else { return false };

@@ -4,7 +4,7 @@ use super::arranged::settled;
 use super::assign::start_on;
 use super::policy::{choose, choose_start, start_failed};
 use super::{Draft, Planner, Service, Standing, error, moves, operation, ordering, preemption, recover};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -266,7 +266,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
 }
 
 /// Returns the message about two running copies. Only an operator can decide which copy continues (FENCING, section 7).
-pub(super) fn runs_twice(name: &str, first: &str, second: &str) -> String {
+pub(super) fn runs_twice(name: &ResourceName, first: &str, second: &str) -> String {
     format!(
         "Running on both {first} and {second}. Run \"hactl clear-error {name}\" to stop both copies and \
          start one"

@@ -3,7 +3,7 @@
 
 use super::replacements::Replaces;
 use ha_api_types::cluster::OnEtcdLoss;
-use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, OperationName, Revision};
+use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, OperationName, ResourceName, Revision};
 use ha_api_types::keys::Keys;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
@@ -24,9 +24,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
     /// Services whose starts fail.
-    pub(super) fails_start: BTreeMap<String, FailureClass>,
+    pub(super) fails_start: BTreeMap<ResourceName, FailureClass>,
     /// Services whose stops fail.
-    pub(super) fails_stop: BTreeSet<String>,
+    pub(super) fails_stop: BTreeSet<ResourceName>,
     /// Leave probes unanswered.
     pub(super) mute: bool,
     /// Let outgoing migrations fail.
@@ -64,9 +64,9 @@ pub(super) struct Agent {
     /// Newest candidate key that the agent has read; `None` if it does not ask controllers for hold.
     pub(super) hold: Option<Revision>,
     /// Names of resources whose services really run here.
-    pub(super) running: BTreeSet<String>,
+    pub(super) running: BTreeSet<ResourceName>,
     /// Uid of the resource under which each service was started.
-    uids: BTreeMap<String, String>,
+    uids: BTreeMap<ResourceName, String>,
     pub(super) mode: Option<Mode>,
     begun: BTreeSet<ActionUid>,
     lease: Option<LeaseId>,
@@ -75,7 +75,7 @@ pub(super) struct Agent {
     beats_at: Mono,
     heard_at: Mono,
     /// Services that were probed since the last `look_again`.
-    probed: BTreeSet<String>,
+    probed: BTreeSet<ResourceName>,
 }
 
 pub(super) struct Read<T> {
@@ -309,7 +309,8 @@ impl Agent {
         let prefix = keys.specs_of(ha_api_types::kind::Kind::Resource);
         for entry in state.list(&prefix).entries {
             let Ok(resource) = serde_json::from_slice::<Resource>(&entry.value) else { continue };
-            let (name, uid) = (resource.metadata.name.clone(), resource.metadata.uid.clone());
+            let name = ResourceName::from(resource.metadata.name.as_str());
+            let uid = resource.metadata.uid.clone();
             if resource.spec.state == RequestedState::Ignored {
                 self.probed.remove(&name);
                 continue;
@@ -349,17 +350,17 @@ impl Agent {
         name: &str,
         report: &ServiceReport,
     ) -> bool {
-        let key = keys.service_report(&self.name, name);
+        let key = keys.service_report(&self.name, &name.into());
         let known: Option<Read<ServiceReport>> = read(state, &key);
         let Some(alive) = read::<Alive>(state, &keys.alive(&self.name)) else { return false };
         let node: Option<Read<NodeReport>> = read(state, &keys.node_report(&self.name));
-        let assignment: Option<Read<Assignment>> = read(state, &keys.assignment(name));
+        let assignment: Option<Read<Assignment>> = read(state, &keys.assignment(&name.into()));
         let transaction = Transaction::new()
             .put(key, guard(known.as_ref()), json(report))
             .guard(keys.alive(&self.name), Guard::Created(alive.created))
             .guard(keys.fence(&self.name), Guard::Unchanged(fence.modified))
             .guard(keys.node_report(&self.name), guard(node.as_ref()))
-            .guard(keys.assignment(name), guard(assignment.as_ref()));
+            .guard(keys.assignment(&name.into()), guard(assignment.as_ref()));
         state.commit(&transaction).applied().is_some()
     }
 

@@ -15,7 +15,7 @@ fn the_transaction_that_assigns_records_the_copy() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.settle();
     lab.start("web");
-    let (assigned, status) = (lab.keys.assignment("web"), lab.keys.status(Kind::Resource, "web"));
+    let (assigned, status) = (lab.keys.assignment(&"web".into()), lab.keys.status(Kind::Resource, "web"));
     let (_, transaction, _) =
         lab.members[0].commits.iter().find(|commit| commit.1.writes_key(&assigned)).unwrap();
     let Some(Write::Put { value, .. }) = transaction.writes().get(&status) else { panic!("{transaction:?}") };
@@ -77,7 +77,7 @@ fn a_tombstone_takes_the_copies_over() {
     assert_eq!(copies.len(), 2, "{}", lab.show());
     lab.delete("web");
     lab.run(5_000);
-    let stone: Tombstone = lab.read(&lab.keys.tombstone("web")).expect("copies may run");
+    let stone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).expect("copies may run");
     for copy in &copies {
         let kept = stone.copies.iter().find(|kept| kept.node == copy.node).expect("taken over");
         // Each copy keeps the definition it was started with: that definition decides the probe, and the evidence of
@@ -92,7 +92,7 @@ fn a_tombstone_takes_the_copies_over() {
     lab.resource("web");
     lab.run(60_000);
     assert!(!lab.is("web", ServiceState::Started), "{}", lab.show());
-    assert!(lab.read::<Tombstone>(&lab.keys.tombstone("web")).is_some());
+    assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_some());
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_copy_of_another_identity_that_a_node_reports_is_adopted_or_stopped_as_it_wa
             phase: Phase::ProbedRunning,
             ..ServiceReport::default()
         };
-        let key = lab.keys.service_report(&"node2".into(), "web");
+        let key = lab.keys.service_report(&"node2".into(), &"web".into());
         let say = |lab: &mut Lab, report: &ServiceReport| {
             let guard = lab
                 .state

@@ -34,12 +34,12 @@ fn times(lab: &Lab, counted: &Counted) -> usize {
 }
 
 fn relocation(reason: Reason) -> Counted {
-    Counted::Relocation { resource: "web".to_owned(), reason }
+    Counted::Relocation { resource: "web".into(), reason }
 }
 
 fn seen(lab: &Lab) -> Vec<Sample> {
     let core = &lab.members[0].core;
-    let relocations = Relocations::from([(("web".to_owned(), Reason::Failback), 2)]);
+    let relocations = Relocations::from([(("web".into(), Reason::Failback), 2)]);
     samples(&Seen {
         world: core.world(),
         now: &lab.now,

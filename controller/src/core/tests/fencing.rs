@@ -165,7 +165,7 @@ fn proof_d_a_clean_leave_is_offline_and_recovered_at_once() {
     // The agent stops everything, then commits Left and deletes its heartbeat.
     lab.agent(&node).faults.idle = true;
     lab.agent(&node).running.clear();
-    let key = lab.keys.service_report(&node, "web");
+    let key = lab.keys.service_report(&node, &"web".into());
     let mut report: ha_api_types::record::ServiceReport = lab.read(&key).unwrap();
     report.phase = ha_api_types::record::Phase::Stopped;
     put(&mut lab, &key, &report);
@@ -237,7 +237,7 @@ fn proof_e_an_operator_confirms_only_the_epoch_and_boot_that_were_seen_and_only_
 #[test]
 fn what_a_registering_node_could_not_stop_becomes_an_unconfirmed_error_before_it_is_admitted() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.agent(&node).cut = true;
     // The node is not armed, so no watchdog ends services that it cannot stop. Only its own registration is a proof.
     lab.agent(&node).armed = false;
@@ -276,7 +276,7 @@ fn nobody_is_declared_dead_while_the_cluster_is_disarmed() {
 #[test]
 fn a_node_is_admitted_only_after_the_error_about_what_it_could_not_stop_is_stored() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.agent(&node).faults.fails_stop.insert("web".into());
     let status = lab.keys.status(Kind::Resource, "web");
     lab.lose_of.extend([status.clone(), status]);
     lab.agent(&node).lose_journal();

@@ -8,7 +8,7 @@ use crate::core::replica::Replica;
 use crate::core::{Config, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId};
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::event::Event;
-use ha_api_types::id::{NodeName, Revision, Term};
+use ha_api_types::id::{NodeName, ResourceName, Revision, Term};
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
@@ -172,7 +172,7 @@ impl Lab {
 
     /// Checks the invariants.
     pub(super) fn check(&self) {
-        let mut runs: BTreeMap<&String, Vec<&NodeName>> = BTreeMap::new();
+        let mut runs: BTreeMap<&ResourceName, Vec<&NodeName>> = BTreeMap::new();
         for (node, agent) in &self.agents {
             for name in &agent.running {
                 runs.entry(name).or_default().push(node);
@@ -470,7 +470,7 @@ impl Lab {
     }
 
     pub(super) fn assignment(&self, name: &str) -> Option<Assignment> {
-        self.read(&self.keys.assignment(name))
+        self.read(&self.keys.assignment(&name.into()))
     }
 
     pub(super) fn agent(&mut self, name: &str) -> &mut Agent {

@@ -242,13 +242,13 @@ fn handed_over_and_registered_anew() -> (super::lab::Lab, NodeName, NodeName) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
-    let key = lab.keys.service_report(&source, "web");
+    let key = lab.keys.service_report(&source, &"web".into());
     lab.until(5_000, "handing over", |lab| {
         lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase == Phase::HandingOver)
     });
     lab.agent(&target).faults.idle = true;
     lab.agent(&source).running.clear();
-    lab.agent(&target).running.insert("web".to_owned());
+    lab.agent(&target).running.insert("web".into());
     lab.agent(&source).lose_journal();
     lab.until(5_000, "registered again", |lab| {
         lab.fence(&source).epoch == Epoch(2) && lab.node_is(&source, NodeState::Online)
@@ -288,7 +288,7 @@ fn arrived_after_the_request_to_register(action: Action) -> (super::lab::Lab, No
     let target = other(&lab, &source);
     lab.agent(&target).faults.idle = true;
     lab.agent(&source).running.clear();
-    let gone = lab.keys.service_report(&source, "web");
+    let gone = lab.keys.service_report(&source, &"web".into());
     let handed_over = ServiceReport { phase: Phase::HandedOver, ..lab.read(&gone).unwrap() };
     lab.put(&gone, &handed_over);
     let (fence, mut assignment) = (lab.fence(&target), lab.assignment("web").unwrap());
@@ -310,11 +310,11 @@ fn arrived_after_the_request_to_register(action: Action) -> (super::lab::Lab, No
         action_uid: Some(stop.action_uid.clone()),
         ..lab.status("web")
     };
-    lab.put(&lab.keys.assignment("web"), &stop);
+    lab.put(&lab.keys.assignment(&"web".into()), &stop);
     lab.put(&lab.keys.status(Kind::Resource, "web"), &status);
     lab.agent(&target).lose_journal();
     lab.until(5_000, "registered again", |lab| lab.fence(&target).epoch == Epoch(2));
-    lab.agent(&target).running.insert("web".to_owned());
+    lab.agent(&target).running.insert("web".into());
     (lab, target)
 }
 
@@ -372,7 +372,7 @@ fn a_target_that_is_ordered_to_start_what_it_received_is_asked_about_the_arrival
     });
     let target = other(&lab, &source);
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
-    let key = lab.keys.service_report(&source, "web");
+    let key = lab.keys.service_report(&source, &"web".into());
     lab.until(5_000, "handing over", |lab| {
         lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase == Phase::HandingOver)
     });
@@ -398,7 +398,7 @@ fn a_target_that_is_ordered_to_start_what_it_received_is_asked_about_the_arrival
 fn a_resource_that_may_have_arrived_leaves_a_tombstone() {
     let (mut lab, target) = arrived_after_the_request_to_register(STOP);
     lab.delete("web");
-    let key = lab.keys.tombstone("web");
+    let key = lab.keys.tombstone(&"web".into());
     lab.until(2_000, "deleted", |lab| lab.assignment("web").is_none());
     let tombstone: Tombstone = lab.read(&key).expect("a tombstone");
     assert!(tombstone.nodes.contains(&target), "{tombstone:?}");

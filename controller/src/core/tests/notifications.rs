@@ -64,7 +64,7 @@ fn kill_leader(lab: &mut Lab) {
 
 fn fail_everywhere(lab: &mut Lab, name: &str) {
     for node in ["node1", "node2", "node3"] {
-        lab.agent(node).faults.fails_start.insert(name.to_owned(), FailureClass::RetryHere);
+        lab.agent(node).faults.fails_start.insert(name.into(), FailureClass::RetryHere);
     }
     lab.resource(name);
 }

@@ -109,14 +109,14 @@ fn a_service_that_is_renamed_while_its_node_is_cut_off_waits_and_is_adopted_wher
     lab.run(60_000);
     assert!(lab.is("renamed", ServiceState::Queued), "{}", lab.show());
     assert!(says(&lab, "renamed", Reason::IdentityTaken));
-    let tombstone: Tombstone = lab.read(&lab.keys.tombstone("web")).unwrap();
+    let tombstone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).unwrap();
     assert_eq!(tombstone.copies.len(), 1);
     // The service is the same under both names.
-    lab.agent(&node).running.insert("renamed".to_owned());
+    lab.agent(&node).running.insert("renamed".into());
     lab.agent(&node).cut = false;
     lab.until(60_000, "adopted", |lab| lab.is("renamed", ServiceState::Started));
     assert_eq!(lab.places("renamed"), [node]);
-    assert!(lab.read::<Tombstone>(&lab.keys.tombstone("web")).is_none());
+    assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_none());
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_tombstone_of_another_identity_outlives_a_resource_of_its_name() {
     lab.agent(&node).running.remove("web");
     named(&mut lab, "web", "vm2");
     lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
-    assert!(lab.read::<Tombstone>(&lab.keys.tombstone("web")).is_some(), "vm1 was not asked for");
+    assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_some(), "vm1 was not asked for");
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
         Fault::FailStop(node, service, fails) => {
             let faults = &mut lab.agent(NODES[*node]).faults.fails_stop;
             if *fails {
-                faults.insert(SERVICES[*service].to_owned());
+                faults.insert((SERVICES[*service]).into());
             } else {
                 faults.remove(SERVICES[*service]);
             }
@@ -142,7 +142,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
         Fault::FailStart(node, service, fails) => {
             let faults = &mut lab.agent(NODES[*node]).faults.fails_start;
             if *fails {
-                faults.insert(SERVICES[*service].to_owned(), FailureClass::RetryHere);
+                faults.insert((SERVICES[*service]).into(), FailureClass::RetryHere);
             } else {
                 faults.remove(SERVICES[*service]);
             }
@@ -252,9 +252,9 @@ fn entry() -> impl Strategy<Value = Entry> {
             0 => keys.fence(&node.into()),
             1 => keys.alive(&node.into()),
             2 => keys.node_report(&node.into()),
-            3 => keys.service_report(&node.into(), service),
-            4 => keys.assignment(service),
-            5 => keys.tombstone(service),
+            3 => keys.service_report(&node.into(), &service.into()),
+            4 => keys.assignment(&service.into()),
+            5 => keys.tombstone(&service.into()),
             6 => keys.leader(),
             7 => keys.candidate("c0"),
             8 | 9 => keys.spec(kinds[kind], if kind % 2 == 0 { service } else { node }),

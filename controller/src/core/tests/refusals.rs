@@ -131,7 +131,7 @@ fn a_state_in_which_it_would_never_be_carried_out() {
     }
     lab.want("web", RequestedState::Started);
     lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
-    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.want("web", RequestedState::Stopped);
     lab.until(5_000, "in error", |lab| lab.is("web", ServiceState::Error));
     for action in all.into_iter().chain([OperationAction::Start]) {

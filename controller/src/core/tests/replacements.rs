@@ -90,7 +90,7 @@ fn replicated() -> Lab {
     for node in ["node1", "node2", "node3", "node4"] {
         lab.edit::<NodeSpec>(node, |node| node.spec.storage_pools = vec!["disks".to_owned()]);
     }
-    lab.agent("node1").running.insert("web".to_owned());
+    lab.agent("node1").running.insert("web".into());
     let driver = DriverSpec { simulated: Some(SimulatedDriver::default()), ..DriverSpec::default() };
     let storage = StorageSpec {
         pool: "disks".to_owned(),
@@ -301,7 +301,7 @@ fn another_leader_goes_on_with_it() {
 fn few_at_once_of_a_node() {
     let mut lab = replacing();
     for name in ["two", "three"] {
-        lab.agent("node1").running.insert(name.to_owned());
+        lab.agent("node1").running.insert(name.into());
         let mut resource: Resource = lab.read(&lab.keys.spec(Kind::Resource, "web")).unwrap();
         resource.metadata.name = name.to_owned();
         resource.metadata.uid = String::new();

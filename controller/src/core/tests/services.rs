@@ -100,7 +100,7 @@ fn a_name_never_managed_takes_a_closed_node_for_empty_and_names_it() {
 #[test]
 fn one_running_copy_is_adopted_where_it_is() {
     let mut lab = lab(&["node1", "node2", "node3"]);
-    lab.agent("node3").running.insert("web".to_owned());
+    lab.agent("node3").running.insert("web".into());
     lab.start("web");
     assert_eq!(lab.places("web"), ["node3"]);
     assert!(lab.events.iter().any(|event| event.reason == Reason::Adopted));
@@ -110,12 +110,12 @@ fn one_running_copy_is_adopted_where_it_is() {
 fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
     lab.settle();
-    lab.agent("node2").running.insert("web".to_owned());
+    lab.agent("node2").running.insert("web".into());
     lab.resource("web");
     // The second copy is only reported: the lab's own invariants would not allow two.
     lab.agent("node3").faults.mute = true;
     lab.run(500);
-    let key = lab.keys.service_report(&"node3".into(), "web");
+    let key = lab.keys.service_report(&"node3".into(), &"web".into());
     let report = ha_api_types::record::ServiceReport {
         uid: "uid-web".to_owned(),
         epoch: Epoch(1),
@@ -172,7 +172,7 @@ fn a_disabled_service_keeps_its_place() {
 fn start_failures_four_attempts_two_nodes_then_error() {
     let mut lab = lab(&["node1", "node2", "node3"]);
     for node in ["node1", "node2", "node3"] {
-        lab.agent(node).faults.fails_start.insert("web".to_owned(), FailureClass::RetryHere);
+        lab.agent(node).faults.fails_start.insert("web".into(), FailureClass::RetryHere);
     }
     lab.resource("web");
     lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
@@ -194,7 +194,7 @@ fn start_failures_four_attempts_two_nodes_then_error() {
 #[test]
 fn a_failed_node_is_tried_last_and_a_start_that_succeeds_clears_it() {
     let mut lab = lab(&["node1", "node2"]);
-    lab.agent("node1").faults.fails_start.insert("web".to_owned(), FailureClass::RetryHere);
+    lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::RetryHere);
     lab.start("web");
     assert_eq!(lab.places("web"), ["node2"]);
     assert_eq!(lab.status("web").relocations, 1, "stableSeconds have not passed yet");
@@ -206,7 +206,7 @@ fn a_failed_node_is_tried_last_and_a_start_that_succeeds_clears_it() {
 #[test]
 fn without_another_node_it_is_tried_again_in_place() {
     let mut lab = lab(&["node1"]);
-    lab.agent("node1").faults.fails_start.insert("web".to_owned(), FailureClass::RetryHere);
+    lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::RetryHere);
     lab.resource("web");
     lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
     let starts = lab.events.iter().filter(|event| event.reason == Reason::StartFailed).count();
@@ -219,7 +219,7 @@ fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_s
     let second = other(&lab, &node);
     // The second copy is only reported: the lab's own invariants would not allow two.
     lab.agent(&second).faults.mute = true;
-    let key = lab.keys.service_report(&second, "web");
+    let key = lab.keys.service_report(&second, &"web".into());
     let known: ha_api_types::record::ServiceReport = lab.read(&key).unwrap();
     let report = ha_api_types::record::ServiceReport {
         phase: ha_api_types::record::Phase::ProbedRunning,
@@ -246,7 +246,7 @@ fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_s
 #[test]
 fn a_node_that_can_never_run_it_is_skipped() {
     let mut lab = lab(&["node1"]);
-    lab.agent("node1").faults.fails_start.insert("web".to_owned(), FailureClass::NeverHere);
+    lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::NeverHere);
     lab.resource("web");
     lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
     assert_eq!(condition(&lab, "web", "Ready").1, Reason::NotInstalled);
@@ -255,7 +255,7 @@ fn a_node_that_can_never_run_it_is_skipped() {
 #[test]
 fn disabled_leaves_error() {
     let mut lab = lab(&["node1"]);
-    lab.agent("node1").faults.fails_start.insert("web".to_owned(), FailureClass::ConfigurationWrong);
+    lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::ConfigurationWrong);
     lab.resource("web");
     lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
     lab.want("web", RequestedState::Disabled);
@@ -265,7 +265,7 @@ fn disabled_leaves_error() {
 #[test]
 fn a_stop_that_fails_is_an_unconfirmed_error_that_is_fenced_for_and_never_placed_elsewhere() {
     let (mut lab, node) = started(&["node1", "node2"]);
-    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.want("web", RequestedState::Stopped);
     lab.until(2_000, "error", |lab| lab.is("web", ServiceState::Error));
     assert_eq!(lab.status("web").stop_confirmed, Some(false));
@@ -280,7 +280,7 @@ fn a_stop_that_fails_is_an_unconfirmed_error_that_is_fenced_for_and_never_placed
 #[test]
 fn leaving_an_unconfirmed_error_goes_through_a_stop() {
     let (mut lab, node) = started(&["node1", "node2"]);
-    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.want("web", RequestedState::Stopped);
     lab.until(2_000, "error", |lab| lab.is("web", ServiceState::Error));
     lab.want("web", RequestedState::Started);
@@ -300,7 +300,7 @@ fn ignored_is_not_managed_and_is_probed_anew_when_it_is_managed_again() {
     // The service is moved by hand while it is unmanaged.
     let target = other(&lab, &node);
     lab.agent(&node).running.clear();
-    lab.agent(&target).running.insert("web".to_owned());
+    lab.agent(&target).running.insert("web".into());
     lab.run(1_000);
     // A report from before the service was unmanaged does not count as the target's answer.
     lab.agent(&target).faults.mute = true;
@@ -331,12 +331,12 @@ fn deleting_leaves_the_service_and_a_tombstone_where_it_may_run() {
     });
     assert!(lab.assignment("web").is_none());
     assert_eq!(lab.places("web"), std::slice::from_ref(&node));
-    let tombstone: Tombstone = lab.read(&lab.keys.tombstone("web")).unwrap();
+    let tombstone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).unwrap();
     assert!(tombstone.nodes.contains(&node));
     // After the resource is created again, it waits for that node's answer, and the service is adopted there.
     lab.start("web");
     assert_eq!(lab.places("web"), [node]);
-    assert!(lab.read::<Tombstone>(&lab.keys.tombstone("web")).is_none());
+    assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_none());
 }
 
 #[test]
@@ -463,15 +463,21 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
         assert!(transaction.writes().keys().all(|key| transaction.guards().contains_key(key)));
         assert!(!matches!(outcome, Outcome::Refused(_)));
         // R6.8: an assignment follows from the spec that the leader has read, and from no other.
-        let assigns = transaction.writes_key(&lab.keys.assignment("web"));
+        let assigns = transaction.writes_key(&lab.keys.assignment(&"web".into()));
         assert!(!assigns || transaction.guards().contains_key(&lab.keys.spec(Kind::Resource, "web")));
         // R6.13: and from the fence of its node.
-        if let Some(Write::Put { value, .. }) = transaction.writes().get(&lab.keys.assignment("web")) {
+        if let Some(Write::Put { value, .. }) = transaction.writes().get(&lab.keys.assignment(&"web".into()))
+        {
             let assigned: Assignment = serde_json::from_slice(value).unwrap();
             assert!(transaction.guards().contains_key(&lab.keys.fence(&assigned.node)), "{transaction:?}");
         }
     }
-    assert!(lab.members[0].commits.iter().any(|(_, sent, _)| sent.writes_key(&lab.keys.assignment("web"))));
+    assert!(
+        lab.members[0]
+            .commits
+            .iter()
+            .any(|(_, sent, _)| sent.writes_key(&lab.keys.assignment(&"web".into())))
+    );
     assert!(opened.len() >= 2, "{opened:?}");
 }
 

@@ -66,9 +66,12 @@ fn samples() -> Vec<Sample> {
         sample::<Incarnation>(keys.incarnation(), json!({"id": "a"})),
         sample::<DoctorReport>(keys.doctor_report(&"n1".into()), json!({"bootId": "b"})),
         sample::<UsageReport>(keys.usage_report(&"n1".into()), json!({"epoch": 2, "bootId": "b"})),
-        sample::<Tombstone>(keys.tombstone("web"), json!({"uid": "u", "nodes": ["n1"], "copies": [copy]})),
+        sample::<Tombstone>(
+            keys.tombstone(&"web".into()),
+            json!({"uid": "u", "nodes": ["n1"], "copies": [copy]}),
+        ),
         sample::<ServiceReport>(
-            keys.service_report(&"n1".into(), "web"),
+            keys.service_report(&"n1".into(), &"web".into()),
             json!({"uid": "u", "epoch": 2, "phase": "Failed", "failure": "RetryHere", "reason": "Running",
                 "definition": definition, "replacement": {"uid": "r", "phase": "Begun", "reason": "Running"}}),
         ),
@@ -86,7 +89,7 @@ fn samples() -> Vec<Sample> {
         json!({"kind": "migrate", "target": "n2", "targetEpoch": 1, "targetBootId": "b"}),
     ] {
         samples.push(sample::<Assignment>(
-            keys.assignment("web"),
+            keys.assignment(&"web".into()),
             json!({"node": "n1", "epoch": 2, "actionUid": "1-1", "action": action, "definition": definition,
                 "replacement": {"uid": "r", "node": "n2", "definition": definition}}),
         ));

@@ -26,7 +26,7 @@ fn clear_error(lab: &mut Lab, name: &str) {
 /// not stop.
 fn registered_with_what_it_could_not_stop() -> (Lab, NodeName) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.agent(&node).lose_journal();
     lab.until(10_000, "admitted again", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == Epoch(2)
@@ -59,7 +59,7 @@ fn a_cleared_error_is_stopped_where_it_may_run_although_its_assignment_is_of_an_
 #[test]
 fn an_error_that_is_cleared_while_its_node_registers_does_not_hold_up_the_registration() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.agent(&node).faults.fails_stop.insert("web".into());
     lab.agent(&node).lose_journal();
     lab.want("web", RequestedState::Disabled);
     lab.until(10_000, "admitted again", |lab| {
@@ -86,7 +86,7 @@ fn a_service_found_running_on_a_node_that_is_being_fenced_waits_for_the_proof() 
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
     lab.agent("node3").faults.mute = true;
     lab.settle();
-    lab.agent("node1").running.insert("web".to_owned());
+    lab.agent("node1").running.insert("web".into());
     lab.resource("web");
     lab.run(3_000);
     assert!(lab.is("web", ServiceState::Queued), "node3 has not answered");
@@ -185,7 +185,7 @@ fn a_service_found_running_where_nobody_assigned_it_is_stopped_before_it_starts(
     });
     let home = lab.status("web").node.unwrap();
     let other = if home == "node1" { "node2" } else { "node1" };
-    lab.agent(other).running.insert("web".to_owned());
+    lab.agent(other).running.insert("web".into());
     lab.agent(other).look_again();
     lab.run(1_000);
     lab.want("web", RequestedState::Started);
@@ -205,7 +205,7 @@ fn the_tombstone_of_a_resource_deleted_while_it_moves_names_both_sides() {
     lab.run(500);
     lab.delete("web");
     lab.run(1_000);
-    let tombstone: Tombstone = lab.read(&lab.keys.tombstone("web")).expect("a tombstone");
+    let tombstone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).expect("a tombstone");
     assert_eq!(tombstone.nodes.len(), 2, "{tombstone:?}");
 }
 
@@ -214,7 +214,7 @@ fn the_tombstone_of_an_unconfirmed_error_names_its_node_before_that_has_reported
     let (mut lab, node) = registered_with_what_it_could_not_stop();
     lab.delete("web");
     lab.run(1_000);
-    let tombstone: Tombstone = lab.read(&lab.keys.tombstone("web")).expect("a tombstone");
+    let tombstone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).expect("a tombstone");
     assert!(tombstone.nodes.contains(&node), "{tombstone:?}");
 }
 

@@ -4,7 +4,7 @@
 use super::World;
 use crate::core::counted::{Counted, FailoverPhase};
 use ha_api_types::driver::DriverKind;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::names;
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
@@ -20,7 +20,7 @@ pub(super) struct Counting {
     /// Time of the close, by node that is being fenced.
     closed: BTreeMap<NodeName, Mono>,
     /// Time of the assignment to another node, by service whose node failed.
-    placed: BTreeMap<String, Mono>,
+    placed: BTreeMap<ResourceName, Mono>,
 }
 
 /// Previous state of a service.
@@ -36,7 +36,7 @@ impl World {
     }
 
     /// Returns the current state of a service, for a later call of [`World::count_service`].
-    pub(super) fn before(&self, name: &str) -> Option<Before> {
+    pub(super) fn before(&self, name: &ResourceName) -> Option<Before> {
         self.counting.as_ref()?;
         let status = self.resource_statuses.get(name).map(|known| &known.value);
         Some(Before {
@@ -46,7 +46,7 @@ impl World {
     }
 
     /// Counts a change of a service's status.
-    pub(super) fn count_service(&mut self, name: &str, before: Option<Before>, now: Mono) {
+    pub(super) fn count_service(&mut self, name: &ResourceName, before: Option<Before>, now: Mono) {
         let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
         let Some(status) = self.resource_statuses.get(name).map(|known| &known.value) else { return };
         let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// Removes a service whose status was deleted.
-    pub(super) fn forget_counting(&mut self, name: &str) {
+    pub(super) fn forget_counting(&mut self, name: &ResourceName) {
         if let Some(counting) = &mut self.counting {
             counting.placed.remove(name);
         }

@@ -1,6 +1,7 @@
 //! Time of the last failed move of each service, on this process's own clock.
 
 use super::World;
+use ha_api_types::id::ResourceName;
 use ha_api_types::time::Mono;
 
 /// Number of consecutive failed moves of a service, and the time of the last one.
@@ -14,12 +15,12 @@ pub struct FailedMoves {
 
 impl World {
     /// Observes a change of a service's status.
-    pub(super) fn observe_failed_moves(&mut self, name: &str, now: Mono) {
+    pub(super) fn observe_failed_moves(&mut self, name: &ResourceName, now: Mono) {
         let count = self.resource_statuses.get(name).map_or(0, |status| status.value.move_failures);
         if count == 0 {
             self.failed_moves.remove(name);
         } else if self.failed_moves.get(name).is_none_or(|known| known.count != count) {
-            self.failed_moves.insert(name.to_owned(), FailedMoves { count, since: now });
+            self.failed_moves.insert(name.clone(), FailedMoves { count, since: now });
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{Versioned, World};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, OnEtcdLoss};
-use ha_api_types::id::{Epoch, NodeName, Revision};
+use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::lenient::Partial;
@@ -40,9 +40,9 @@ pub(in crate::core) struct Doubts {
     node_reports: BTreeSet<NodeName>,
     heartbeats: BTreeSet<NodeName>,
     /// Node and resource of each unreadable report.
-    service_reports: BTreeSet<(NodeName, String)>,
-    statuses: BTreeSet<String>,
-    assignments: BTreeSet<String>,
+    service_reports: BTreeSet<(NodeName, ResourceName)>,
+    statuses: BTreeSet<ResourceName>,
+    assignments: BTreeSet<ResourceName>,
 }
 
 impl Doubts {
@@ -53,10 +53,10 @@ impl Doubts {
             Key::NodeReport(node) => drop(self.node_reports.remove(node)),
             Key::Alive(node) => drop(self.heartbeats.remove(node)),
             Key::ServiceReport(node, resource) if !self.service_reports.is_empty() => {
-                self.service_reports.remove(&(node.clone(), (*resource).to_owned()));
+                self.service_reports.remove(&(node.clone(), resource.clone()));
             }
             Key::Status(Kind::Resource, name) => drop(self.statuses.remove(*name)),
-            Key::Assignment(name) => drop(self.assignments.remove(*name)),
+            Key::Assignment(name) => drop(self.assignments.remove(name)),
             Key::Spec(..)
             | Key::Status(..)
             | Key::Tombstone(_)
@@ -119,17 +119,17 @@ impl World {
     }
 
     /// Returns `true` if a service report is unreadable: it counts as an active, exclusive copy in unknown state.
-    pub(in crate::core) fn is_report_unreadable(&self, resource: &str, node: &NodeName) -> bool {
+    pub(in crate::core) fn is_report_unreadable(&self, resource: &ResourceName, node: &NodeName) -> bool {
         !self.doubts.service_reports.is_empty()
-            && self.doubts.service_reports.contains(&(node.to_owned(), resource.to_owned()))
+            && self.doubts.service_reports.contains(&(node.to_owned(), resource.clone()))
     }
 
     /// Returns `true` if the status or the assignment of a resource is unreadable.
-    pub(in crate::core) fn is_service_unreadable(&self, resource: &str) -> bool {
+    pub(in crate::core) fn is_service_unreadable(&self, resource: &ResourceName) -> bool {
         self.doubts.statuses.contains(resource) || self.doubts.assignments.contains(resource)
     }
 
-    pub(in crate::core) fn is_assignment_unreadable(&self, resource: &str) -> bool {
+    pub(in crate::core) fn is_assignment_unreadable(&self, resource: &ResourceName) -> bool {
         self.doubts.assignments.contains(resource)
     }
 
@@ -154,7 +154,12 @@ impl World {
     /// Returns `true` if a service report may still hold, because its epoch is open or closed without a proof. An
     /// unreadable report belongs to the epoch that contains its revision: a registration precedes all reports under its
     /// epoch.
-    pub fn report_lives(&self, resource: &str, node: &NodeName, report: &Versioned<ServiceReport>) -> bool {
+    pub fn report_lives(
+        &self,
+        resource: &ResourceName,
+        node: &NodeName,
+        report: &Versioned<ServiceReport>,
+    ) -> bool {
         if !self.is_report_unreadable(resource, node) {
             return self.lives(node, report.value.epoch);
         }
@@ -248,10 +253,10 @@ impl World {
     pub(super) fn doubt_service_report(
         &mut self,
         node: &NodeName,
-        resource: &str,
+        resource: &ResourceName,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
-        let about = (node.to_owned(), resource.to_owned());
+        let about = (node.to_owned(), resource.clone());
         self.doubts.service_reports.remove(&about);
         let Err(partial) = read else { return Ok(()) };
         if partial.has_lost_only(&HARMLESS_IN_SERVICE_REPORT) {
@@ -269,25 +274,25 @@ impl World {
 
     pub(super) fn doubt_status(
         &mut self,
-        resource: &str,
+        resource: &ResourceName,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         self.doubts.statuses.remove(resource);
         let Err(partial) = read else { return Ok(()) };
         if !partial.has_lost_only(&HARMLESS_IN_STATUS) {
-            self.doubts.statuses.insert(resource.to_owned());
+            self.doubts.statuses.insert(resource.clone());
         }
         Err(partial.error)
     }
 
     pub(super) fn doubt_assignment(
         &mut self,
-        resource: &str,
+        resource: &ResourceName,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         self.doubts.assignments.remove(resource);
         let Err(partial) = read else { return Ok(()) };
-        self.doubts.assignments.insert(resource.to_owned());
+        self.doubts.assignments.insert(resource.clone());
         Err(partial.error)
     }
 

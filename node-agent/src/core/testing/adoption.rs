@@ -78,7 +78,9 @@ fn a_copy_of_another_identity_is_reported_with_the_definition_under_which_it_run
         world.resource_with("web", |spec| {
             spec.driver.simulated.as_mut().expect("simulated").identity = "other".to_owned();
         });
-        for key in [world.keys.assignment("web"), world.keys.service_report(&own_node(), "web")] {
+        for key in
+            [world.keys.assignment(&"web".into()), world.keys.service_report(&own_node(), &"web".into())]
+        {
             world.delete(&key);
         }
         world.advance(3_000);
@@ -146,7 +148,7 @@ fn each_uid_is_probed_once_and_again_when_it_was_ignored() {
     assert_eq!(world.count("web", "probe"), probes);
     world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
     world.advance(1_000);
-    assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(&own_node(), "web")), None);
+    assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(&own_node(), &"web".into())), None);
     assert_eq!(world.count("web", "probe"), probes, "an Ignored service is not probed");
     world.copies.entry("web".into()).or_default().running = true;
     world.resource("web");
@@ -171,7 +173,7 @@ fn a_probe_that_cannot_tell_says_so_and_is_made_again() {
 #[test]
 fn a_resource_made_anew_under_the_same_name_is_probed_for_its_own_uid() {
     let mut world = World::running();
-    world.delete(&world.keys.assignment("web"));
+    world.delete(&world.keys.assignment(&"web".into()));
     let key = world.keys.spec(Kind::Resource, "web");
     let mut resource: Resource = world.value(&key).expect("there");
     resource.metadata.uid = "uid-new".into();

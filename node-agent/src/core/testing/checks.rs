@@ -17,7 +17,8 @@ impl World {
             return;
         }
         for (name, copy) in &self.copies {
-            let exclusive = self.core.services.get(name).is_none_or(|service| service.definition.exclusive);
+            let exclusive =
+                self.core.services.get(name.as_str()).is_none_or(|service| service.definition.exclusive);
             assert!(
                 !copy.running || !exclusive,
                 "{name} runs {silent_ms} ms after the last heartbeat: {:?} {:#?}",
@@ -95,13 +96,13 @@ impl World {
             let stands: Option<ServiceReport> = self.value(key);
             let fresh = stands.is_none_or(|known| known.action_uid != report.action_uid);
             if fresh && matches!(report.phase, Phase::Starting | Phase::Receiving) {
-                self.check_permit(name, &report, transaction);
+                self.check_permit(&name, &report, transaction);
             }
             assert!(!(fresh && report.phase == Phase::Running && report.action_uid.is_none()));
         }
     }
 
-    fn check_permit(&self, name: &str, report: &ServiceReport, transaction: &Transaction) {
+    fn check_permit(&self, name: &ResourceName, report: &ServiceReport, transaction: &Transaction) {
         let guards = transaction.guards();
         assert!(
             matches!(guards.get(&self.keys.assignment(name)), Some(Guard::Unchanged(_))),

@@ -15,7 +15,7 @@ fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadlin
     // The permit is applied, but the answer is lost, and etcd stays unreachable past D − Ts.
     world.net = Net::Deaf;
     world.assign("mail", Action::Start);
-    let key = world.keys.assignment("mail");
+    let key = world.keys.assignment(&"mail".into());
     let entry = world.state.get(&key).entries[0].clone();
     let revision = entry.mod_revision;
     world.input(Input::Changed { changes: vec![Change::Put(entry)], revision });
@@ -175,7 +175,7 @@ fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
     assert_eq!((report.phase, report.reason), (Phase::Stopped, Reason::WatchdogMissing));
     assert_eq!(world.report().watchdog.reason, Some(Reason::WatchdogMissing));
     // Otherwise the leader would start the service here again.
-    let keys = [world.keys.node_report(&own_node()), world.keys.service_report(&own_node(), "web")];
+    let keys = [world.keys.node_report(&own_node()), world.keys.service_report(&own_node(), &"web".into())];
     let wrote = |key: &String| {
         let of = |(transaction, _): &(Transaction, Outcome)| transaction.writes_key(key);
         world.commits[before..].iter().position(of).expect("the key was written")

@@ -178,10 +178,10 @@ fn what_arrived_runs_only_under_a_permit_that_follows_the_hand_over() {
     world.advance(1_000);
     let report = world.service("web");
     assert_eq!((report.phase, report.reason), (Phase::Starting, Reason::Migrating));
-    let key = world.keys.service_report(&own_node(), "web");
+    let key = world.keys.service_report(&own_node(), &"web".into());
     let (permit, _) =
         world.commits.iter().rfind(|(permit, _)| permit.writes().contains_key(&key)).expect("a permit");
-    assert!(permit.guards().contains_key(&world.keys.assignment("web")));
+    assert!(permit.guards().contains_key(&world.keys.assignment(&"web".into())));
     // The same holds if the agent is restarted at that moment.
     world.hold.clear();
     world.restart_agent("boot-1");

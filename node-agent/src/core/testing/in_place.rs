@@ -4,7 +4,7 @@ use super::*;
 
 /// Rewrites the definition of the assignment under the same action, as the leader does.
 fn rewrite(world: &mut World, in_place: Option<&str>, change: impl FnOnce(&mut ServiceDefinition)) {
-    let key = world.keys.assignment("web");
+    let key = world.keys.assignment(&"web".into());
     let mut assignment: Assignment = world.value(&key).expect("assigned");
     assignment.in_place = in_place.map(Into::into);
     change(&mut assignment.definition);
@@ -38,7 +38,7 @@ fn a_confirmed_definition_is_taken_over_without_a_stop() {
     world.advance(3_000);
     assert_eq!((world.service("web").phase, &world.service("web").action_uid), (Phase::Running, &uid));
     rewrite(&mut world, Some("fix"), stop_seconds);
-    let key = world.keys.assignment("web");
+    let key = world.keys.assignment(&"web".into());
     let mut stop: Assignment = world.value(&key).expect("assigned");
     stop.action_uid = "7-stop".into();
     stop.action = Action::Stop { timeout_ms: None };

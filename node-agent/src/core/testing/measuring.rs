@@ -1,7 +1,7 @@
 //! Tests of usage measurement: the figures have a key of their own and are written seldom.
 
 use super::*;
-use ha_api_types::id::Epoch;
+use ha_api_types::id::{Epoch, ResourceName};
 use ha_api_types::quantity::Quantity;
 use ha_api_types::record::UsageReport;
 
@@ -29,7 +29,7 @@ impl World {
         };
         let read =
             |service: &ServiceDefinition| Some((service.name.clone(), *self.loads.get(&service.name)?));
-        let found: BTreeMap<String, (u64, u64)> = services.iter().filter_map(read).collect();
+        let found: BTreeMap<ResourceName, (u64, u64)> = services.iter().filter_map(read).collect();
         let all = found.values().copied().reduce(|one, other| (one.0 + other.0, one.1 + other.1));
         let measured = Measured {
             machine: all.map(sample),
@@ -40,7 +40,7 @@ impl World {
 
     /// Sets the usage that is read from now on: milli-cores and MiB of memory.
     fn load(&mut self, name: &str, cpu: u64, memory: u64) {
-        self.loads.insert(name.to_owned(), (cpu, memory));
+        self.loads.insert(name.into(), (cpu, memory));
     }
 
     fn cpu_of(&self, name: &str) -> Option<i128> {

@@ -34,8 +34,8 @@ fn the_source_hands_over_only_once_the_target_is_ready() {
     for key in [
         world.keys.alive(&own_node()),
         world.keys.fence(&own_node()),
-        world.keys.assignment("web"),
-        world.keys.service_report(&PEER.into(), "web"),
+        world.keys.assignment(&"web".into()),
+        world.keys.service_report(&PEER.into(), &"web".into()),
         world.keys.fence(&PEER.into()),
     ] {
         assert!(transaction.guards().contains_key(&key), "{key}");
@@ -381,7 +381,7 @@ fn how_far_a_migration_is_stands_in_the_report_while_it_is_under_way() {
     let mut world = World::running();
     world.peer_open();
     let progress = |world: &mut World, message: &str| {
-        let (name, uid, message) = ("web".to_owned(), "uid-web".to_owned(), message.to_owned());
+        let (name, uid, message) = ("web".into(), "uid-web".to_owned(), message.to_owned());
         world.input(Input::Driver(DriverEvent::Progress { name, uid, message }));
         world.advance(500);
     };
@@ -407,7 +407,7 @@ fn what_a_definition_asks_for_goes_with_the_report() {
     let mut world = World::running();
     let memory = Some(ha_api_types::quantity::Quantity::from_units(1 << 30));
     let amounts = ha_api_types::quantity::Amounts { memory, ..Default::default() };
-    let (name, uid) = ("web".to_owned(), "uid-web".to_owned());
+    let (name, uid) = ("web".into(), "uid-web".to_owned());
     world.input(Input::Driver(DriverEvent::Asks { name, uid, amounts }));
     world.advance(500);
     assert_eq!((world.service("web").phase, world.service("web").asked), (Phase::Running, amounts));

@@ -35,7 +35,7 @@ impl World {
     }
 
     pub(super) fn service(&self, name: &str) -> ServiceReport {
-        self.value(&self.keys.service_report(&own_node(), name)).expect("a service report")
+        self.value(&self.keys.service_report(&own_node(), &name.into())).expect("a service report")
     }
 
     pub(super) fn fence(&self) -> Fence {
@@ -123,7 +123,7 @@ impl World {
             in_place: None,
             arrivals_until: None,
         };
-        self.write(&self.keys.assignment(name), &assignment);
+        self.write(&self.keys.assignment(&name.into()), &assignment);
         self.deliver();
         action_uid
     }
@@ -176,7 +176,7 @@ impl World {
             reason,
             ..ServiceReport::default()
         };
-        let key = self.keys.service_report(&"n2".into(), name);
+        let key = self.keys.service_report(&"n2".into(), &name.into());
         self.write(&key, &report);
     }
 

@@ -105,7 +105,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
             in_place: None,
             arrivals_until: None,
         };
-        world.write(&world.keys.assignment("web"), &assignment);
+        world.write(&world.keys.assignment(&"web".into()), &assignment);
         world.advance(3_000);
         assert_eq!(world.count("web", "start"), 0, "{epoch} {boot_id}");
     }
@@ -114,17 +114,17 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
 #[test]
 fn the_permit_guards_all_that_section_6_names() {
     let world = World::running();
-    let key = world.keys.service_report(&own_node(), "web");
+    let key = world.keys.service_report(&own_node(), &"web".into());
     let (permit, _) = world
         .commits
         .iter()
-        .find(|(transaction, _)| transaction.guards().contains_key(&world.keys.assignment("web")))
+        .find(|(transaction, _)| transaction.guards().contains_key(&world.keys.assignment(&"web".into())))
         .expect("a permit");
     assert!(permit.writes_key(&key));
     let guarded: Vec<&String> = permit.guards().keys().collect();
     let mut expected = [
         world.keys.alive(&own_node()),
-        world.keys.assignment("web"),
+        world.keys.assignment(&"web".into()),
         world.keys.fence(&own_node()),
         world.keys.node_report(&own_node()),
         key,
@@ -144,7 +144,7 @@ fn a_permit_whose_assignment_changed_meanwhile_conflicts_and_starts_nothing() {
     world.net = Net::Down;
     world.assign("web", Action::Start);
     world.net = Net::Up;
-    let first = world.value::<Assignment>(&world.keys.assignment("web")).expect("there");
+    let first = world.value::<Assignment>(&world.keys.assignment(&"web".into())).expect("there");
     world.deliver_assignment_late(&first);
     assert_eq!(world.count("web", "start"), 0);
     assert_eq!(world.service("web").phase, Phase::Stopped);
@@ -153,7 +153,7 @@ fn a_permit_whose_assignment_changed_meanwhile_conflicts_and_starts_nothing() {
 impl World {
     /// Delivers an assignment whose successor (Stop) is already in etcd.
     fn deliver_assignment_late(&mut self, first: &Assignment) {
-        let key = self.keys.assignment("web");
+        let key = self.keys.assignment(&"web".into());
         let entry = self.state.get(&key).entries[0].clone();
         let stop = Assignment {
             action: Action::Stop { timeout_ms: None },

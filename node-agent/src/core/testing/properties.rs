@@ -138,7 +138,7 @@ fn happen(world: &mut World, what: &Happening) {
             };
         }
         Happening::Unassign(name) => {
-            let key = world.keys.assignment(NAMES[*name]);
+            let key = world.keys.assignment(&NAMES[*name].into());
             if !world.state.get(&key).entries.is_empty() {
                 world.delete(&key);
             }
@@ -219,7 +219,7 @@ fn happen(world: &mut World, what: &Happening) {
         Happening::Peer(name, what) => {
             let name = NAMES[*name];
             // An assignment that this version cannot read names no action.
-            let found = world.state.get(&world.keys.assignment(name)).entries;
+            let found = world.state.get(&world.keys.assignment(&name.into())).entries;
             let assignment =
                 found.first().and_then(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok());
             let uid = assignment.map(|assignment| assignment.action_uid);
@@ -242,7 +242,7 @@ fn strange(world: &mut World, seed: u64) {
         5 => world
             .input(Input::LeaseKept { lease: i64::try_from(id % 5).expect("small"), kept: LeaseKept::Gone }),
         6 => {
-            let key = world.keys.assignment(NAMES[usize::try_from(id % 3).expect("small")]);
+            let key = world.keys.assignment(&NAMES[usize::try_from(id % 3).expect("small")].into());
             world.write(&key, &serde_json::json!({"action": {"kind": "Teleport"}}));
         }
         7 => world.input(Input::Changed {

@@ -9,13 +9,13 @@ const HOOK: &str = "replace-secondary";
 
 impl World {
     fn assignment(&self, name: &str) -> Assignment {
-        self.value(&self.keys.assignment(name)).expect("an assignment")
+        self.value(&self.keys.assignment(&name.into())).expect("an assignment")
     }
 
     /// Requests the replacement in addition to the service's action, as the leader does.
     fn ask_for(&mut self, replacement: &Replacement) {
         let assignment = Assignment { replacement: Some(replacement.clone()), ..self.assignment("web") };
-        self.write(&self.keys.assignment("web"), &assignment);
+        self.write(&self.keys.assignment(&"web".into()), &assignment);
         self.deliver();
     }
 
@@ -69,8 +69,8 @@ fn it_is_committed_as_begun_under_every_guard_and_the_service_goes_on() {
         Some(Command::ReplaceSecondary { present: Some("n2".into()), node: "n3".into() })
     );
     let begun = |(transaction, _): &&(Transaction, Outcome)| {
-        transaction.guards().contains_key(&world.keys.assignment("web"))
-            && transaction.writes().contains_key(&world.keys.service_report(&own_node(), "web"))
+        transaction.guards().contains_key(&world.keys.assignment(&"web".into()))
+            && transaction.writes().contains_key(&world.keys.service_report(&own_node(), &"web".into()))
     };
     let (transaction, _) = world.commits.iter().rev().find(begun).expect("begun");
     for key in
@@ -92,7 +92,7 @@ fn it_is_committed_as_begun_under_every_guard_and_the_service_goes_on() {
         "reported as long as the assignment requests it"
     );
     let without = Assignment { replacement: None, ..world.assignment("web") };
-    world.write(&world.keys.assignment("web"), &without);
+    world.write(&world.keys.assignment(&"web".into()), &without);
     world.deliver();
     world.advance(1_000);
     world.is_untouched();
@@ -143,7 +143,7 @@ fn what_is_called_off_before_a_stop_ends_first_and_is_answered_for_with_it() {
         replacement: Some(called_off),
         ..world.assignment("web")
     };
-    world.write(&world.keys.assignment("web"), &assignment);
+    world.write(&world.keys.assignment(&"web".into()), &assignment);
     world.deliver();
     world.advance(3_000);
     assert_eq!(world.count("web", "stop"), 0, "not while something of it may be left");

@@ -98,7 +98,7 @@ fn a_crash_is_restarted_at_once_under_the_same_permit() {
     let said: Vec<Phase> = world.commits[commits..]
         .iter()
         .filter_map(|(transaction, _)| {
-            match transaction.writes().get(&world.keys.service_report(&own_node(), "web")) {
+            match transaction.writes().get(&world.keys.service_report(&own_node(), &"web".into())) {
                 Some(ha_store::Write::Put { value, .. }) => {
                     serde_json::from_slice::<ServiceReport>(value).ok().map(|report| report.phase)
                 }

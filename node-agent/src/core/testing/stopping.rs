@@ -198,11 +198,11 @@ fn what_is_assigned_elsewhere_by_a_newer_word_is_killed_here() {
 #[test]
 fn a_deleted_resource_is_forgotten_and_its_service_left_alone() {
     let mut world = World::running();
-    world.delete(&world.keys.assignment("web"));
+    world.delete(&world.keys.assignment(&"web".into()));
     world.delete(&world.keys.spec(Kind::Resource, "web"));
     world.advance(2_000);
     assert!(world.copies["web"].running);
-    assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(&own_node(), "web")), None);
+    assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(&own_node(), &"web".into())), None);
     assert!(!world.journal.services.contains_key("web"));
     assert!(!world.report().armed);
 }
@@ -210,7 +210,7 @@ fn a_deleted_resource_is_forgotten_and_its_service_left_alone() {
 #[test]
 fn an_ignored_resource_is_not_touched_and_does_not_arm() {
     let mut world = World::running();
-    world.delete(&world.keys.assignment("web"));
+    world.delete(&world.keys.assignment(&"web".into()));
     world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
     world.advance(2_000);
     assert!(world.copies["web"].running && !world.report().armed);

@@ -16,7 +16,7 @@ fn with_novel(world: &mut World, key: &str, pointer: &str) {
 #[test]
 fn an_unreadable_assignment_begins_nothing_and_stops_nothing() {
     let mut world = World::running();
-    let key = world.keys.assignment("web");
+    let key = world.keys.assignment(&"web".into());
     with_novel(&mut world, &key, "/action/kind");
     world.advance(20_000);
     assert!(world.copies["web"].running, "{:#?}", world.logs);
@@ -80,9 +80,9 @@ fn an_unreadable_cluster_neither_arms_nor_disarms() {
 fn an_agent_replaces_or_deletes_what_it_cannot_read_of_its_own() {
     let mut world = World::running();
     world.dead = true;
-    let lost = world.keys.service_report(&own_node(), "gone");
+    let lost = world.keys.service_report(&own_node(), &"gone".into());
     world.write(&lost, &json!({"uid": "uid-gone", "epoch": 1, "phase": "Novel"}));
-    let web = world.keys.service_report(&own_node(), "web");
+    let web = world.keys.service_report(&own_node(), &"web".into());
     with_novel(&mut world, &web, "/phase");
     let report = world.keys.node_report(&own_node());
     with_novel(&mut world, &report, "/mode/kind");

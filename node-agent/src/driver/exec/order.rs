@@ -1,7 +1,7 @@
 //! Messages between the agent and the supervisor.
 
 use crate::driver::program::order::{LaunchFailure, LaunchOrder, Record};
-use ha_api_types::id::BootId;
+use ha_api_types::id::{BootId, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[serde(rename_all = "camelCase")]
 pub(super) struct SupervisorOrder {
     /// Resource name, for the journal.
-    pub(super) resource: String,
+    pub(super) resource: ResourceName,
     /// Uid of the resource.
     pub(super) uid: String,
     /// Boot id of the node.

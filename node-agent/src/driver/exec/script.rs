@@ -96,7 +96,7 @@ pub(super) async fn stop(
     let stopped = run.expect_success(context, service, exec, "stop").await;
     if let Err(failure) = &stopped {
         tracing::warn!(
-            resource = service.name,
+            resource = service.name.as_str(),
             why = failure.message,
             "stop command failed, killing the service"
         );

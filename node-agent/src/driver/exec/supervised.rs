@@ -213,7 +213,7 @@ async fn ask_to_end(
         matches!(stop.run(context, service, exec).await, Ok(End::Ended(ended)) if ended.status.success())
     };
     if !asked && let Err(error) = record.main.signal(Signal::TERM) {
-        tracing::warn!(resource = service.name, %error, "cannot send SIGTERM");
+        tracing::warn!(resource = service.name.as_str(), %error, "cannot send SIGTERM");
     }
     if let Ok(Some(supervisor)) = record.supervisor.open() {
         let _ = timeout_at(until, supervisor.ended()).await;

@@ -158,7 +158,7 @@ impl Context {
             Ok(()) => self.confirm_stopped(service, None).await,
             Err(failure) => {
                 tracing::warn!(
-                    resource = service.name,
+                    resource = service.name.as_str(),
                     why = failure.message,
                     "stop failed, killing the service"
                 );

@@ -116,7 +116,7 @@ impl Watched {
             }
             (event, seen) => {
                 tracing::debug!(
-                    resource = self.service.name,
+                    resource = self.service.name.as_str(),
                     ?event,
                     ?seen,
                     "ignored an event that the probe does not confirm"
@@ -154,7 +154,11 @@ impl Watched {
     /// Logs a problem of the driver's `monitor`, unless it was logged last.
     fn log(&mut self, message: String) {
         if self.logged != message {
-            tracing::warn!(resource = self.service.name, why = message, "driver action monitor failed");
+            tracing::warn!(
+                resource = self.service.name.as_str(),
+                why = message,
+                "driver action monitor failed"
+            );
             self.logged = message;
         }
     }

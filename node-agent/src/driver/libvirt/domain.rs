@@ -137,7 +137,7 @@ impl Domain {
                 {
                     let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
                     tracing::info!(
-                        resource = self.service.name,
+                        resource = self.service.name.as_str(),
                         ?aborted,
                         "canceled a migration that took too long"
                     );
@@ -292,7 +292,7 @@ impl Domain {
                                 .ask(QUICK, &["shutdown", &seen.uuid, "--mode", "acpi,agent"])
                                 .await;
                             if let Err(error) = asked {
-                                tracing::debug!(resource = self.service.name, %error, "cannot request a shutdown of the guest");
+                                tracing::debug!(resource = self.service.name.as_str(), %error, "cannot request a shutdown of the guest");
                             }
                         }
                     }
@@ -309,7 +309,7 @@ impl Domain {
                 },
                 Err(error) if error.is_nobody() => break,
                 Err(error) => {
-                    tracing::debug!(resource = self.service.name, %error, "cannot query libvirt");
+                    tracing::debug!(resource = self.service.name.as_str(), %error, "cannot query libvirt");
                 }
             }
             sleep(LOOK.min(until.saturating_duration_since(Instant::now()))).await;

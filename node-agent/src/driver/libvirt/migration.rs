@@ -128,7 +128,7 @@ impl Domain {
         while Instant::now() < until {
             let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
             if let Err(error) = aborted {
-                tracing::debug!(resource = self.service.name, %error, "cannot cancel the migration yet");
+                tracing::debug!(resource = self.service.name.as_str(), %error, "cannot cancel the migration yet");
             }
             match tokio::time::timeout(LOOK, &mut moved).await {
                 // The migration completed before it could be canceled.
@@ -226,7 +226,10 @@ impl Guide<'_> {
         if !self.is_post_copy && after.is_some_and(|after| self.begin.elapsed() >= after) {
             self.is_post_copy = self.ask(&["migrate-postcopy", self.uuid]).await.is_ok();
             if self.is_post_copy {
-                tracing::info!(resource = self.domain.service.name, "changed a migration to post-copy");
+                tracing::info!(
+                    resource = self.domain.service.name.as_str(),
+                    "changed a migration to post-copy"
+                );
             }
         }
     }
@@ -234,7 +237,7 @@ impl Guide<'_> {
     async fn ask(&self, arguments: &[&str]) -> Result<String, VirshError> {
         let answer = self.domain.virsh.ask(QUICK, arguments).await;
         answer.inspect_err(|error| {
-            tracing::debug!(resource = self.domain.service.name, %error, "cannot change the migration");
+            tracing::debug!(resource = self.domain.service.name.as_str(), %error, "cannot change the migration");
         })
     }
 
@@ -245,7 +248,7 @@ impl Guide<'_> {
         self.tell_at = Instant::now() + TELL;
         let service = &self.domain.service;
         let message = outgoing.to_string();
-        tracing::info!(resource = service.name, progress = message, "migrating a service");
+        tracing::info!(resource = service.name.as_str(), progress = message, "migrating a service");
         // Sending fails only when the agent is ending.
         let _ = self.domain.context.events.send(DriverEvent::Progress {
             name: service.name.clone(),

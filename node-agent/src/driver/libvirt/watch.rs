@@ -5,6 +5,7 @@ use super::answers;
 use super::events::{self, Change};
 use super::virsh::Virsh;
 use crate::core::DriverEvent;
+use ha_api_types::id::ResourceName;
 use ha_api_types::resource::ServiceDefinition;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -40,7 +41,7 @@ type Watched = BTreeMap<(Virsh, String), Service>;
 
 #[derive(Debug)]
 struct Service {
-    name: String,
+    name: ResourceName,
     uid: String,
     /// Last seen state: `true` if the domain runs.
     runs: bool,

@@ -87,7 +87,7 @@ async fn warn_if_unfit(context: &Context, service: &ServiceDefinition, container
         && let Some(why) = problem
     {
         tracing::warn!(
-            resource = service.name,
+            resource = service.name.as_str(),
             container = container.name,
             why,
             "cannot run the container as a service"
@@ -227,7 +227,7 @@ async fn launch(
     // For the hooks of the container, which the monitor runs.
     command
         .env("LC_ALL", "C")
-        .env("HA_RESOURCE", &service.name)
+        .env("HA_RESOURCE", service.name.as_str())
         .env("HA_RESOURCE_UID", &service.uid)
         .env("HA_NODE", context.settings.node.as_str())
         .current_dir("/")
@@ -366,7 +366,7 @@ async fn end(
         };
         // The loop below checks the container itself, and kills its remaining processes.
         if let Ok(Err(error)) = timeout(graceful, asked).await {
-            tracing::debug!(resource = service.name, %error, "container was not stopped gracefully");
+            tracing::debug!(resource = service.name.as_str(), %error, "container was not stopped gracefully");
         }
     }
     let begin = Instant::now();

@@ -24,7 +24,7 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn of(settings: &LxcSettings, service: &ServiceDefinition) -> Files {
-        Files { folder: settings.folder.join(&service.name) }
+        Files { folder: settings.folder.join(service.name.as_str()) }
     }
 
     /// Returns the file for the output of the console.

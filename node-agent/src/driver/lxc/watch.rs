@@ -146,7 +146,7 @@ async fn polled(
                 return Some(lifecycle::how_it_ended(&context, service, Some(run)).await);
             }
             Ok(_) => {}
-            Err(error) => tracing::debug!(resource = service.name, %error, "cannot check a service"),
+            Err(error) => tracing::debug!(resource = service.name.as_str(), %error, "cannot check a service"),
         }
     }
 }

@@ -121,7 +121,7 @@ impl Context {
             return self.confirm_stopped(service, &outcome).await;
         }
         tracing::warn!(
-            resource = service.name,
+            resource = service.name.as_str(),
             why = outcome.message("stop"),
             "stop failed, killing the service"
         );

@@ -94,7 +94,7 @@ impl Context {
                 Seen::Unclear(message) => {
                     if !std::mem::replace(is_unclear, true) {
                         tracing::warn!(
-                            resource = service.name,
+                            resource = service.name.as_str(),
                             why = message,
                             "cannot determine whether the service runs"
                         );

@@ -354,7 +354,7 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
         };
         // The loop below checks the container itself, and kills its remaining processes.
         if let Ok(Err(error)) = timeout(graceful, asked).await {
-            tracing::warn!(resource = target.service.name, %error, "podman failed to stop the container gracefully");
+            tracing::warn!(resource = target.service.name.as_str(), %error, "podman failed to stop the container gracefully");
         }
     }
     let until = Instant::now() + KILLING;

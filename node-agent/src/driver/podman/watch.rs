@@ -9,6 +9,7 @@ use super::hints::Hints;
 use super::known::{Known, Noticed, Seen};
 use super::lifecycle::{self, Found};
 use crate::core::DriverEvent;
+use ha_api_types::id::ResourceName;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_runtime::reconcile::Backoff;
@@ -28,7 +29,7 @@ const CHANGING: Duration = Duration::from_millis(100);
 /// Watched services of the driver. Dropping it ends all watches.
 #[derive(Debug)]
 pub(super) struct Watches {
-    entries: Mutex<BTreeMap<String, Entry>>,
+    entries: Mutex<BTreeMap<ResourceName, Entry>>,
     wake: Arc<Notify>,
     /// Zero of the driver's clock.
     begin: Instant,
@@ -63,7 +64,7 @@ impl Default for Watches {
 }
 
 impl Watches {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ResourceName, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,7 +73,7 @@ impl Watches {
     }
 
     /// Records that a command is in progress, which causes the changes from now on.
-    pub(super) fn busy(&self, resource: &str) {
+    pub(super) fn busy(&self, resource: &ResourceName) {
         if let Some(entry) = self.lock().get_mut(resource) {
             entry.known = Known::Busy;
             entry.generation += 1;
@@ -138,7 +139,7 @@ impl Watches {
         true
     }
 
-    fn unhealthy(&self, context: &Context, resource: &str, id: &str, message: String) {
+    fn unhealthy(&self, context: &Context, resource: &ResourceName, id: &str, message: String) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(resource) else { return };
         if !matches!(&entry.known, Known::Running(run) if run.id == id) {
@@ -170,7 +171,7 @@ impl Watches {
     }
 
     /// Returns the services that are due for a query, and the time of the next query.
-    fn due(&self) -> (Vec<String>, Option<Instant>) {
+    fn due(&self) -> (Vec<ResourceName>, Option<Instant>) {
         let now = Instant::now();
         let entries = self.lock();
         let watched = || entries.iter().filter(|(_, entry)| entry.known != Known::Busy);
@@ -255,7 +256,7 @@ pub(super) async fn run(driver: Weak<Context>) {
     }
 }
 
-async fn look_at(context: &Context, resource: &str) {
+async fn look_at(context: &Context, resource: &ResourceName) {
     let (service, generation) = {
         let entries = context.watches.lock();
         let Some(entry) = entries.get(resource).filter(|entry| entry.known != Known::Busy) else { return };
@@ -273,7 +274,7 @@ async fn look_at(context: &Context, resource: &str) {
             }
         },
         Err(error) => {
-            tracing::debug!(resource, %error, "cannot check a service");
+            tracing::debug!(resource = resource.as_str(), %error, "cannot check a service");
             Seen::Unclear
         }
     };

@@ -24,7 +24,7 @@ impl Programs {
             Ok(begun) => begun.is_some_and(|begun| begun.boot_id == self.settings.boot_id),
             // An unreadable marker counts as a start, because it was written once.
             Err(error) => {
-                tracing::warn!(resource = service.name, %error, "cannot read whether the service was started");
+                tracing::warn!(resource = service.name.as_str(), %error, "cannot read whether the service was started");
                 true
             }
         }
@@ -41,7 +41,7 @@ impl Programs {
     /// Records that the service does not run.
     pub(in crate::driver) fn forget_begun(&self, service: &ServiceDefinition) {
         if let Err(error) = self.folder_of(&service.name).remove(BEGUN) {
-            tracing::warn!(resource = service.name, %error, "cannot record the stop");
+            tracing::warn!(resource = service.name.as_str(), %error, "cannot record the stop");
         }
     }
 }

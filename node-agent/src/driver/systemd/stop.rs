@@ -33,7 +33,7 @@ pub(super) async fn stop(
     if graceful_ms > 0 {
         let until = Instant::now() + Duration::from_millis(graceful_ms);
         if let Ok(Err(error)) = timeout_at(until, ask_to_end(context, &unit)).await {
-            tracing::warn!(resource = service.name, unit, %error, "cannot request a stop of the unit");
+            tracing::warn!(resource = service.name.as_str(), unit, %error, "cannot request a stop of the unit");
         }
     }
     kill(context, service, spec).await

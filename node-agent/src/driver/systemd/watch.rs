@@ -70,7 +70,7 @@ async fn watch(context: Weak<Context>, service: ServiceDefinition, unit: String,
     let mut track = Track { runs, told: false };
     loop {
         if let Err(error) = watch_once(&context, &service, &unit, &mut track).await {
-            tracing::debug!(resource = service.name, unit, %error, "cannot watch the unit");
+            tracing::debug!(resource = service.name.as_str(), unit, %error, "cannot watch the unit");
         }
         if context.strong_count() == 0 {
             return;
@@ -105,7 +105,7 @@ async fn watch_once(
         let Some(context) = context.upgrade() else { return Ok(()) };
         context.remember_group(unit, &state.group);
         if let Some(noticed) = track.notice(&state) {
-            tracing::debug!(resource = service.name, unit, ?noticed, words = state.words, "noticed");
+            tracing::debug!(resource = service.name.as_str(), unit, ?noticed, words = state.words, "noticed");
             let (name, uid) = (service.name.clone(), service.uid.clone());
             // Sending fails only when the agent is ending.
             let _ = context.events.send(match noticed {

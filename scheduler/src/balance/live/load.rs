@@ -2,6 +2,7 @@
 
 use crate::balance::model::{DEFAULT_LOAD, LOAD_UNIT};
 use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::id::ResourceName;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::usage::Usage;
 use ha_api_types::view::UsageOverview;
@@ -24,22 +25,22 @@ struct Rates {
 ///   requests that the measured services use, or else their mean.
 /// - If nothing was measured for a kind, each service counts as 1, as without measurements.
 /// - A service that does not run has no load.
-pub(super) fn loads<'a>(view: &'a View, usage: &UsageOverview) -> BTreeMap<&'a str, [i64; 4]> {
-    let measured: BTreeMap<&str, Usage> =
-        usage.resources.iter().filter_map(|each| Some((each.name.as_str(), each.usage?))).collect();
+pub(super) fn loads<'a>(view: &'a View, usage: &UsageOverview) -> BTreeMap<&'a ResourceName, [i64; 4]> {
+    let measured: BTreeMap<&ResourceName, Usage> =
+        usage.resources.iter().filter_map(|each| Some((&each.name, each.usage?))).collect();
     let busiest = |rate: fn(&Usage) -> Option<Quantity>| {
         let rates = usage.nodes.iter().filter_map(|node| rate(node.usage.as_ref()?));
         rates.map(Quantity::as_f64).fold(LEAST_RATE, f64::max)
     };
     let rates =
         Rates { disk: busiest(|usage| usage.disk_rate), network: busiest(|usage| usage.network_rate) };
-    let running: Vec<(&str, &ServiceFacts, &NodeFacts)> = view
+    let running: Vec<(&ResourceName, &ServiceFacts, &NodeFacts)> = view
         .services
         .iter()
         .filter(|(_, facts)| !facts.uses.is_empty())
-        .filter_map(|(name, facts)| Some((name.as_str(), facts, view.nodes.get(facts.node.as_ref()?)?)))
+        .filter_map(|(name, facts)| Some((name, facts, view.nodes.get(facts.node.as_ref()?)?)))
         .collect();
-    let mut loads: BTreeMap<&str, [i64; 4]> =
+    let mut loads: BTreeMap<&ResourceName, [i64; 4]> =
         running.iter().map(|(name, _, _)| (*name, DEFAULT_LOAD)).collect();
     for kind in 0..4 {
         let known: Vec<Option<f64>> = running

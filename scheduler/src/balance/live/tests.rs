@@ -44,7 +44,7 @@ fn view(services: &[(&str, &str)]) -> View {
     let mut view = View::default();
     view.settings.exclusion_tags = vec!["only".to_owned()];
     view.nodes = ["n1", "n2", "n3"].map(|name| (name.into(), node())).into();
-    view.services = services.iter().map(|(name, node)| ((*name).to_owned(), service(node))).collect();
+    view.services = services.iter().map(|(name, node)| ((*name).into(), service(node))).collect();
     view
 }
 
@@ -125,9 +125,9 @@ fn amounts_are_those_that_placement_goes_by() {
     view.settings.overcommit = 1.5;
     let n1 = view.nodes.get_mut("n1").unwrap();
     n1.reserved = Amounts { cpu: cores(250), memory: gib(1), disk: gib(10) };
-    view.services.get_mut("b").unwrap().uses = names(&["n1", "n2"]);
+    view.services.get_mut(&"b".into()).unwrap().uses = names(&["n1", "n2"]);
     stop(&mut view, "c");
-    view.services.get_mut("a").unwrap().requests.disk = gib(5);
+    view.services.get_mut(&"a".into()).unwrap().requests.disk = gib(5);
     let cluster = live(&view);
     let sizes = |index: usize| {
         let node = &cluster.nodes[index];
@@ -164,7 +164,7 @@ fn a_node_of_unknown_size_has_room_for_all() {
 fn states_and_storage_are_told_apart() {
     let check = |change: fn(&mut ServiceFacts), expected: (Status, Template, Option<usize>)| {
         let mut view = view(&[("a", "n2")]);
-        change(&mut view.services.get_mut("a").unwrap());
+        change(&mut view.services.get_mut(&"a".into()).unwrap());
         let cluster = live(&view);
         let instance = &cluster.instances[0];
         assert_eq!((instance.status, instance.template, instance.secondary), expected);
@@ -186,11 +186,11 @@ fn states_and_storage_are_told_apart() {
 }
 
 fn a(view: &mut View) -> Changing<'_> {
-    view.services.get_mut("a").unwrap()
+    view.services.get_mut(&"a".into()).unwrap()
 }
 
 fn stop(view: &mut View, name: &str) {
-    let mut facts = view.services.get_mut(name).unwrap();
+    let mut facts = view.services.get_mut(&name.into()).unwrap();
     (facts.uses, facts.stopped, facts.wanted) = (BTreeSet::new(), true, false);
 }
 
@@ -257,7 +257,7 @@ fn what_is_not_at_rest_stays() {
         let mut view = view(&[("a", "n1")]);
         let mut facts = view.services["a"].clone();
         change(&mut view, &mut facts);
-        view.services.insert("a".to_owned(), facts);
+        view.services.insert("a".into(), facts);
         check(&view, "a", if stays { &[] } else { &["n2", "n3"] });
     };
     check_stays(|_, _| {}, false);
@@ -292,11 +292,11 @@ fn rules_hold_in_every_step() {
     let mut tight = with_rules(three(), &[("pair", pair())]);
     tight.nodes.get_mut("n3").unwrap().capacity.memory = gib(3);
     check(&tight, "a", &["n2"]);
-    tight.services.get_mut("c").unwrap().incompatible_nodes = names(&["n2"]);
+    tight.services.get_mut(&"c".into()).unwrap().incompatible_nodes = names(&["n2"]);
     check(&tight, "a", &[]);
     // A member that cannot be moved now keeps the others on their node, and so does a member on another node.
     let mut held = with_rules(three(), &[("pair", pair())]);
-    held.services.get_mut("c").unwrap().movable = false;
+    held.services.get_mut(&"c".into()).unwrap().movable = false;
     check(&held, "a", &[]);
     let split = resource_rule(&["a", "b"], Affinity::Positive, true);
     check(&with_rules(three(), &[("split", split)]), "a", &[]);
@@ -327,7 +327,7 @@ fn a_service_leaves_a_cordoned_node_for_one_that_it_prefers_less() {
 fn exclusion_tags_are_those_of_the_cluster() {
     let mut view = view(&[("a", "n1"), ("b", "n2"), ("c", "n1")]);
     for name in ["a", "b"] {
-        view.services.get_mut(name).unwrap().tags = names(&["only-one", "tier:web"]);
+        view.services.get_mut(&name.into()).unwrap().tags = names(&["only-one", "tier:web"]);
     }
     check(&view, "a", &["n3"]);
     // A stopped service uses no node and excludes no other service.
@@ -349,10 +349,10 @@ fn groups_are_those_of_the_nodes() {
 #[test]
 fn measured_use_is_a_share_of_the_node() {
     let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n2"), ("d", "n3")]);
-    view.services.get_mut("c").unwrap().requests = Amounts::default();
+    view.services.get_mut(&"c".into()).unwrap().requests = Amounts::default();
     stop(&mut view, "d");
     let measured = |name: &str, cpu: i128, rate: i128| ResourceUsage {
-        name: name.to_owned(),
+        name: name.into(),
         usage: Some(Usage {
             cpu: cores(cpu),
             disk_rate: Some(Quantity::from_units(rate)),
@@ -384,7 +384,7 @@ fn measured_use_is_a_share_of_the_node() {
 fn it_is_balanced_and_saved_as_text() {
     let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n1"), ("d", "n1"), ("e", "n1"), ("f", "n1")]);
     let apart = resource_rule(&["a", "b"], Affinity::Negative, true);
-    view.services.get_mut("f").unwrap().tags = names(&["tier:web"]);
+    view.services.get_mut(&"f".into()).unwrap().tags = names(&["tier:web"]);
     let view = with_rules(view, &[("apart", apart)]);
     let problem = problem(&view);
     let plan = search(&problem, &Goal::default(), &mut || 0.0);
@@ -420,7 +420,7 @@ fn the_view_survives_being_sent() {
     let mut view = view(&[("a", "n1"), ("b", "n2")]);
     view.nodes.get_mut("n3").unwrap().online = Err(Reason::Fencing);
     view.nodes.get_mut("n2").unwrap().fenceable = Err(Reason::WatchdogMissing);
-    view.services.get_mut("a").unwrap().storage_nodes = Some(names(&["n1"]));
+    view.services.get_mut(&"a".into()).unwrap().storage_nodes = Some(names(&["n1"]));
     let apart = resource_rule(&["a", "b"], Affinity::Negative, true);
     let view = with_rules(view, &[("apart", apart)]);
     let sent = serde_json::to_value(&view).expect("the view can be serialized");

@@ -8,13 +8,13 @@ use crate::rules::Partners;
 use crate::score::class_of;
 use crate::sets::join;
 use crate::view::{ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the constraints of every service, by its position.
 pub(super) fn bindings(
     view: &View,
-    names: &BTreeMap<&str, usize>,
+    names: &BTreeMap<&ResourceName, usize>,
     positions: &BTreeMap<&NodeName, usize>,
 ) -> BTreeMap<usize, Binding> {
     let mut bindings: BTreeMap<usize, Binding> = BTreeMap::new();
@@ -41,7 +41,7 @@ pub(super) fn bindings(
 }
 
 /// Returns `true` if a node is eligible for a service without regard to other services.
-fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &NodeName) -> bool {
+fn may_come(view: &View, name: &ResourceName, facts: &ServiceFacts, node_name: &NodeName) -> bool {
     let Some(node) = view.nodes.get(node_name) else { return false };
     against(view, name, facts, node_name, node).is_none()
         && !facts.incompatible_nodes.contains(node_name)
@@ -49,7 +49,7 @@ fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &NodeName)
 }
 
 /// Returns `true` if a service prefers its current node to this one, so that the service would move back.
-fn is_less_preferred(view: &View, name: &str, facts: &ServiceFacts, node_name: &NodeName) -> bool {
+fn is_less_preferred(view: &View, name: &ResourceName, facts: &ServiceFacts, node_name: &NodeName) -> bool {
     let class = |node: &NodeName| class_of(view, name, facts, node);
     facts.node.as_ref().is_some_and(|here| class(node_name) < class(here))
 }
@@ -62,7 +62,8 @@ pub fn open_to(view: &View, pool: Option<&str>) -> BTreeSet<usize> {
         storage_pool: pool.map(str::to_owned),
         ..ServiceFacts::default()
     };
-    let open = |(name, node): (&NodeName, _)| against(view, "", &facts, name, node).is_none();
+    let open =
+        |(name, node): (&NodeName, _)| against(view, &ResourceName::default(), &facts, name, node).is_none();
     (0..).zip(view.nodes.iter()).filter(|(_, node)| open(*node)).map(|(position, _)| position).collect()
 }
 
@@ -91,7 +92,11 @@ fn stays(view: &View, facts: &ServiceFacts) -> Option<&'static str> {
 }
 
 /// Makes services with affinity move as one: for strict rules all that run, for preferred rules those that are on one node.
-fn keep_together(view: &View, names: &BTreeMap<&str, usize>, bindings: &mut BTreeMap<usize, Binding>) {
+fn keep_together(
+    view: &View,
+    names: &BTreeMap<&ResourceName, usize>,
+    bindings: &mut BTreeMap<usize, Binding>,
+) {
     let mut units: Vec<BTreeSet<usize>> = Vec::new();
     for (number, partners) in view.rules.all_together().enumerate() {
         let mut by_node: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
@@ -127,13 +132,16 @@ fn keep_together(view: &View, names: &BTreeMap<&str, usize>, bindings: &mut BTre
 }
 
 /// Returns the services of a rule that use a node.
-fn running<'a>(view: &'a View, partners: &'a Partners) -> impl Iterator<Item = (&'a str, &'a ServiceFacts)> {
+fn running<'a>(
+    view: &'a View,
+    partners: &'a Partners,
+) -> impl Iterator<Item = (&'a ResourceName, &'a ServiceFacts)> {
     let services = partners.resources.iter().filter_map(|name| view.services.get_key_value(name));
-    services.filter(|(_, facts)| !facts.uses.is_empty()).map(|(name, facts)| (name.as_str(), facts))
+    services.filter(|(_, facts)| !facts.uses.is_empty())
 }
 
 /// Gives services with anti-affinity or the same exclusion tag a common tag.
-pub(super) fn keep_apart(view: &View, names: &BTreeMap<&str, usize>, instances: &mut [Instance]) {
+pub(super) fn keep_apart(view: &View, names: &BTreeMap<&ResourceName, usize>, instances: &mut [Instance]) {
     for partners in view.rules.all_apart() {
         let tag = format!("{APART}:rule:{}", partners.name);
         for (name, _) in running(view, partners) {

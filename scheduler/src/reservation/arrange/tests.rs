@@ -7,6 +7,7 @@ use crate::reservation::tests::{cluster, rules};
 use crate::reservation::{Verdict, check};
 use crate::view::View;
 use crate::{Verdict as Judged, place};
+use ha_api_types::id::ResourceName;
 use ha_api_types::placement::{Affinity, GroupSpec, NodePriorities};
 use ha_api_types::reason::Reason;
 use proptest::prelude::*;
@@ -57,7 +58,7 @@ fn rules_and_failed_starts_count() {
     rules(&mut view, &[(Affinity::Positive, &["a", "c"]), (Affinity::Negative, &["a", "b"])]);
     check_arranged(view, "a node2, b node3");
     let mut view = cluster(&NODES, &["a node1 2Gi", "b node1 3Gi"]);
-    view.services.get_mut("a").expect("a service").failed_nodes.insert("node3".into());
+    view.services.get_mut(&"a".into()).expect("a service").failed_nodes.insert("node3".into());
     check_arranged(view, "a node2");
     // A service on a node that it may not use does not attract its partners to that node.
     let mut view = cluster(&NODES, &["a node1 1Gi", "b node2 1Gi"]);
@@ -65,7 +66,7 @@ fn rules_and_failed_starts_count() {
     check_arranged(view.clone(), "a node2");
     let nodes = NodePriorities([("node3".into(), 0)].into());
     view.groups.insert("g".to_owned(), GroupSpec { nodes, restricted: true, ..GroupSpec::default() });
-    view.services.get_mut("b").expect("a service").group = Some("g".to_owned());
+    view.services.get_mut(&"b".into()).expect("a service").group = Some("g".to_owned());
     check_arranged(view, "");
 }
 
@@ -83,7 +84,7 @@ proptest! {
         let mut after = view;
         after.nodes.get_mut("node1").expect("a node").online = Err(Reason::Fencing);
         let lost = |facts: &crate::ServiceFacts| facts.uses.len() == 1 && facts.uses.contains("node1");
-        let looking: BTreeSet<String> =
+        let looking: BTreeSet<ResourceName> =
             after.services.iter().filter(|(_, facts)| facts.wanted && lost(facts)).map(|(name, _)| name.clone()).collect();
         // No service still uses node1: a stopping service uses no node, and a moving one uses only its target.
         after.services.change_all(|_, facts| {
@@ -99,7 +100,7 @@ proptest! {
         }
         // Skip the case if a service must leave its node, because its move changes the capacity. The leader's filters
         // decide that.
-        let stays = |(name, facts): (&String, &crate::ServiceFacts)| {
+        let stays = |(name, facts): (&ResourceName, &crate::ServiceFacts)| {
             let verdicts = place(&after, name, facts).verdicts;
             facts.uses.iter().all(|node| match verdicts.get(node) {
                 Some(Judged::Refused(refusals)) => !refusals.iter().any(|refusal| refusal.drives),
@@ -121,7 +122,7 @@ proptest! {
                 matches!(placement.verdicts.get(node), Some(Judged::Allowed(_))),
                 "{name} {node}: {placement:?} in {after:#?}"
             );
-            let mut along: BTreeSet<String> = after.rules.companions(name).into_iter().collect();
+            let mut along: BTreeSet<ResourceName> = after.rules.companions(name).into_iter().collect();
             along.insert(name.clone());
             for name in along.iter().filter(|name| arranged.get(*name) == Some(node)) {
                 let mut facts = after.services.get_mut(name).expect("a service");

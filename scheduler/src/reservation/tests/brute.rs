@@ -4,14 +4,14 @@ use crate::place::{Verdict, place_unit};
 use crate::reservation::{Move, Proof, counted};
 use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Services that move together, because of failed nodes or a preemption.
 #[derive(Clone, Debug)]
 struct Group {
     /// Services that must leave come first.
-    members: Vec<String>,
+    members: Vec<ResourceName>,
     from: NodeName,
     makes_room: bool,
 }
@@ -52,13 +52,13 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
             continue;
         }
         let companions = view.rules.companions(name);
-        let set: BTreeSet<String> = companions.into_iter().chain([name.clone()]).collect();
-        let mut members: Vec<String> = set
+        let set: BTreeSet<ResourceName> = companions.into_iter().chain([name.clone()]).collect();
+        let mut members: Vec<ResourceName> = set
             .iter()
             .filter(|member| view.services.contains_key(*member) && leaves(member))
             .cloned()
             .collect();
-        let running = |member: &&String| {
+        let running = |member: &&ResourceName| {
             view.services.get(*member).is_some_and(|facts| facts.movable && !facts.uses.is_empty())
         };
         members
@@ -73,10 +73,11 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
             continue;
         }
         let from = facts.uses.first().cloned().expect("one");
-        let running = |member: &String| view.services.get(member).is_some_and(|facts| !facts.uses.is_empty());
-        let set: BTreeSet<String> =
+        let running =
+            |member: &ResourceName| view.services.get(member).is_some_and(|facts| !facts.uses.is_empty());
+        let set: BTreeSet<ResourceName> =
             view.rules.companions(name).into_iter().filter(running).chain([name.clone()]).collect();
-        let may = |member: &String| {
+        let may = |member: &ResourceName| {
             let facts = &view.services[member];
             facts.wanted && facts.movable && facts.uses == BTreeSet::from([from.clone()])
         };
@@ -85,7 +86,7 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
             others.push(Group { members: set.into_iter().collect(), from, makes_room: true });
         }
     }
-    let leaving: Vec<String> = view.services.keys().filter(|name| leaves(name)).cloned().collect();
+    let leaving: Vec<ResourceName> = view.services.keys().filter(|name| leaves(name)).cloned().collect();
     view.services.change_all(|name, facts| {
         if leaving.contains(name) {
             facts.uses.clear();
@@ -121,8 +122,7 @@ fn is_allowed(failed: &Failed, to: &[(&Group, &NodeName)]) -> bool {
                     }
                 }
             }
-            let members =
-                group.members.iter().map(|member| (member.as_str(), &view.services[member])).collect();
+            let members = group.members.iter().map(|member| (member, &view.services[member])).collect();
             let placement = place_unit(&view, &Unit::new(members));
             matches!(placement.verdicts.get(*node), Some(Verdict::Allowed(_)))
         })
@@ -159,11 +159,11 @@ fn arranged<'a>(
 /// Returns `true` if a proof is valid.
 pub(super) fn proves(view: &View, failure: &BTreeSet<NodeName>, proof: &Proof) -> bool {
     let failed = after(view, failure);
-    let moves: BTreeMap<&String, &Move> =
+    let moves: BTreeMap<&ResourceName, &Move> =
         proof.moves.iter().chain(&proof.make_room).map(|one| (&one.service, one)).collect();
     let goes = |group: &&Group| group.members.iter().any(|member| moves.contains_key(member));
     let groups: Vec<&Group> = failed.groups.iter().chain(failed.others.iter().filter(goes)).collect();
-    let members: BTreeSet<&String> = groups.iter().flat_map(|group| &group.members).collect();
+    let members: BTreeSet<&ResourceName> = groups.iter().flat_map(|group| &group.members).collect();
     let one_node = |group: &&Group| {
         let nodes: BTreeSet<&NodeName> =
             group.members.iter().filter_map(|member| Some(&moves.get(member)?.to)).collect();

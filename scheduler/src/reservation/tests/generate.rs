@@ -19,7 +19,7 @@ fn node_name(at: usize) -> NodeName {
 pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> ServiceFacts {
     let node = node_name(at % nodes);
     let text = format!("s {node} {memory}Gi {priority}");
-    let mut facts = cluster(&[], &[&text]).services.remove("s").expect("a service");
+    let mut facts = cluster(&[], &[&text]).services.remove(&"s".into()).expect("a service");
     let bit = |at: u32| bits >> at & 1 == 1;
     let other = node_name((at + 1 + (bits >> 16) as usize) % nodes);
     // Rare facts depend on two or three bits.
@@ -74,7 +74,7 @@ pub(crate) fn view() -> impl Strategy<Value = View> {
                 view.nodes.insert(node_name(at), facts);
             }
             for (at, drawn) in services.into_iter().enumerate() {
-                view.services.insert(format!("s{at}"), service(count, drawn));
+                view.services.insert(format!("s{at}").into(), service(count, drawn));
             }
             view.settings.preemption = preemption;
             view.settings.inter_group_moves = moves;
@@ -129,7 +129,7 @@ pub(super) fn view_with_preemption() -> impl Strategy<Value = View> {
         for (at, (node, memory, priority)) in services.into_iter().enumerate() {
             used[node % count] += memory;
             if used[node % count] <= 5 {
-                view.services.insert(format!("s{at}"), service(count, (node, memory, priority, 0)));
+                view.services.insert(format!("s{at}").into(), service(count, (node, memory, priority, 0)));
             }
         }
         view.settings.preemption = true;

@@ -4,7 +4,7 @@ use super::brute::{proves, survives};
 use super::generate::{Drawn, service, view, view_with_preemption};
 use crate::reservation::{EFFORT, Model, Verdict, Watch, check};
 use crate::view::View;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ proptest! {
         let mut watch = Watch::new(view);
         while !watch.work(1) {}
         for (at, drawn) in changes {
-            let name = format!("s{at}");
+            let name = ResourceName::from(format!("s{at}"));
             let facts = drawn.map(|(node, memory, priority, bits)| {
                 service(now.nodes.len(), (node % 4, 1 + memory % 3, priority.rem_euclid(3), bits))
             });

@@ -1,6 +1,6 @@
 //! Commands of a step that a user would send with `hactl`.
 
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::time::Millis;
 use serde_json::Value;
@@ -13,27 +13,27 @@ pub enum Command {
     /// With `in-place`, the running copy gets the new definition without a stop, as an operator confirms.
     Set { kind: Kind, name: String, fields: Vec<(String, Value)>, in_place: bool },
     /// `add R [NODE [running]]`: creates an object given under `later`.
-    Add { resource: String, node: Option<NodeName>, running: bool },
+    Add { resource: ResourceName, node: Option<NodeName>, running: bool },
     /// `delete R`.
-    Delete { resource: String },
+    Delete { resource: ResourceName },
     /// `delete-node N`: deletes the Node object.
     DeleteNode { node: NodeName },
     /// `delete-controller N`: deletes the controller's candidate key.
     DeleteController { node: NodeName },
     /// `migrate R N`.
-    Migrate { resource: String, node: NodeName },
+    Migrate { resource: ResourceName, node: NodeName },
     /// `relocate R N`.
-    Relocate { resource: String, node: NodeName },
+    Relocate { resource: ResourceName, node: NodeName },
     /// `replace-secondary R N`.
-    ReplaceSecondary { resource: String, node: NodeName },
+    ReplaceSecondary { resource: ResourceName, node: NodeName },
     /// `stop R [DURATION]`.
-    Stop { resource: String, timeout_ms: Option<Millis> },
+    Stop { resource: ResourceName, timeout_ms: Option<Millis> },
     /// `start R`.
-    Start { resource: String },
+    Start { resource: ResourceName },
     /// `restart R`.
-    Restart { resource: String },
+    Restart { resource: ResourceName },
     /// `clear-error R`.
-    ClearError { resource: String },
+    ClearError { resource: ResourceName },
     /// `maintenance N enable|disable`.
     Maintenance { node: NodeName, enable: bool },
     /// `confirm-fenced N`: an operator confirms that the node is powered off.

@@ -219,7 +219,7 @@ fn of_resource(words: &[&str]) -> Result<Command, String> {
             let (kind, name) = match resource.split_once('/') {
                 Some(("cluster", name)) => (Kind::Cluster, name.to_owned()),
                 Some(("node", name)) => (Kind::Node, name.to_owned()),
-                Some(_) | None => (Kind::Resource, bare(resource)),
+                Some(_) | None => (Kind::Resource, bare(resource).to_string()),
             };
             let (in_place, fields) = match fields {
                 [fields @ .., "in-place"] if kind == Kind::Resource && !fields.is_empty() => (true, fields),

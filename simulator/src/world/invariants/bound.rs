@@ -3,7 +3,7 @@
 
 use super::super::World;
 use super::super::machine::Doing;
-use ha_api_types::id::{Epoch, NodeName};
+use ha_api_types::id::{Epoch, NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Fence, FenceState, Mode, NodeReport};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -60,7 +60,7 @@ impl World {
 
     /// Checks the start of an exclusive service: the node's report must be armed, and its watchdog must follow a
     /// deadline.
-    pub(in crate::world) fn check_guarded_start(&mut self, node: &NodeName, name: &str) {
+    pub(in crate::world) fn check_guarded_start(&mut self, node: &NodeName, name: &ResourceName) {
         let Some(machine) = self.machines.get(node) else { return };
         let missing = match machine.watchdog.daemon.status().state {
             State::Armed { .. } | State::Expired { .. } if machine.bound.lasts_ms.is_some() => return,
@@ -100,7 +100,7 @@ impl World {
     }
 
     /// Returns the services that run on a node under guarantee 1: exclusive, and managed with their current uid.
-    fn guarded_on(&self, node: &NodeName) -> Vec<String> {
+    fn guarded_on(&self, node: &NodeName) -> Vec<ResourceName> {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present
             .filter(|present| present.doing == Doing::Runs && self.is_exclusive(&present.definition.name))
@@ -125,7 +125,7 @@ impl World {
 
     /// Returns `true` if a service is managed: the leader has taken it on, and it is neither deleted nor Ignored. In Error, a
     /// service is managed only where it may still run; an operator who starts it elsewhere is responsible for it.
-    fn is_guarded(&self, node: &NodeName, name: &str, uid: &str) -> bool {
+    fn is_guarded(&self, node: &NodeName, name: &ResourceName, uid: &str) -> bool {
         let resource: Option<Resource> =
             self.spec_of(Kind::Resource, name).and_then(|value| serde_json::from_value(value).ok());
         let wanted = resource.is_some_and(|resource| {
@@ -147,7 +147,7 @@ impl World {
         // The agent registers, and names the service as not stopped: the leader is about to set the service to Error.
         let is_named = self.record::<NodeReport>(&self.keys.node_report(node)).is_some_and(|report| {
             report.mode == Mode::Registering
-                && report.not_stopped.iter().any(|named| named.name == name && named.uid == uid)
+                && report.not_stopped.iter().any(|named| named.name == *name && named.uid == uid)
         });
         wanted && taken && !left_alone && !is_named && self.managed.contains(name)
     }

@@ -1,7 +1,7 @@
 //! Invariants of placements: strict rules hold after every planned move, and no placement exceeds a node's capacity.
 
 use super::super::World;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::AffinityRule;
 use ha_api_types::record::{Action, Assignment, Phase, ServiceReport};
@@ -11,7 +11,7 @@ use ha_api_types::time::Millis;
 impl World {
     /// Checks strict rules after a service has moved. The check is skipped if a rule changed during the move, or if a
     /// probe found a service running on the target meanwhile.
-    pub(super) fn check_rules_after_move(&mut self, name: &str, to: &NodeName, begun: Millis) {
+    pub(super) fn check_rules_after_move(&mut self, name: &ResourceName, to: &NodeName, begun: Millis) {
         if self.rules_changed_at >= begun || self.found_at.get(to).is_some_and(|at| *at >= begun) {
             return;
         }
@@ -22,7 +22,12 @@ impl World {
     }
 
     /// Returns the strict rules that a service on a node breaks, except positive affinity.
-    pub(crate) fn broken_rules(&self, rules: &[AffinityRule], name: &str, node: &NodeName) -> Vec<String> {
+    pub(crate) fn broken_rules(
+        &self,
+        rules: &[AffinityRule],
+        name: &ResourceName,
+        node: &NodeName,
+    ) -> Vec<String> {
         let mut broken = self.kept_off(rules, name, node);
         let there = World::kept_apart(rules, name).filter(|(_, other)| self.is_counted_on(other, node));
         broken.extend(there.map(|(rule, other)| {
@@ -33,7 +38,7 @@ impl World {
 
     /// Checks that an assignment fits into its node. A service that already runs there is adopted where it is, so it is
     /// not checked. The same holds for a service that a lost node last reported running.
-    pub(super) fn check_capacity(&mut self, name: &str, value: &[u8]) {
+    pub(super) fn check_capacity(&mut self, name: &ResourceName, value: &[u8]) {
         let Ok(assignment) = serde_json::from_slice::<Assignment>(value) else {
             return self.violate("readable records", format!("assignment of {name} cannot be read"));
         };
@@ -50,8 +55,8 @@ impl World {
             return;
         }
         let Some(resource) = self.typed::<Resource>(Kind::Resource, name) else { return };
-        let others: Vec<String> = self
-            .names_of(Kind::Resource)
+        let others: Vec<ResourceName> = self
+            .resource_names()
             .into_iter()
             .filter(|other| other != name && self.is_counted_on(other, &node))
             .collect();
@@ -61,7 +66,7 @@ impl World {
         }
     }
 
-    fn is_reported_running(&self, node: &NodeName, name: &str) -> bool {
+    fn is_reported_running(&self, node: &NodeName, name: &ResourceName) -> bool {
         let report: Option<ServiceReport> = self.record(&self.keys.service_report(node, name));
         report.is_some_and(|report| matches!(report.phase, Phase::Running | Phase::ProbedRunning))
     }
@@ -69,7 +74,7 @@ impl World {
     /// Returns `true` if a node has confirmed the end of the action in a service's status. The leader's writes of one
     /// moment commit in any order. A service that takes freed capacity can thus appear before the new status of the
     /// service that freed it.
-    fn has_ended(&self, node: &NodeName, name: &str, status: &ResourceStatus, by: &[Phase]) -> bool {
+    fn has_ended(&self, node: &NodeName, name: &ResourceName, status: &ResourceStatus, by: &[Phase]) -> bool {
         let report: Option<ServiceReport> = self.record(&self.keys.service_report(node, name));
         report.is_some_and(|report| {
             by.contains(&report.phase)
@@ -79,7 +84,7 @@ impl World {
     }
 
     /// Returns `true` if a service counts on a node: the node is its node or target, and the service is not at rest.
-    fn is_counted_on(&self, name: &str, node: &NodeName) -> bool {
+    fn is_counted_on(&self, name: &ResourceName, node: &NodeName) -> bool {
         let Some(status) = self.status_of::<ResourceStatus>(Kind::Resource, name) else { return false };
         let here = status.node.as_ref() == Some(node) || status.target.as_ref() == Some(node);
         here && match status.state {

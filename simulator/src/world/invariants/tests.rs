@@ -77,7 +77,7 @@ fn a_second_copy() {
     let mut world = healthy();
     let definition = world.machines["node1"].services["a"].definition.clone();
     let copy = Present { definition, doing: Doing::Runs };
-    world.machines.get_mut("node3").expect("node3").services.insert("a".to_owned(), copy);
+    world.machines.get_mut("node3").expect("node3").services.insert("a".into(), copy);
     world.check_never_two();
     check(&world, "never two");
 }
@@ -111,9 +111,9 @@ fn a_service_that_runs_on_after_the_deadline() {
 #[test]
 fn a_start_that_nothing_guards() {
     let mut world = healthy();
-    world.check_guarded_start(&"node1".into(), "a");
+    world.check_guarded_start(&"node1".into(), &"a".into());
     assert_eq!(world.violations(), [], "the watchdog has a deadline");
-    world.check_guarded_start(&"node3".into(), "a");
+    world.check_guarded_start(&"node3".into(), &"a".into());
     check(&world, "nothing starts unguarded");
 }
 
@@ -121,7 +121,7 @@ fn a_start_that_nothing_guards() {
 fn a_write_of_a_deposed_leader() {
     let mut world = healthy();
     let (leader, term) = leader_term(&world);
-    let key = world.keys.tombstone("ghost");
+    let key = world.keys.tombstone(&"ghost".into());
     let send = |world: &mut World, term: Option<Term>, value: &str| {
         let guard = world
             .store
@@ -195,7 +195,7 @@ fn a_move_that_breaks_a_strict_rule() {
 #[test]
 fn a_placement_where_there_is_no_room() {
     let mut world = healthy();
-    let key = world.keys.assignment("a");
+    let key = world.keys.assignment(&"a".into());
     let assignment: Assignment = stored(&world, &key);
     overwrite(
         &mut world,
@@ -214,10 +214,10 @@ fn room_that_its_node_says_is_free() {
         let key = world.keys.status(Kind::Resource, "b");
         let status: ResourceStatus = stored(&world, &key);
         overwrite(&mut world, &key, &ResourceStatus { state: ServiceState::Stopping, ..status });
-        let key = world.keys.service_report(&"node2".into(), "b");
+        let key = world.keys.service_report(&"node2".into(), &"b".into());
         let report: ServiceReport = stored(&world, &key);
         overwrite(&mut world, &key, &ServiceReport { phase, ..report });
-        let key = world.keys.assignment("a");
+        let key = world.keys.assignment(&"a".into());
         let assignment: Assignment = stored(&world, &key);
         let there = Assignment { action: Action::Start, node: "node2".into(), ..assignment };
         overwrite(&mut world, &key, &there);

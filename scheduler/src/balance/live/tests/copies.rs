@@ -58,7 +58,7 @@ fn only_to_a_node_that_may_take_it_and_has_room_for_one_more_copy() {
     check(&replicated(|view| view.nodes.get_mut("n2").unwrap().maintenance = true), &only_the_roles_change);
     let full = replicated(|view| {
         a(view).requests.disk = gib(60);
-        view.services.get_mut("b").unwrap().requests.disk = gib(60);
+        view.services.get_mut(&"b".into()).unwrap().requests.disk = gib(60);
     });
     check(&full, &only_the_roles_change);
 }
@@ -70,7 +70,7 @@ fn what_does_not_run_or_moves_as_one_with_others_keeps_its_secondary() {
     check(&replicated(|view| a(view).movable = false), &[]);
     let pair = replicated(|view| {
         let like_a = view.services["a"].clone();
-        view.services.insert("c".to_owned(), like_a);
+        view.services.insert("c".into(), like_a);
     });
     let together = resource_rule(&["a", "c"], Affinity::Positive, true);
     check(&with_rules(pair, &[("pair", together)]), &["n3:n1"]);
