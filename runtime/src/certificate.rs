@@ -39,7 +39,7 @@ impl Certificates {
     fn samples(&self) -> Vec<Sample> {
         let read = |(name, path): &(&'static str, PathBuf)| {
             let chain = certificates(name, path).unwrap_or_default();
-            let first = chain.iter().map(|one| not_after(one).unwrap_or(0)).min().unwrap_or(0);
+            let first = chain.iter().map(|one| expiry_seconds(one).unwrap_or(0)).min().unwrap_or(0);
             every::CERTIFICATE_EXPIRY.sample([name], first as f64)
         };
         self.files.iter().map(read).collect()
@@ -47,26 +47,26 @@ impl Certificates {
 }
 
 /// Returns the expiry time of a certificate in seconds since 1970; `None` if it is not a valid certificate.
-pub fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
+pub fn expiry_seconds(certificate: &CertificateDer<'_>) -> Option<i64> {
     // Certificate { tbsCertificate { [0] version?, serialNumber, signature, issuer, validity { notBefore, notAfter },
     // … }, … }
-    let (certificate, _) = element(certificate, SEQUENCE)?;
-    let (mut fields, _) = element(certificate, SEQUENCE)?;
-    if let Some((_, rest)) = element(fields, VERSION) {
+    let (certificate, _) = der_element(certificate, SEQUENCE)?;
+    let (mut fields, _) = der_element(certificate, SEQUENCE)?;
+    if let Some((_, rest)) = der_element(fields, VERSION) {
         fields = rest;
     }
     for tag in [INTEGER, SEQUENCE, SEQUENCE] {
-        (_, fields) = element(fields, tag)?;
+        (_, fields) = der_element(fields, tag)?;
     }
-    let (validity, _) = element(fields, SEQUENCE)?;
-    let (_, rest) = element(validity, UTC_TIME).or_else(|| element(validity, GENERALIZED_TIME))?;
-    if let Some((text, _)) = element(rest, UTC_TIME) {
+    let (validity, _) = der_element(fields, SEQUENCE)?;
+    let (_, rest) = der_element(validity, UTC_TIME).or_else(|| der_element(validity, GENERALIZED_TIME))?;
+    if let Some((text, _)) = der_element(rest, UTC_TIME) {
         // RFC 5280, 4.1.2.5.1: years from 50 to 99 belong to the twentieth century.
         let text = std::str::from_utf8(text).ok()?;
         let century = if text >= "5" { "19" } else { "20" };
         return unix_seconds(&format!("{century}{text}"));
     }
-    let (text, _) = element(rest, GENERALIZED_TIME)?;
+    let (text, _) = der_element(rest, GENERALIZED_TIME)?;
     unix_seconds(std::str::from_utf8(text).ok()?)
 }
 
@@ -76,8 +76,8 @@ const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 
-/// Returns the content of the first element, if it has this tag, and the rest of the input.
-fn element(text: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+/// Returns the content of the first DER element, if it has this tag, and the rest of the input.
+fn der_element(text: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&found, rest) = text.split_first()?;
     let (&length, rest) = rest.split_first()?;
     if found != tag {
@@ -138,9 +138,13 @@ mod tests {
             parameters.not_after = rcgen::date_time_ymd(year, 1, 2);
             let key = rcgen::KeyPair::generate().unwrap();
             let certificate = parameters.self_signed(&key).unwrap();
-            assert_eq!(not_after(certificate.der()), Some(expected), "{year}");
+            assert_eq!(expiry_seconds(certificate.der()), Some(expected), "{year}");
             for length in 0..certificate.der().len().min(200) {
-                assert_eq!(not_after(&certificate.der()[..length].into()), None, "the first {length} bytes");
+                assert_eq!(
+                    expiry_seconds(&certificate.der()[..length].into()),
+                    None,
+                    "the first {length} bytes"
+                );
             }
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Asked<'a> {
     /// the view.
     own: BTreeMap<&'a NodeName, Own>,
     /// Indexes of the members that have node priorities, highest service priority first.
-    choosy: Vec<usize>,
+    members_with_priorities: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -78,9 +78,9 @@ impl<'a> Asked<'a> {
     pub(crate) fn of(view: &'a View, unit: &'a Unit<'a>) -> Asked<'a> {
         let members = unit.members.iter().map(|(name, facts)| Member::of(view, unit, name, facts));
         let members: Vec<Member<'_>> = members.collect();
-        let mut choosy: Vec<usize> =
+        let mut members_with_priorities: Vec<usize> =
             (0..members.len()).filter(|at| members[*at].priorities().is_some()).collect();
-        choosy.sort_by_key(|at| (Reverse(members[*at].facts.priority), members[*at].name));
+        members_with_priorities.sort_by_key(|at| (Reverse(members[*at].facts.priority), members[*at].name));
         let mut own: BTreeMap<&NodeName, Own> = BTreeMap::new();
         for facts in unit.members.iter().filter_map(|(name, _)| view.services.get(*name)) {
             let (requested, load) = (sums(&facts.requests), sums(&facts.load(view.settings.mode)));
@@ -93,17 +93,19 @@ impl<'a> Asked<'a> {
         }
         let place = unit.node();
         let current = place.and_then(|node| view.nodes.get(node));
-        Asked { view, unit, requests: unit.requests(), members, place, current, own, choosy }
+        Asked { view, unit, requests: unit.requests(), members, place, current, own, members_with_priorities }
     }
 
     /// Returns `true` if several members have node priorities.
     pub(crate) fn has_choosy_partners(&self) -> bool {
-        self.choosy.len() > 1
+        self.members_with_priorities.len() > 1
     }
 
     /// Returns the priority tiers of a node for the members that have priorities, highest service priority first.
     pub(crate) fn classes(&self, node: &NodeName) -> impl Iterator<Item = Reverse<Class>> {
-        self.choosy.iter().map(move |at| Reverse(class_in(self.members[*at].priorities(), node)))
+        self.members_with_priorities
+            .iter()
+            .map(move |at| Reverse(class_in(self.members[*at].priorities(), node)))
     }
 
     /// Returns every node with the usage by services outside the unit, in the order of names.

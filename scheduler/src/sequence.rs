@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, VecDeque};
 const MAX_STATES: usize = 4_000;
 
 /// Amounts that an item needs or a node has free: cpu, memory, disk in thousandths; `None` means unlimited.
-pub type Room = [Option<i128>; 3];
+pub type FreeAmounts = [Option<i128>; 3];
 
 /// A service, or several services that stay together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Item {
     /// that are equal otherwise.
     pub tiers: Vec<u32>,
     /// Amounts that the item needs.
-    pub requests: Room,
+    pub requests: FreeAmounts,
 }
 
 /// Items on nodes, with the free capacity of the nodes.
@@ -34,8 +34,8 @@ pub struct Item {
 pub struct Puzzle {
     /// The items.
     pub items: Vec<Item>,
-    /// Room on each node for these items.
-    pub room: Vec<Room>,
+    /// Free amounts on each node for these items.
+    pub room: Vec<FreeAmounts>,
     /// Pairs of items that must not share a node; the smaller index comes first.
     pub apart: BTreeSet<(usize, usize)>,
 }

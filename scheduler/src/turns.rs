@@ -51,9 +51,9 @@ pub enum Turn {
 /// a suitable node is not returned.
 pub fn turns(view: &View) -> BTreeMap<ResourceName, Turn> {
     let units = units(view);
-    let shared = someone_shares(view);
+    let shared = shares_node(view);
     // Shortcut for the most frequent case, in which no service needs to move.
-    if !shared && !units.values().any(|unit| is_restless(view, unit)) {
+    if !shared && !units.values().any(|unit| may_need_move(view, unit)) {
         return BTreeMap::new();
     }
     // Each unit's preferences assume that services which could move away, or are moving, use no node.
@@ -66,7 +66,7 @@ pub fn turns(view: &View) -> BTreeMap<ResourceName, Turn> {
     });
     let amiss: BTreeMap<&ResourceName, Wishes> = units
         .iter()
-        .filter(|(_, unit)| is_restless(view, unit))
+        .filter(|(_, unit)| may_need_move(view, unit))
         .filter_map(|(name, unit)| Some((name, wishes(&bare, unit)?)))
         .filter(|(name, wishes)| units.get(*name).is_some_and(|unit| wishes.amiss(unit.place.as_ref())))
         .collect();
@@ -155,7 +155,7 @@ fn units(view: &View) -> BTreeMap<ResourceName, Together> {
 
 /// Returns `true` if a unit may not be on its best node. This test is fast: it rules out most of a cluster without
 /// examining every node.
-fn is_restless(view: &View, unit: &Together) -> bool {
+fn may_need_move(view: &View, unit: &Together) -> bool {
     let Some(node) = unit.place.as_ref().and_then(|place| view.nodes.get(place)) else { return true };
     node.maintenance
         || unit.members.iter().any(|name| {
@@ -169,7 +169,7 @@ fn is_restless(view: &View, unit: &Together) -> bool {
 }
 
 /// Returns `true` if two services that a strict Negative rule keeps apart share a node.
-fn someone_shares(view: &View) -> bool {
+fn shares_node(view: &View) -> bool {
     view.rules.apart_sets().any(|partners| {
         let mut taken = BTreeSet::new();
         let mut uses = partners

@@ -89,13 +89,13 @@ impl Followed {
     }
 
     /// Returns the incarnation key that must be read from another etcd cluster, if one has answered.
-    pub(crate) fn asks_stranger(&self) -> Option<String> {
+    pub(crate) fn unverified_cluster_key(&self) -> Option<String> {
         let state = self.state();
         state.stranger.map(|_| state.key.clone())
     }
 
     /// Processes the incarnation of another etcd cluster: the cluster is followed from now on, or refused.
-    pub(crate) fn meet(&self, cluster: u64, incarnation: Option<&Incarnation>) {
+    pub(crate) fn resolve_other_cluster(&self, cluster: u64, incarnation: Option<&Incarnation>) {
         let mut state = self.state();
         if state.stranger.take() != Some(cluster) {
             return;
@@ -171,16 +171,16 @@ mod tests {
         assert_eq!(followed.accept(7), Ok(()));
         assert_eq!(followed.accept(7), Ok(()));
         assert!(followed.accept(8).is_err());
-        assert_eq!(followed.asks_stranger().as_deref(), Some("incarnation"));
+        assert_eq!(followed.unverified_cluster_key().as_deref(), Some("incarnation"));
         // Foreign data is refused, and the followed cluster stays.
-        followed.meet(8, Some(&of("x")));
+        followed.resolve_other_cluster(8, Some(&of("x")));
         assert!(followed.accept(8).is_err());
         assert_eq!(followed.accept(7), Ok(()));
         // Data without an incarnation does not continue a remembered incarnation.
-        followed.meet(8, None);
+        followed.resolve_other_cluster(8, None);
         assert!(followed.accept(8).is_err());
         // A restore of the followed data.
-        followed.meet(8, Some(&Incarnation::restored("b".to_owned(), Some(of("a")))));
+        followed.resolve_other_cluster(8, Some(&Incarnation::restored("b".to_owned(), Some(of("a")))));
         assert_eq!(followed.accept(8), Ok(()));
         assert!(followed.accept(7).is_err());
     }

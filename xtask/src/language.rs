@@ -15,7 +15,7 @@ use texts::{Kind, Text};
 const GUIDE: &str = "docs/contributing/language.md";
 
 /// Files whose texts are not the project's prose: generated pages, and the patches of mutants, which quote code.
-const LEFT_OUT: [&str; 6] = [
+const EXCLUDED: [&str; 6] = [
     "docs/reference/",
     "docs/schemas/",
     "simulator/mutants/",
@@ -42,7 +42,7 @@ pub(crate) fn check() -> Result<()> {
     let guide = std::fs::read_to_string(root.join(GUIDE)).context(GUIDE)?;
     let glossary = rules::Glossary::read(&guide);
     let mut found = Vec::new();
-    for path in listed.lines().filter(|path| !LEFT_OUT.iter().any(|left_out| path.starts_with(left_out))) {
+    for path in listed.lines().filter(|path| !EXCLUDED.iter().any(|left_out| path.starts_with(left_out))) {
         // A tracked file may have been deleted since, and pictures are not text.
         let Ok(source) = std::fs::read_to_string(root.join(path)) else { continue };
         for text in texts::of(path, &source) {

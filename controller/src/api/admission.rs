@@ -78,7 +78,7 @@ pub(crate) fn admit(
         return Err(ApiError::invalid(kind, &name, &problems));
     }
     let stored = current.map(|current| current.spec.value.clone());
-    count_generation(stored.as_ref(), &mut proposed);
+    set_generation(stored.as_ref(), &mut proposed);
     if let Some(manager) = context.manager {
         managed::updated(stored.as_ref(), &mut proposed, manager, context.now);
     }
@@ -264,7 +264,7 @@ fn settle_operation(
 }
 
 /// Sets the generation: 1 for a new object, and one more for each change of the spec.
-fn count_generation(current: Option<&Value>, proposed: &mut Value) {
+fn set_generation(current: Option<&Value>, proposed: &mut Value) {
     let generation = match current {
         None => 1,
         Some(current) => {

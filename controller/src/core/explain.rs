@@ -26,7 +26,7 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
     let (mut view, _) = view(world);
     for companion in view.rules.companions(name) {
         let paused =
-            world.resource_statuses.get(&companion).is_some_and(|known| pause::is_told(&known.value));
+            world.resource_statuses.get(&companion).is_some_and(|known| pause::is_reported(&known.value));
         if let Some(mut facts) = view.services.get_mut(&companion) {
             facts.paused = paused;
         }

@@ -22,7 +22,7 @@ use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof, Sa
 use ha_store::{Guard, Transaction};
 
 /// One node, as the fencing planner sees it.
-pub(super) struct Subjected<'a> {
+pub(super) struct FencedNode<'a> {
     pub(super) name: &'a NodeName,
     pub(super) node: &'a NodeHealth,
     pub(super) report: Option<&'a Versioned<NodeReport>>,
@@ -30,10 +30,10 @@ pub(super) struct Subjected<'a> {
     pub(super) is_readable: bool,
 }
 
-impl<'a> Subjected<'a> {
-    pub(super) fn of(situation: &Situation<'a>, name: &'a NodeName, node: &'a NodeHealth) -> Subjected<'a> {
+impl<'a> FencedNode<'a> {
+    pub(super) fn of(situation: &Situation<'a>, name: &'a NodeName, node: &'a NodeHealth) -> FencedNode<'a> {
         let report = situation.world.node_reports.get(name);
-        Subjected { name, node, report, is_readable: !situation.world.is_node_report_unreadable(name) }
+        FencedNode { name, node, report, is_readable: !situation.world.is_node_report_unreadable(name) }
     }
 
     /// Returns the registration that the node's agent has committed, if the agent is registering.
@@ -58,7 +58,7 @@ pub fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
             plan.wait(Kind::Node, name, Reason::Unreadable, unreadable_fence(name));
             continue;
         }
-        let subject = Subjected::of(situation, name, node);
+        let subject = FencedNode::of(situation, name, node);
         match world.fences.get(name) {
             None => registration::plan_new(situation, &subject, plan),
             Some(fence) => match fence.value.state {
@@ -86,7 +86,7 @@ pub(super) fn unreadable_fence(name: &str) -> String {
 
 fn plan_open(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     budget: &mut limits::Budget,
     plan: &mut Plan,
@@ -124,7 +124,7 @@ fn plan_open(
 
 /// Allows permits on a node again, once it has answered for every resource that counted it as empty. Otherwise waits,
 /// and names the missing resources.
-fn verify(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<Fence>, plan: &mut Plan) {
+fn verify(situation: &Situation<'_>, subject: &FencedNode<'_>, fence: &Versioned<Fence>, plan: &mut Plan) {
     let name = subject.name;
     let world = situation.world;
     if let Some(resources) = world.unverified().get(name) {
@@ -144,7 +144,7 @@ fn verify(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<
 /// is written.
 fn learn_machine(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) -> bool {
@@ -164,7 +164,7 @@ fn learn_machine(
 }
 
 /// Reports the services that delay a shutdown.
-fn plan_shutting_down(situation: &Situation<'_>, subject: &Subjected<'_>, leave: Leave, plan: &mut Plan) {
+fn plan_shutting_down(situation: &Situation<'_>, subject: &FencedNode<'_>, leave: Leave, plan: &mut Plan) {
     let world = situation.world;
     let name = subject.name;
     let held: Vec<&str> = world
@@ -196,7 +196,7 @@ fn plan_shutting_down(situation: &Situation<'_>, subject: &Subjected<'_>, leave:
 
 /// Handles a node whose agent restarts: its services are unmonitored, and silence does not declare it dead (FENCING,
 /// section 10). After `freezeTimeoutSeconds` an alert is raised.
-fn plan_restarting(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
+fn plan_restarting(situation: &Situation<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
     let Some(report) = subject.report else { return };
     let alert_at = report.seen + situation.world.timings().freeze_timeout_ms;
     if situation.now.raw < alert_at {
@@ -213,7 +213,7 @@ fn plan_restarting(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mu
 
 fn plan_closed(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) {
@@ -227,7 +227,7 @@ fn plan_closed(
 /// observed. With a proof that holds under these guards the node is Fenced immediately, otherwise Fencing.
 fn close(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     proof: Option<&Proof>,
     note: Note,
@@ -248,7 +248,7 @@ fn close(
 /// Returns the transaction that closes an open epoch, and its events.
 pub(super) fn closing(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     proof: Option<&Proof>,
     on_silence: bool,
@@ -284,7 +284,7 @@ pub(super) fn closing(
 /// the node names. So no write under any of them can commit (FENCING, R1.24).
 pub(super) fn replacing_unreadable(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     proof: &Proof,
 ) -> Transaction {
@@ -306,7 +306,7 @@ pub(super) fn replacing_unreadable(
 /// Returns a transaction that changes a closed fence, guarding the fence and the node's report.
 fn rewrite(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     value: &Fence,
 ) -> Transaction {

@@ -96,7 +96,7 @@ fn tell(
         return (Vec::new(), Vec::new());
     }
     // Set until etcd shows that the changes were reported, regardless of the outcome of the write.
-    plan.unsaid = true;
+    plan.unreported = true;
     let gathered_at = situation.deliveries.unsaid_since().unwrap_or(situation.now.raw) + GATHER_MS;
     if situation.now.raw < gathered_at {
         plan.wake(situation, gathered_at, "the collection time of a notification is over");

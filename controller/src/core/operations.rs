@@ -2,7 +2,7 @@
 
 mod test_watchdog;
 
-use super::fencing::{self, Subjected};
+use super::fencing::{self, FencedNode};
 use super::health::{Health, NodeTable};
 use super::incarnation;
 use super::notifications;
@@ -260,7 +260,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
         return;
     }
     let proof = Proof::Operator { operation: request.name.to_owned(), by: spec.requested_by.clone() };
-    let subject = Subjected::of(situation, name, node);
+    let subject = FencedNode::of(situation, name, node);
     let transaction = match fence.value.state {
         _ if world.is_fence_unreadable(name) => {
             fencing::replacing_unreadable(situation, &subject, fence, &proof)
@@ -369,7 +369,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
             failed(format!("No fence device confirmed that {name} is off, and the node has registered again"))
         }
         FenceState::Open => {
-            let subject = Subjected::of(situation, name, node);
+            let subject = FencedNode::of(situation, name, node);
             let (transaction, message) = fencing::closing(situation, &subject, fence, None, false);
             let told =
                 node_event(situation, name, EventType::Warning, Reason::UserRequested, message.clone());
@@ -421,7 +421,7 @@ fn unfence(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
         None => verdict(refused, Reason::NotFound, format!("Node {name} has never registered")),
         Some(fence) if !fencing::is_as_seen(spec, fence) => outdated(name, fence),
         Some(fence) => {
-            let cut = fencing::devices::cut_off(situation, name, fence);
+            let cut = fencing::devices::disconnecting_devices(situation, name, fence);
             match (fence.state, cut.first()) {
                 (FenceState::Fencing, _) => {
                     let message = format!("Fencing of {name} is not confirmed yet: try again later");

@@ -41,7 +41,7 @@ pub(super) fn pausing(situation: &Situation<'_>, rules: &Rules) -> BTreeSet<Reso
 }
 
 /// Returns `true` if a service pauses according to its status. Stored times are not compared.
-pub(super) fn is_told(status: &ResourceStatus) -> bool {
+pub(super) fn is_reported(status: &ResourceStatus) -> bool {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
     status.state == ServiceState::Started
         && status.move_failures > 0

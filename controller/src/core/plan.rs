@@ -23,7 +23,7 @@ pub struct Plan {
     /// Notifications to send now.
     pub deliveries: Vec<Delivery>,
     /// `true` if changes are still being collected for a notification.
-    pub unsaid: bool,
+    pub unreported: bool,
     /// Conditions that the leader waits for.
     pub waiting: Vec<Waiting>,
     /// Time at which a new plan from the same view would differ, and the reason; `None` if time alone changes

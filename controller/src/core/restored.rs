@@ -26,14 +26,14 @@ impl World {
 
     /// Returns `true` if nothing is known about a node since the restore. Its agent has not reported under its epoch,
     /// and its fence has not changed. The statements of the backup about the node prove nothing.
-    pub fn is_unheard(&self, node: &NodeName) -> bool {
+    pub fn has_no_evidence(&self, node: &NodeName) -> bool {
         let fence = self.fences.get(node);
-        fence.is_some_and(|fence| self.is_old(fence.modified)) && !self.speaks(node)
+        fence.is_some_and(|fence| self.is_old(fence.modified)) && !self.has_reported(node)
     }
 
     /// Returns `true` if a node's agent has reported under the epoch of its fence. A different machine that registers
     /// under the node's name is no evidence.
-    fn speaks(&self, node: &NodeName) -> bool {
+    fn has_reported(&self, node: &NodeName) -> bool {
         let report = self.node_reports.get(node).map(|report| &report.value);
         report.zip(self.fences.get(node)).is_some_and(|(report, fence)| {
             report.mode != Mode::Registering
@@ -80,7 +80,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     }
     for name in nodes.keys().filter(|name| world.nodes.contains_key(*name) && !is_accounted(world, name)) {
         is_over = false;
-        if world.is_unheard(name) {
+        if world.has_no_evidence(name) {
             plan.wait(Kind::Node, name, Reason::EtcdRestored, unheard(name));
         }
     }
@@ -107,7 +107,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
 fn is_accounted(world: &World, name: &NodeName) -> bool {
     let Some(fence) = world.fences.get(name) else { return true };
     match fence.value.state {
-        FenceState::Open => world.speaks(name),
+        FenceState::Open => world.has_reported(name),
         FenceState::Fencing => false,
         FenceState::Fenced | FenceState::Closed => !world.is_old(fence.modified),
     }

@@ -35,7 +35,7 @@ impl Controller {
 
     pub(super) fn begin_deliveries(&mut self, plan: &mut Plan) {
         let wanted = std::mem::take(&mut plan.deliveries);
-        let begun = self.deliveries.begin(plan.unsaid, wanted, self.now.raw);
+        let begun = self.deliveries.begin(plan.unreported, wanted, self.now.raw);
         self.effects.extend(begun.into_iter().map(Effect::Deliver));
     }
 

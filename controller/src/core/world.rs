@@ -112,7 +112,7 @@ pub struct World {
     /// Keys whose value is unreadable in some field, with the error.
     pub unreadable: BTreeMap<String, String>,
     /// Unreadable values that count as their most dangerous possible value.
-    pub(in crate::core) doubts: unreadable::Doubts,
+    pub(in crate::core) unreadable_subjects: unreadable::Doubts,
     /// Time of the last observed heartbeat, by node.
     pub observations: BTreeMap<NodeName, Observation>,
     /// Services whose last move failed.
@@ -174,7 +174,7 @@ impl World {
             refresh_entries: BTreeMap::new(),
             refreshed: BTreeMap::new(),
             unreadable: BTreeMap::new(),
-            doubts: unreadable::Doubts::default(),
+            unreadable_subjects: unreadable::Doubts::default(),
             observations: BTreeMap::new(),
             failed_moves: BTreeMap::new(),
             identities: Identities::default(),
@@ -439,7 +439,7 @@ impl World {
     }
 
     fn forget(&mut self, key: &Key<'_>) {
-        self.doubts.forget(key);
+        self.unreadable_subjects.forget(key);
         match key {
             Key::Spec(kind, name) => match kind {
                 Kind::Resource => {

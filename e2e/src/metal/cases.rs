@@ -52,7 +52,7 @@ pub static ALL: &[Case] = &[
     Case {
         name: "driver-unbound-hung-i6300esb",
         reset: Reset::MustByDaemon,
-        act: unbound::leave_to_the_daemon,
+        act: unbound::unbind_with_agent_stopped,
         mend: |rig, node| rig.cluster.heal(node),
         ..UNBOUND
     },

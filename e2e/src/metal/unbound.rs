@@ -16,7 +16,7 @@ const ADDRESS: &str = "/run/unbound";
 
 /// Unbinds the driver and waits until the node has committed that its watchdog failed.
 pub fn unbind_and_see_failed(rig: &mut Rig, node: &str) -> Result<()> {
-    rig.guest(node)?.run(&unbinding())?;
+    rig.guest(node)?.run(&unbind_script())?;
     commits_failure(rig, node)?;
     wait_until(&format!("{node} to be reported with a failed watchdog"), CEILING, || {
         watchdog(rig, node) == Some(("False".to_owned(), "WatchdogFailed".to_owned()))
@@ -26,14 +26,14 @@ pub fn unbind_and_see_failed(rig: &mut Rig, node: &str) -> Result<()> {
 /// Takes the machine's link down and unbinds the driver. The node cannot commit the failure.
 pub fn cut_and_unbind(rig: &mut Rig, node: &str) -> Result<()> {
     rig.cluster.cut(node)?;
-    rig.guest(node)?.run(&unbinding())
+    rig.guest(node)?.run(&unbind_script())
 }
 
 /// Behaves like [`cut_and_unbind`] and stops the agent, so only the watchdog daemon can reset the machine.
-pub fn leave_to_the_daemon(rig: &mut Rig, node: &str) -> Result<()> {
+pub fn unbind_with_agent_stopped(rig: &mut Rig, node: &str) -> Result<()> {
     rig.cluster.cut(node)?;
     let hang = format!("systemctl kill --kill-whom=main --signal=SIGSTOP {AGENT}");
-    rig.guest(node)?.run(&format!("{} && {hang}", unbinding()))
+    rig.guest(node)?.run(&format!("{} && {hang}", unbind_script()))
 }
 
 /// Keeps the empty node running for longer than any deadline, then binds the driver again and checks that the watchdog guards a
@@ -43,18 +43,18 @@ pub fn bind(rig: &mut Rig, node: &str) -> Result<()> {
     holds_for(&format!("{node} commits that its watchdog failed"), wait, || {
         rig.cluster.node_report(node).is_ok_and(|report| report.watchdog_failed)
     })?;
-    make_good(rig, node)
+    rebind_and_verify(rig, node)
 }
 
 /// Restores the link, waits until the node has committed the failure, then binds the driver again.
 pub fn heal_and_bind(rig: &mut Rig, node: &str) -> Result<()> {
     rig.cluster.heal(node)?;
     commits_failure(rig, node)?;
-    make_good(rig, node)
+    rebind_and_verify(rig, node)
 }
 
 /// Binds the driver again and checks that the watchdog is trusted and guards another service.
-fn make_good(rig: &Rig, node: &str) -> Result<()> {
+fn rebind_and_verify(rig: &Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run(&format!("cat {ADDRESS} >'{DRIVER}/bind'"))?;
     wait_until(&format!("{node} to commit that its watchdog accepts renewals"), CEILING, || {
         rig.cluster.node_report(node).is_ok_and(|report| !report.watchdog_failed)
@@ -68,7 +68,7 @@ fn make_good(rig: &Rig, node: &str) -> Result<()> {
 }
 
 /// Returns a script that unbinds the driver. The kernel keeps the open device, which rejects pets, but removes its name.
-fn unbinding() -> String {
+fn unbind_script() -> String {
     format!(
         "cd '{DRIVER}' && ls -d 0000:* >{ADDRESS} && cat {ADDRESS} >unbind && test ! -e /sys/class/watchdog/watchdog0"
     )

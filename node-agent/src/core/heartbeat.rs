@@ -131,7 +131,7 @@ impl AgentCore {
 
     /// Returns `true` if a heartbeat that withdraws *armed: true* is in progress or was never answered. A permit that
     /// overtakes that heartbeat would be followed by a report that contradicts the permit.
-    pub(super) fn may_be_taking_armed_back(&self) -> bool {
+    pub(super) fn may_be_withdrawing_armed(&self) -> bool {
         self.unseen_report || self.sends_report(|report| !report.armed)
     }
 
@@ -161,7 +161,7 @@ impl AgentCore {
                     && report.watchdog_failed != self.watchdog.takes_pets()
                     && report.sleep_protection == self.config.sleep_protection
             };
-            if committed.is_some_and(is_told) && !self.is_untold_that_nobody_pets() {
+            if committed.is_some_and(is_told) && !self.is_daemon_loss_uncommitted() {
                 return;
             }
         }
@@ -235,7 +235,7 @@ impl AgentCore {
 
     /// Returns `true` if etcd does not record yet that the daemon is gone. It should, before services are reported
     /// stopped for that reason: otherwise the leader would start them here again.
-    pub(super) fn is_untold_that_nobody_pets(&self) -> bool {
+    pub(super) fn is_daemon_loss_uncommitted(&self) -> bool {
         self.watchdog.problem_reason == Some(Reason::WatchdogMissing)
             && self.watchdog.is_running()
             && self.watchdog.is_away()

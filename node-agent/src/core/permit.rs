@@ -105,7 +105,7 @@ impl AgentCore {
         if !armed {
             return Some("the watchdog to be armed and reported as armed");
         }
-        self.may_be_taking_armed_back()
+        self.may_be_withdrawing_armed()
             .then_some("etcd to answer a heartbeat that reports the watchdog as not armed")
     }
 

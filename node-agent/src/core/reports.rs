@@ -79,7 +79,7 @@ impl AgentCore {
             service.desired = None;
             return;
         }
-        if desired.phase == Phase::Stopped && self.is_untold_that_nobody_pets() {
+        if desired.phase == Phase::Stopped && self.is_daemon_loss_uncommitted() {
             return;
         }
         let Ok(value) = serde_json::to_vec(desired) else { return };

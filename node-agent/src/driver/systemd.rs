@@ -216,7 +216,7 @@ impl Context {
         }
         self.remember_group(unit, &state.group);
         if spec.command.is_empty() {
-            self.mind_the_boot(&session, service, spec, unit, &state).await;
+            self.check_boot_start(&session, service, spec, unit, &state).await;
         }
         Ok(match standing_now {
             Standing::Running => Observed::Running,
@@ -231,7 +231,7 @@ impl Context {
 
     /// Checks whether the boot starts the unit, and disables that if configured, otherwise warns. A node that is only
     /// probed could start the unit at its next boot, before any agent can prevent it.
-    async fn mind_the_boot(
+    async fn check_boot_start(
         &self,
         session: &bus::Session,
         service: &ServiceDefinition,

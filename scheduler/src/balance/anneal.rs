@@ -83,7 +83,7 @@ fn cost(problem: &Problem, guest: usize, to: Spot) -> Spent {
 const FINE: f64 = 3.0;
 
 /// Factor by which the penalty for copies beyond the limit grows every 64 trials.
-const DEARER: f64 = 1.002;
+const PENALTY_GROWTH: f64 = 1.002;
 
 /// Searches for the final spots of all instances, from the placement in `state`.
 ///
@@ -110,7 +110,7 @@ pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut R
 
 /// Maximum increase of the cost that is considered, in multiples of the temperature. The search would accept a larger
 /// increase with a probability below one in a million.
-const MOST_WORSE: f64 = 15.0;
+const MAX_INCREASE: f64 = 15.0;
 
 /// The search together with the placement that it changes.
 struct Walk<'w, 's, 'a> {
@@ -130,7 +130,7 @@ impl Landscape for Walk<'_, '_, '_> {
     fn tighten(&mut self) {
         // The penalty grows until the number of copies is within the limit.
         if self.search.spent.excess(self.search.allowance) > 0 {
-            self.search.fine *= DEARER;
+            self.search.fine *= PENALTY_GROWTH;
         }
     }
 
@@ -210,7 +210,7 @@ impl<'a> Search<'a> {
         let price =
             |spent: Spent| spent.price(self.allowance) + spent.excess(self.allowance) as f64 * self.fine;
         let worse = self.probe.after(state, &self.changes) - self.score + price(spent) - price(self.spent);
-        let good = worse <= 0.0 || (worse < MOST_WORSE * heat && random.share() < (-worse / heat).exp());
+        let good = worse <= 0.0 || (worse < MAX_INCREASE * heat && random.share() < (-worse / heat).exp());
         // Limits are checked last because the check is expensive and few changes reach it.
         if !good || !state.change(&self.changes) {
             return;

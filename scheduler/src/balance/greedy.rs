@@ -3,7 +3,7 @@
 use super::moves::{destinations, execute};
 use super::plan::{Step, step};
 use super::problem::Spot;
-use super::promise::Promise;
+use super::promise::KnownGain;
 use super::random::Random;
 use super::search::Clock;
 use super::state::{Probe, State};
@@ -159,7 +159,7 @@ pub(super) fn polish(
     let mut probe = Probe::new(state);
     let mut steps = Vec::new();
     loop {
-        let mut heap: BinaryHeap<Promise> = guests.iter().copied().map(Promise::unseen).collect();
+        let mut heap: BinaryHeap<KnownGain> = guests.iter().copied().map(KnownGain::unseen).collect();
         let done = steps.len();
         while let Some(promise) = heap.pop() {
             if clock() >= MOST_TIME_FOR_POLISH {
@@ -177,12 +177,12 @@ pub(super) fn polish(
                 continue;
             }
             if heap.peek().is_some_and(|next| next.gain > gain) {
-                heap.push(Promise { gain, guest: promise.guest });
+                heap.push(KnownGain { gain, guest: promise.guest });
             } else if let Some(done) = step(state, promise.guest, to) {
                 copies = copies.saturating_sub(done.kind.copies());
                 steps.push(done);
                 probe.refresh(state);
-                heap.push(Promise { gain, guest: promise.guest });
+                heap.push(KnownGain { gain, guest: promise.guest });
             }
         }
         if steps.len() == done {

@@ -4,7 +4,7 @@ use super::greedy::{LEAST_GAIN, best_step};
 use super::moves::{Kind, ways};
 use super::plan::{Step, step};
 use super::problem::Spot;
-use super::promise::Promise;
+use super::promise::KnownGain;
 use super::state::{Probe, State};
 use std::collections::BinaryHeap;
 
@@ -15,11 +15,11 @@ use std::collections::BinaryHeap;
 pub(super) fn order(state: &mut State<'_>, targets: &[Spot]) -> Vec<Step> {
     let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
     let mut steps = Vec::new();
-    let mut heap: BinaryHeap<Promise> = (0..targets.len())
+    let mut heap: BinaryHeap<KnownGain> = (0..targets.len())
         .filter(|&guest| targets[guest] != state.spot(guest))
-        .map(Promise::unseen)
+        .map(KnownGain::unseen)
         .collect();
-    let mut blocked: Vec<Promise> = Vec::new();
+    let mut blocked: Vec<KnownGain> = Vec::new();
     loop {
         while let Some(mut pending) = heap.pop() {
             let before = state.score();
@@ -29,7 +29,7 @@ pub(super) fn order(state: &mut State<'_>, targets: &[Spot]) -> Vec<Step> {
                 match halfway(state, pending.guest, target) {
                     Some(done) => {
                         steps.push(done);
-                        heap.push(Promise::unseen(pending.guest));
+                        heap.push(KnownGain::unseen(pending.guest));
                         heap.extend(blocked.drain(..));
                     }
                     None => blocked.push(pending),
@@ -64,7 +64,7 @@ fn halfway(state: &mut State<'_>, guest: usize, target: Spot) -> Option<Step> {
 fn detour(
     state: &mut State<'_>,
     targets: &[Spot],
-    blocked: &mut Vec<Promise>,
+    blocked: &mut Vec<KnownGain>,
     hosts: &[usize],
 ) -> Option<Step> {
     let mut probe = Probe::new(state);

@@ -4,28 +4,28 @@ use std::cmp::Ordering;
 
 /// An instance and its gain. The greatest gain comes first; of equal ones, the first instance.
 #[derive(PartialEq)]
-pub(super) struct Promise {
+pub(super) struct KnownGain {
     pub(super) gain: f64,
     pub(super) guest: usize,
 }
 
-impl Promise {
+impl KnownGain {
     /// Returns an instance without a known gain, which comes before all others.
-    pub(super) fn unseen(guest: usize) -> Promise {
-        Promise { gain: f64::INFINITY, guest }
+    pub(super) fn unseen(guest: usize) -> KnownGain {
+        KnownGain { gain: f64::INFINITY, guest }
     }
 }
 
-impl Eq for Promise {}
+impl Eq for KnownGain {}
 
-impl PartialOrd for Promise {
-    fn partial_cmp(&self, other: &Promise) -> Option<Ordering> {
+impl PartialOrd for KnownGain {
+    fn partial_cmp(&self, other: &KnownGain) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Promise {
-    fn cmp(&self, other: &Promise) -> Ordering {
+impl Ord for KnownGain {
+    fn cmp(&self, other: &KnownGain) -> Ordering {
         self.gain.total_cmp(&other.gain).then(other.guest.cmp(&self.guest))
     }
 }

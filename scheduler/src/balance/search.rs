@@ -65,7 +65,7 @@ const COPIES: f64 = 0.88;
 const SPARED: usize = 20;
 
 /// Ratio to the score after single steps above which the search beyond them counts as unsuccessful.
-const NOWHERE: f64 = 0.95;
+const UNSUCCESSFUL_RATIO: f64 = 0.95;
 
 /// Share of the time after which an unsuccessful search is not repeated.
 const ONCE_MORE: f64 = 0.2;
@@ -112,7 +112,7 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
         price: PRICE * greedy.end(),
         trials: problem.guests.len().min(MOST_GUESTS).saturating_mul(goal.effort),
     };
-    let beyond = Beyond { problem, begin: state.spots(), allowance };
+    let beyond = FinalSpotSearch { problem, begin: state.spots(), allowance };
     let mut annealed = if problem.guests.len() <= MOST_TWICE {
         beyond.in_two_threads(&mut random, clock)
     } else {
@@ -120,9 +120,9 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     };
     // An unsuccessful search is repeated with all copies, because some counts have a high weight and one more step may
     // lower them.
-    if annealed.end() > NOWHERE * greedy.end() && copies < most_copies && clock() < ONCE_MORE {
+    if annealed.end() > UNSUCCESSFUL_RATIO * greedy.end() && copies < most_copies && clock() < ONCE_MORE {
         let allowance = Allowance { copies: most_copies, ..allowance };
-        let other = Beyond { allowance, ..beyond }.once(&mut random, clock);
+        let other = FinalSpotSearch { allowance, ..beyond }.once(&mut random, clock);
         if other.end() < annealed.end() {
             annealed = other;
         }
@@ -143,16 +143,16 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
 
 /// Searches for final spots beyond single steps, from one placement.
 #[derive(Clone, Copy)]
-struct Beyond<'b> {
+struct FinalSpotSearch<'b> {
     problem: &'b Problem,
     begin: &'b [Spot],
     allowance: Allowance,
 }
 
-impl Beyond<'_> {
+impl FinalSpotSearch<'_> {
     /// Searches once, and returns the plan that leads to the result; without steps if it copies too many disks.
     fn once(self, random: &mut Random, clock: Clock<'_>) -> Plan {
-        let Beyond { problem, begin, allowance } = self;
+        let FinalSpotSearch { problem, begin, allowance } = self;
         let mut state = State::new(problem, begin);
         anneal(&mut state, allowance, random, clock);
         let targets = state.spots().to_vec();

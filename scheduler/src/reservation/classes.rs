@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Properties that determine the nodes of a service, without regard to free capacity and other services.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Likeness {
+pub(super) struct ClassKey {
     driver: Option<String>,
     /// The node-affinity rule; `None` if the group applies.
     rule: Option<String>,
@@ -28,11 +28,11 @@ pub(super) struct Class {
     pub(super) staying: Bits,
 }
 
-impl Likeness {
-    pub(super) fn of(view: &View, name: &ResourceName, service: &ServiceFacts) -> Likeness {
+impl ClassKey {
+    pub(super) fn of(view: &View, name: &ResourceName, service: &ServiceFacts) -> ClassKey {
         let rule = view.rules.node_rule(name).map(|rule| rule.name.clone());
         let group = if rule.is_some() { None } else { service.group.clone() };
-        Likeness {
+        ClassKey {
             driver: service.driver.clone(),
             rule,
             group,
@@ -104,11 +104,15 @@ pub(crate) fn against(
 /// Returns the nodes to which services of one node group may move.
 pub(super) fn reach(view: &View, current: Option<&NodeFacts>) -> Bits {
     let nodes: Vec<&NodeFacts> = view.nodes.values().collect();
-    Bits::of(nodes.len(), |at| group_against(view, current, nodes[at]).is_none())
+    Bits::of(nodes.len(), |at| node_group_reason(view, current, nodes[at]).is_none())
 }
 
 /// Returns the reason why node groups block a node for a service that comes from another node.
-pub(super) fn group_against(view: &View, current: Option<&NodeFacts>, node: &NodeFacts) -> Option<Reason> {
+pub(super) fn node_group_reason(
+    view: &View,
+    current: Option<&NodeFacts>,
+    node: &NodeFacts,
+) -> Option<Reason> {
     if node_group_rank(view, current, node) == NodeGroupRank::Unallocable {
         return Some(Reason::NodeGroupUnallocable);
     }
@@ -119,7 +123,7 @@ pub(super) fn group_against(view: &View, current: Option<&NodeFacts>, node: &Nod
 /// Classes by number, and the number for each combination of properties.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Classes {
-    numbers: BTreeMap<Likeness, usize>,
+    numbers: BTreeMap<ClassKey, usize>,
     known: Vec<Class>,
     /// Reachable nodes by the node group of the current node.
     reaches: BTreeMap<Option<String>, Bits>,
@@ -128,7 +132,7 @@ pub(super) struct Classes {
 impl Classes {
     /// Returns the class of a service, and computes the class for the first service with these properties.
     pub(super) fn number(&mut self, view: &View, name: &ResourceName, service: &ServiceFacts) -> usize {
-        let likeness = Likeness::of(view, name, service);
+        let likeness = ClassKey::of(view, name, service);
         if let Some(number) = self.numbers.get(&likeness) {
             return *number;
         }
@@ -142,7 +146,7 @@ impl Classes {
     }
 
     /// Computes the nodes to which services of each node group may move.
-    pub(super) fn look_at_groups(&mut self, view: &View) {
+    pub(super) fn update_reachable(&mut self, view: &View) {
         self.reaches =
             view.nodes.values().map(|node| (node.node_group.clone(), reach(view, Some(node)))).collect();
     }

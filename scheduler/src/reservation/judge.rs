@@ -13,7 +13,7 @@ const MOST_NAMED: usize = 32;
 
 /// A verdict with numbers instead of names.
 #[derive(Clone, Debug)]
-pub(super) enum Judged {
+pub(super) enum CaseVerdict {
     /// The placement of all units.
     Survives(Vec<Placed>),
     /// A verdict without a placement.
@@ -49,10 +49,10 @@ impl Model {
     }
 
     /// Converts a verdict to names.
-    pub(super) fn told(&self, judged: Judged) -> Verdict {
+    pub(super) fn told(&self, judged: CaseVerdict) -> Verdict {
         let placed = match judged {
-            Judged::Other(verdict) => return verdict,
-            Judged::Survives(placed) => placed,
+            CaseVerdict::Other(verdict) => return verdict,
+            CaseVerdict::Survives(placed) => placed,
         };
         let mut proof = Proof::default();
         for placed in placed {
@@ -68,7 +68,7 @@ impl Model {
     }
 
     /// Computes the verdict on a failure, and returns the number of examined candidates.
-    pub(super) fn judge(&self, failed: &[u32], effort: u64) -> (Judged, u64) {
+    pub(super) fn judge(&self, failed: &[u32], effort: u64) -> (CaseVerdict, u64) {
         let (mut trial, units) = after_failure(self, failed);
         let preemption = self.view.settings.preemption;
         let first = quick(self, &trial, &units);
@@ -115,7 +115,7 @@ impl Model {
         let judged = match found {
             Found::Placement(whole) => survives(&whole),
             Found::Nothing => fails(Certificate::Searched, left_over(&attempt)),
-            Found::Undecided => Judged::Other(Verdict::Unknown(left_over(&attempt))),
+            Found::Undecided => CaseVerdict::Other(Verdict::Unknown(left_over(&attempt))),
         };
         (judged, steps)
     }
@@ -166,14 +166,14 @@ impl Model {
     }
 }
 
-fn fails(certificate: Certificate, services: Vec<Unplaced>) -> Judged {
-    Judged::Other(Verdict::Fails(Failing { certificate, services }))
+fn fails(certificate: Certificate, services: Vec<Unplaced>) -> CaseVerdict {
+    CaseVerdict::Other(Verdict::Fails(Failing { certificate, services }))
 }
 
-fn survives(attempt: &Attempt<'_>) -> Judged {
+fn survives(attempt: &Attempt<'_>) -> CaseVerdict {
     let placed = attempt.units.iter().zip(&attempt.nodes).filter_map(|(unit, node)| Some((unit, (*node)?)));
     let placed = placed.flat_map(|(unit, to)| {
         unit.members.iter().map(move |service| Placed { service: *service, to, makes_room: unit.makes_room })
     });
-    Judged::Survives(placed.collect())
+    CaseVerdict::Survives(placed.collect())
 }

@@ -1,7 +1,7 @@
 //! Explanations of blocking reasons for a service without an eligible node, per node.
 
 use super::bound::KINDS;
-use super::classes::{against, group_against};
+use super::classes::{against, node_group_reason};
 use super::model::Model;
 use super::trial::Trial;
 use super::unit::Unit;
@@ -94,7 +94,7 @@ fn never(model: &Model, unit: &Unit, node: u32) -> (Reason, String) {
         let reason = against(view, &service.name, facts, name, node_facts)
             .or_else(|| service.never.contains(&node).then_some(Reason::NotInstalled))
             .or_else(|| elsewhere.then_some(Reason::StorageUnreachable))
-            .or_else(|| group_against(view, from, node_facts));
+            .or_else(|| node_group_reason(view, from, node_facts));
         if let Some(reason) = reason {
             let who = if unit.members.len() > 1 { format!("{}: ", service.name) } else { String::new() };
             let sentence = if elsewhere && reason == Reason::StorageUnreachable {

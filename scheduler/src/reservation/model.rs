@@ -122,7 +122,7 @@ impl Model {
                 present: BTreeMap::new(),
             })
             .collect();
-        self.classes.look_at_groups(&self.view);
+        self.classes.update_reachable(&self.view);
     }
 
     fn look_at_rules(&mut self) {

@@ -1,7 +1,7 @@
 //! The verdict on the failure of each node, kept current: after a change, only failures whose proof no longer holds are
 //! checked again.
 
-use super::judge::{Judged, Placed};
+use super::judge::{CaseVerdict, Placed};
 use super::model::{Model, Service};
 use super::{EFFORT, Verdict};
 use crate::view::{ServiceFacts, View};
@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Watch {
     model: Model,
     /// Verdict by node; `None` if it has to be computed.
-    cases: Vec<Option<Judged>>,
+    cases: Vec<Option<CaseVerdict>>,
     /// For each node, the failures whose proof places a service on the node or removes one from it.
-    rests_on: Vec<BTreeSet<u32>>,
+    dependents: Vec<BTreeSet<u32>>,
     /// Failures without a verdict.
     open: BTreeSet<u32>,
 }
@@ -37,7 +37,7 @@ impl Watch {
         Watch {
             model,
             cases: vec![None; count],
-            rests_on: vec![BTreeSet::new(); count],
+            dependents: vec![BTreeSet::new(); count],
             open: (0..).take(count).collect(),
         }
     }
@@ -53,7 +53,7 @@ impl Watch {
             && known.settings == view.settings
             && known.reservation == view.reservation;
         if !alike {
-            self.begin_anew(view);
+            self.rebuild(view);
             return;
         }
         let changed = differing(&known.services, &view.services);
@@ -102,15 +102,16 @@ impl Watch {
     /// Returns the verdicts other than *survives*, by node.
     pub fn not_survived(&self) -> impl Iterator<Item = (&NodeName, &Verdict)> {
         self.model.nodes.iter().zip(&self.cases).filter_map(|(node, case)| match case {
-            Some(Judged::Other(verdict)) => Some((&node.name, verdict)),
-            Some(Judged::Survives(_)) | None => None,
+            Some(CaseVerdict::Other(verdict)) => Some((&node.name, verdict)),
+            Some(CaseVerdict::Survives(_)) | None => None,
         })
     }
 
-    fn begin_anew(&mut self, view: View) {
+    fn rebuild(&mut self, view: View) {
         let before = std::mem::replace(self, Watch::new(view));
         for (node, case) in before.model.nodes.iter().zip(before.cases) {
-            let (Some(Judged::Survives(placed)), Some(number)) = (case, self.model.node_number(&node.name))
+            let (Some(CaseVerdict::Survives(placed)), Some(number)) =
+                (case, self.model.node_number(&node.name))
             else {
                 continue;
             };
@@ -125,7 +126,7 @@ impl Watch {
                 && self.model.holds(&[number], &placed)
             {
                 self.open.remove(&number);
-                self.keep(number, Some(Judged::Survives(placed)));
+                self.keep(number, Some(CaseVerdict::Survives(placed)));
             }
         }
     }
@@ -146,15 +147,15 @@ impl Watch {
         self.model.sort_nodes();
         let affected: BTreeSet<u32> = touched
             .iter()
-            .chain(touched.iter().flat_map(|node| &self.rests_on[*node as usize]))
+            .chain(touched.iter().flat_map(|node| &self.dependents[*node as usize]))
             .copied()
             .collect();
         for (node, case) in (0..).zip(std::mem::take(&mut self.cases)) {
             let stays = match &case {
-                Some(Judged::Survives(placed)) => {
+                Some(CaseVerdict::Survives(placed)) => {
                     !affected.contains(&node) || self.model.holds(&[node], placed)
                 }
-                Some(Judged::Other(_)) | None => false,
+                Some(CaseVerdict::Other(_)) | None => false,
             };
             self.cases.push(None);
             if stays {
@@ -171,19 +172,19 @@ impl Watch {
         placed.iter().map(|placed| placed.to).chain(from).filter(|other| *other != node).collect()
     }
 
-    fn keep(&mut self, node: u32, case: Option<Judged>) {
-        if let Some(Judged::Survives(placed)) = &case {
+    fn keep(&mut self, node: u32, case: Option<CaseVerdict>) {
+        if let Some(CaseVerdict::Survives(placed)) = &case {
             for other in self.nodes(node, placed) {
-                self.rests_on[other as usize].insert(node);
+                self.dependents[other as usize].insert(node);
             }
         }
         self.cases[node as usize] = case;
     }
 
-    fn forget(&mut self, node: u32, case: Option<&Judged>) {
-        if let Some(Judged::Survives(placed)) = case {
+    fn forget(&mut self, node: u32, case: Option<&CaseVerdict>) {
+        if let Some(CaseVerdict::Survives(placed)) = case {
             for other in placed.iter().map(|placed| placed.to).collect::<BTreeSet<_>>() {
-                self.rests_on[other as usize].remove(&node);
+                self.dependents[other as usize].remove(&node);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Together, Turn, Wishes, wishes};
 use crate::filter::limits;
-use crate::sequence::{Item, Next, Puzzle, Room, next};
+use crate::sequence::{FreeAmounts, Item, Next, Puzzle, next};
 use crate::sets::join;
 use crate::unit::Unit;
 use crate::view::View;
@@ -203,16 +203,16 @@ fn each(amounts: &Amounts) -> [Option<Quantity>; 3] {
     [amounts.cpu, amounts.memory, amounts.disk]
 }
 
-fn requests(own: &View, unit: &Together) -> Room {
+fn requests(own: &View, unit: &Together) -> FreeAmounts {
     let Some((name, facts)) = unit.members.first().and_then(|name| own.services.get_key_value(name)) else {
-        return Room::default();
+        return FreeAmounts::default();
     };
     each(&Unit::of(own, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
 }
 
 /// Returns the free capacity of a node for the units of the set, which use no node in this view.
-fn room(own: &View, node: &NodeName) -> Room {
-    let Some(facts) = own.nodes.get(node) else { return Room::default() };
+fn room(own: &View, node: &NodeName) -> FreeAmounts {
+    let Some(facts) = own.nodes.get(node) else { return FreeAmounts::default() };
     let mut room = limits(&own.settings, facts);
     for (_, user) in own.users_of(node) {
         for (left, used) in room.iter_mut().zip(each(&user.requests)) {

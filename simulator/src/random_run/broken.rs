@@ -23,7 +23,7 @@ impl World {
 
     /// Returns the reasons that the services of a broken node must state because nothing can prove the node's end.
     /// `None`: a proof is possible, so the services must have been recovered.
-    pub(super) fn holds_what_it_had(&self, node: &NodeName) -> Option<&'static [Reason]> {
+    pub(super) fn required_reasons(&self, node: &NodeName) -> Option<&'static [Reason]> {
         let fence: Fence = self.record(&self.keys.fence(node))?;
         match fence.state {
             // Under the policy Freeze, services wait for the node after a clean shutdown.
@@ -84,7 +84,7 @@ impl World {
             return true;
         }
         let node = status.node.iter().chain(&status.target).find(|node| self.is_broken(node));
-        let Some(reasons) = node.and_then(|node| self.holds_what_it_had(node)) else { return false };
+        let Some(reasons) = node.and_then(|node| self.required_reasons(node)) else { return false };
         status
             .conditions
             .iter()

@@ -35,7 +35,7 @@ pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> 
     }
     script.fill(most_ms);
     let end = script.lines.iter().map(|line| line.at).max().unwrap_or(0) + 1;
-    script.put_right(end);
+    script.end_faults(end);
     script.stays_broken(end);
     let broken = script.broken;
     let mut lines = script.lines;
@@ -170,7 +170,7 @@ impl Script<'_> {
     }
 
     /// Ends every fault. A process or machine that may end later is started several times.
-    fn put_right(&mut self, end: Millis) {
+    fn end_faults(&mut self, end: Millis) {
         let mut nodes = self.cluster.nodes.clone();
         nodes.extend(self.cluster.idle.clone());
         self.at(end, "store latency 0ms");

@@ -18,7 +18,7 @@ pub fn shrink(scenario: &Value, runs: usize) -> Value {
         loop {
             let mut at = 0;
             while at < length(&best, list) && left > 0 {
-                if list == "steps" && way.0 == "progress" && mends(&best, at, chunk) {
+                if list == "steps" && way.0 == "progress" && ends_fault(&best, at, chunk) {
                     at += chunk;
                     continue;
                 }
@@ -40,7 +40,7 @@ pub fn shrink(scenario: &Value, runs: usize) -> Value {
 }
 
 /// Returns `true` if one of these steps ends a fault: without it, the cluster could not recover.
-fn mends(scenario: &Value, at: usize, count: usize) -> bool {
+fn ends_fault(scenario: &Value, at: usize, count: usize) -> bool {
     let steps = scenario.get("steps").and_then(Value::as_array);
     steps.into_iter().flatten().skip(at).take(count).any(|step| {
         let words = step.get("do").and_then(Value::as_str).unwrap_or_default().split_whitespace();

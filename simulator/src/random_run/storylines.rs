@@ -362,7 +362,7 @@ impl Script<'_> {
             self.at(at, format!("fence-device {node} broken"));
         }
         let asks = at + self.ms(0, 5_000);
-        let mends = asks + self.length_ms();
+        let ends_fault = asks + self.length_ms();
         if self.random.chance(0.5) {
             self.at(asks, format!("fence {node}"));
         } else {
@@ -372,7 +372,7 @@ impl Script<'_> {
             let on = confirmed + self.ms(0, 20_000);
             self.at(on, format!("power {node} on"));
         }
-        self.at(mends, format!("fence-device {node} ok"));
-        mends
+        self.at(ends_fault, format!("fence-device {node} ok"));
+        ends_fault
     }
 }

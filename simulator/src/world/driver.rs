@@ -14,7 +14,7 @@ use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, CommandResult, DriverFailure, Input};
 
 /// Returns the simulated behavior of a service; services of other drivers have the default behavior.
-pub(super) fn pretence(service: &ServiceDefinition) -> SimulatedDriver {
+pub(super) fn simulated_behavior(service: &ServiceDefinition) -> SimulatedDriver {
     let default = || SimulatedDriver { gated: service.driver.is_gated(), ..SimulatedDriver::default() };
     service.driver.simulated.clone().unwrap_or_else(default)
 }
@@ -51,7 +51,7 @@ impl World {
         command: Command,
         service: ServiceDefinition,
     ) {
-        let simulated = pretence(&service);
+        let simulated = simulated_behavior(&service);
         let seconds = |count: u32| u64::from(count) * 1000;
         let takes_ms: Millis = match &command {
             Command::Probe => 5,
@@ -119,7 +119,7 @@ impl World {
         if self.machines.get(node).is_some_and(|machine| !machine.knows_drivers) {
             return CommandResult::without_driver(&running.command, None);
         }
-        let simulated = pretence(&running.service);
+        let simulated = simulated_behavior(&running.service);
         let name = &running.service.name;
         if self.machines.get(node).is_some_and(|machine| machine.drivers_hang) {
             return unanswered(&running.command);

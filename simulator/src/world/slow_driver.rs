@@ -4,7 +4,7 @@
 //! earlier orders. Its probes take long, however, and may return the state at their beginning.
 
 use super::World;
-use super::driver::pretence;
+use super::driver::simulated_behavior;
 use super::event::Event;
 use super::machine::{Doing, Order, Present};
 use ha_api_types::id::{BootId, NodeName, ResourceName};
@@ -80,7 +80,7 @@ impl World {
         };
         let Some(Order { service, command, .. }) = machine.orders.remove(&order) else { return };
         let name = service.name.clone();
-        let pretended = pretence(&service);
+        let pretended = simulated_behavior(&service);
         if matches!(command, Command::Start) {
             if pretended.missing.iter().any(|missing| missing == node) {
                 return;
@@ -115,7 +115,7 @@ impl World {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let mut started = Vec::new();
         for (name, definition) in &machine.autostart {
-            if !pretence(definition).missing.iter().any(|missing| missing == node) {
+            if !simulated_behavior(definition).missing.iter().any(|missing| missing == node) {
                 let present = Present { definition: definition.clone(), doing: Doing::Runs };
                 machine.services.insert(name.clone(), present);
                 machine.by_boot.insert(name.clone());

@@ -130,13 +130,13 @@ fn attempt<T: Send + 'static>(
             member.connection_lost();
         }
         if result.is_err()
-            && let Some(key) = inner.followed.asks_stranger()
+            && let Some(key) = inner.followed.unverified_cluster_key()
             && let Ok(client) = member.client(&inner).await
             && let Ok(found) = client.kv_client().get(key, None).await
         {
             let cluster = found.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
             let read = |entry: &etcd_client::KeyValue| serde_json::from_slice(entry.value()).ok();
-            inner.followed.meet(cluster, found.kvs().first().and_then(read).as_ref());
+            inner.followed.resolve_other_cluster(cluster, found.kvs().first().and_then(read).as_ref());
         }
         (index, result.map_err(|failure| failure.at(&member.endpoint)))
     })

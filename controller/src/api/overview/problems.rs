@@ -179,7 +179,7 @@ fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
 /// Returns `true` if an operator's confirmation that the node is powered off may end a wait. Nothing proves yet (or
 /// since a restore) that the node's services do not run.
 fn awaits_confirmation(world: &World, node: &NodeName) -> bool {
-    world.is_unheard(node)
+    world.has_no_evidence(node)
         || world.fences.get(node).is_none_or(|fence| match fence.value.state {
             FenceState::Open | FenceState::Fencing => true,
             FenceState::Fenced | FenceState::Closed => false,

@@ -5,7 +5,7 @@ mod work;
 
 pub use work::{DeviceWork, duration_ms};
 
-use super::{Subjected, is_as_seen, rewrite};
+use super::{FencedNode, is_as_seen, rewrite};
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
 use crate::core::plan::{Note, Plan, Subject, node_event};
 use crate::core::situation::Situation;
@@ -21,8 +21,8 @@ use ha_api_types::time::Mono;
 use work::Stage;
 
 /// Returns `true` if an operator has requested fencing of this node with its devices.
-pub(super) fn is_asked_for(situation: &Situation<'_>, node: &NodeName) -> bool {
-    under_way(situation, OperationAction::Fence, node).next().is_some()
+pub(super) fn is_fencing_requested(situation: &Situation<'_>, node: &NodeName) -> bool {
+    open_operations_on(situation, OperationAction::Fence, node).next().is_some()
 }
 
 /// Returns the errors of a node's devices, if each has failed to switch the node off since the given time. `None` while
@@ -42,12 +42,13 @@ pub(in crate::core) fn failed_since(
 }
 
 /// Returns `true` if an operator has requested to reconnect this node, and the fence is still as the operator saw it.
-fn is_unfenced(situation: &Situation<'_>, node: &NodeName, fence: &Fence) -> bool {
-    under_way(situation, OperationAction::Unfence, node).any(|operation| is_as_seen(&operation.spec, fence))
+fn is_reconnect_requested(situation: &Situation<'_>, node: &NodeName, fence: &Fence) -> bool {
+    open_operations_on(situation, OperationAction::Unfence, node)
+        .any(|operation| is_as_seen(&operation.spec, fence))
 }
 
 /// Returns the unfinished operations of this kind on a node.
-fn under_way<'a>(
+fn open_operations_on<'a>(
     situation: &Situation<'a>,
     action: OperationAction,
     node: &'a NodeName,
@@ -59,7 +60,7 @@ fn under_way<'a>(
 }
 
 /// Returns the fabric devices that keep a closed node disconnected, according to the fence record.
-pub(in crate::core) fn cut_off<'a>(
+pub(in crate::core) fn disconnecting_devices<'a>(
     situation: &Situation<'a>,
     node: &NodeName,
     fence: &Fence,
@@ -98,9 +99,9 @@ fn switched_off(fence: &Fence) -> Vec<String> {
 }
 
 /// The node's devices and the state of their work in this process, while its fence is planned.
-struct Desk<'p, 'a> {
+struct DeviceQueue<'p, 'a> {
     situation: &'p Situation<'a>,
-    subject: &'p Subjected<'p>,
+    subject: &'p FencedNode<'p>,
     fence: &'p Versioned<Fence>,
     devices: Vec<&'a FenceDevice>,
     work: DeviceWork,
@@ -109,45 +110,45 @@ struct Desk<'p, 'a> {
 /// Plans the work on a node that is Fencing: intent, run, proof.
 pub(super) fn plan_fencing(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) {
-    let desk = Desk::of(situation, subject, fence);
+    let queue = DeviceQueue::of(situation, subject, fence);
     let Some(intent) = &fence.value.device else {
-        if desk.pauses(FencerAction::Off, plan) {
+        if queue.wait_for_retry(FencerAction::Off, plan) {
             return;
         }
-        let turn = usize::try_from(desk.work.failures_of(FencerAction::Off)).unwrap_or(0);
-        if let Some(device) = desk.devices.get(turn % desk.devices.len().max(1)) {
-            desk.intend(fence.value.clone(), device, Switch::Off, Vec::new(), plan);
+        let turn = usize::try_from(queue.work.failures_of(FencerAction::Off)).unwrap_or(0);
+        if let Some(device) = queue.devices.get(turn % queue.devices.len().max(1)) {
+            queue.record_intent(fence.value.clone(), device, Switch::Off, Vec::new(), plan);
         }
         return;
     };
-    match desk.stage(intent) {
-        Stage::ToStart { device, ends } => desk.run(device, intent.switch, ends, plan),
+    match queue.stage(intent) {
+        Stage::ToStart { device, ends } => queue.run(device, intent.switch, ends, plan),
         Stage::AtWork => {}
         Stage::Ended(FencerOutcome::Confirmed) if intent.switch == Switch::Off => {
             let proof = Proof::Device { name: intent.name.clone() };
             let message = format!("Fenced: {}", proof.sentence());
-            let events = vec![desk.event(EventType::Warning, Reason::FenceDeviceConfirmed, message)];
+            let events = vec![queue.event(EventType::Warning, Reason::FenceDeviceConfirmed, message)];
             let value = Fence {
                 state: FenceState::Fenced,
                 proof: Some(proof),
                 at: situation.now.timestamp(),
-                ..desk.without_intent(intent)
+                ..queue.without_intent(intent)
             };
-            desk.go_on(value, events, plan);
+            queue.continue_with_next_device(value, events, plan);
         }
         Stage::Ended(FencerOutcome::Failed(error)) => {
             let message = format!("Fence device {} failed: {error}", intent.name);
-            let events = vec![desk.event(EventType::Warning, Reason::FenceDeviceFailed, message)];
-            desk.settle(&desk.without_intent(intent), events, plan);
+            let events = vec![queue.event(EventType::Warning, Reason::FenceDeviceFailed, message)];
+            queue.clear_intent(&queue.without_intent(intent), events, plan);
         }
         Stage::Ended(FencerOutcome::Confirmed) | Stage::Passed => {
-            desk.settle(&desk.without_intent(intent), Vec::new(), plan);
+            queue.clear_intent(&queue.without_intent(intent), Vec::new(), plan);
         }
-        Stage::Foreign { passes } => desk.await_foreign(intent, passes, plan),
+        Stage::Foreign { passes } => queue.await_foreign(intent, passes, plan),
     }
 }
 
@@ -156,43 +157,49 @@ pub(super) fn plan_fencing(
 /// must not be opened before that.
 pub(super) fn plan_closed(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) -> bool {
-    let desk = Desk::of(situation, subject, fence);
-    let Some(intent) = &fence.value.device else { return desk.switch_on_again(plan) };
-    match (desk.stage(intent), intent.switch) {
-        (Stage::ToStart { device, ends }, Switch::On) => desk.run(device, Switch::On, ends, plan),
+    let queue = DeviceQueue::of(situation, subject, fence);
+    let Some(intent) = &fence.value.device else { return queue.switch_on_again(plan) };
+    match (queue.stage(intent), intent.switch) {
+        (Stage::ToStart { device, ends }, Switch::On) => queue.run(device, Switch::On, ends, plan),
         (Stage::AtWork, Switch::Off | Switch::On) => {}
-        (Stage::Foreign { passes }, _) => desk.await_foreign(intent, passes, plan),
+        (Stage::Foreign { passes }, _) => queue.await_foreign(intent, passes, plan),
         // Even after a failure the device may have switched the machine off.
         (Stage::ToStart { .. } | Stage::Ended(_) | Stage::Passed, Switch::Off)
-        | (Stage::Passed, Switch::On) => desk.go_on(desk.without_intent(intent), Vec::new(), plan),
+        | (Stage::Passed, Switch::On) => {
+            queue.continue_with_next_device(queue.without_intent(intent), Vec::new(), plan)
+        }
         (Stage::Ended(FencerOutcome::Confirmed), Switch::On) => {
-            let mut value = desk.without_intent(intent);
+            let mut value = queue.without_intent(intent);
             value.switched_off.retain(|name| *name != intent.name);
-            desk.go_on(value, Vec::new(), plan);
+            queue.continue_with_next_device(value, Vec::new(), plan);
         }
         (Stage::Ended(FencerOutcome::Failed(error)), Switch::On) => {
             let message = format!("Fence device {} did not switch the node on again: {error}", intent.name);
             // Only the first of consecutive failures gets an event; the waiting message shows the retries.
-            let first = desk.work.failures == 1;
-            let event = desk.event(EventType::Warning, Reason::FenceDeviceFailed, message);
-            desk.settle(&desk.without_intent(intent), first.then_some(event).into_iter().collect(), plan);
+            let first = queue.work.failures == 1;
+            let event = queue.event(EventType::Warning, Reason::FenceDeviceFailed, message);
+            queue.clear_intent(
+                &queue.without_intent(intent),
+                first.then_some(event).into_iter().collect(),
+                plan,
+            );
         }
     }
     true
 }
 
-impl<'p, 'a> Desk<'p, 'a> {
+impl<'p, 'a> DeviceQueue<'p, 'a> {
     fn of(
         situation: &'p Situation<'a>,
-        subject: &'p Subjected<'p>,
+        subject: &'p FencedNode<'p>,
         fence: &'p Versioned<Fence>,
-    ) -> Desk<'p, 'a> {
+    ) -> DeviceQueue<'p, 'a> {
         let work = situation.devices.get(subject.name).cloned().unwrap_or_default();
-        Desk { situation, subject, fence, devices: devices(situation, subject.name), work }
+        DeviceQueue { situation, subject, fence, devices: devices(situation, subject.name), work }
     }
 
     fn stage(&self, intent: &DeviceIntent) -> Stage<'a> {
@@ -218,20 +225,20 @@ impl<'p, 'a> Desk<'p, 'a> {
     /// stay closed.
     fn switch_on_again(&self, plan: &mut Plan) -> bool {
         let fence = &self.fence.value;
-        let Some(device) = self.to_switch_on(fence) else { return self.stays_cut_off(plan) };
-        if self.pauses(FencerAction::On, plan) {
+        let Some(device) = self.to_switch_on(fence) else { return self.wait_while_disconnected(plan) };
+        if self.wait_for_retry(FencerAction::On, plan) {
             let message = format!("Waiting for fence device {} to switch the node on again", device.name);
             plan.wait(Kind::Node, self.subject.name, Reason::FenceDeviceFailed, message);
         } else {
-            self.intend(fence.clone(), device, Switch::On, Vec::new(), plan);
+            self.record_intent(fence.clone(), device, Switch::On, Vec::new(), plan);
         }
         true
     }
 
     /// Returns `true`, and waits, if a fabric device keeps the node disconnected. Such a node must not be opened for
     /// services.
-    fn stays_cut_off(&self, plan: &mut Plan) -> bool {
-        let cut = cut_off(self.situation, self.subject.name, &self.fence.value);
+    fn wait_while_disconnected(&self, plan: &mut Plan) -> bool {
+        let cut = disconnecting_devices(self.situation, self.subject.name, &self.fence.value);
         let Some(device) = cut.first() else { return false };
         let name = self.subject.name;
         let message = match device.action {
@@ -251,10 +258,10 @@ impl<'p, 'a> Desk<'p, 'a> {
 
     /// Writes the fence after a device's work on a closed node has ended, with the next device that must switch the
     /// node on, if any.
-    fn go_on(&self, value: Fence, events: Vec<Event>, plan: &mut Plan) {
+    fn continue_with_next_device(&self, value: Fence, events: Vec<Event>, plan: &mut Plan) {
         match self.to_switch_on(&value) {
-            Some(device) => self.intend(value, device, Switch::On, events, plan),
-            None => self.settle(&value, events, plan),
+            Some(device) => self.record_intent(value, device, Switch::On, events, plan),
+            None => self.clear_intent(&value, events, plan),
         }
     }
 
@@ -277,7 +284,7 @@ impl<'p, 'a> Desk<'p, 'a> {
             match device.kind {
                 FenceKind::Power => reboots && !asks && !confirmed,
                 FenceKind::Fabric => {
-                    (reboots && rebooted) || is_unfenced(self.situation, self.subject.name, fence)
+                    (reboots && rebooted) || is_reconnect_requested(self.situation, self.subject.name, fence)
                 }
             }
         };
@@ -285,7 +292,7 @@ impl<'p, 'a> Desk<'p, 'a> {
     }
 
     /// Returns `true`, and sets a wake-up, if runs of this kind pause after a failure.
-    fn pauses(&self, action: FencerAction, plan: &mut Plan) -> bool {
+    fn wait_for_retry(&self, action: FencerAction, plan: &mut Plan) -> bool {
         let resumes = self.work.resumes(action).filter(|resumes| self.situation.now.raw < *resumes);
         if let Some(resumes) = resumes {
             plan.wake(self.situation, resumes, "a fence device is retried");
@@ -297,7 +304,7 @@ impl<'p, 'a> Desk<'p, 'a> {
         self.work.failures_of(FencerAction::On) > 0
     }
 
-    fn intend(
+    fn record_intent(
         &self,
         value: Fence,
         device: &FenceDevice,
@@ -329,7 +336,7 @@ impl<'p, 'a> Desk<'p, 'a> {
         self.write(&value, events, Note::DeviceIntent(self.subject.name.to_owned()), plan);
     }
 
-    fn settle(&self, value: &Fence, events: Vec<Event>, plan: &mut Plan) {
+    fn clear_intent(&self, value: &Fence, events: Vec<Event>, plan: &mut Plan) {
         self.write(value, events, Note::DeviceSettled(self.subject.name.to_owned()), plan);
     }
 
@@ -368,7 +375,11 @@ impl<'p, 'a> Desk<'p, 'a> {
 }
 
 /// Returns the note for a write of the fence that keeps its intent, so that this process keeps track of the work.
-pub(super) fn carries(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Note {
+pub(super) fn carried_note(
+    situation: &Situation<'_>,
+    subject: &FencedNode<'_>,
+    fence: &Versioned<Fence>,
+) -> Note {
     let ours = situation.devices.get(subject.name).and_then(|work| work::sent_by_us(situation, fence, work));
     ours.map_or(Note::None, |_| Note::DeviceCarried(subject.name.to_owned()))
 }

@@ -1,6 +1,6 @@
 //! Periodic probes of fence devices, so that a broken device is found before it is needed.
 
-use super::Subjected;
+use super::FencedNode;
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
@@ -55,7 +55,7 @@ fn probe_of<'a>(situation: &Situation<'a>, node: &NodeName, device: &FenceDevice
 pub type DeviceProbes = BTreeMap<(NodeName, String), DeviceProbe>;
 
 /// Probes the devices of a node whose epoch is open. A probe changes nothing, so no intent is recorded.
-pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
+pub(super) fn plan(situation: &Situation<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
     let Some(node) = situation.world.nodes.get(subject.name) else { return };
     for device in node.value.spec.fencing.devices.iter().filter(|device| device.proves()) {
         let known = probe_of(situation, subject.name, device);

@@ -1,6 +1,6 @@
 //! Proofs that no service of a closed epoch still runs (FENCING, section 5, (a) to (g)).
 
-use super::{Subjected, devices, registration, rewrite};
+use super::{FencedNode, devices, registration, rewrite};
 use crate::core::candidates;
 use crate::core::plan::{Plan, Subject, node_event};
 use crate::core::situation::Situation;
@@ -15,11 +15,11 @@ use ha_store::Guard;
 /// was committed under the old epoch. The reports are thus read after the close, as the protocol requires.
 pub(super) fn plan(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) {
-    let asked = devices::is_asked_for(situation, subject.name);
+    let asked = devices::is_fencing_requested(situation, subject.name);
     // An operator has requested a power cycle, and a node that runs registers again immediately: its device comes
     // first.
     let awaits_device = |proof: &Proof| asked && subject.node.has_device && *proof == Proof::Reregistered;
@@ -34,8 +34,8 @@ pub(super) fn plan(
         settle(situation, subject, fence, &proof, plan);
         return;
     }
-    let is_unheard = situation.world.is_unheard(subject.name);
-    if subject.node.active.is_empty() && !asked && !is_unheard {
+    let has_no_evidence = situation.world.has_no_evidence(subject.name);
+    if subject.node.active.is_empty() && !asked && !has_no_evidence {
         settle(situation, subject, fence, &Proof::NothingActive, plan);
         return;
     }
@@ -78,7 +78,7 @@ pub(super) fn plan(
 /// Returns proof (c) or (f): a registration by another boot of the same machine, or a new one by the same boot. The
 /// registration for which the closed epoch was opened does not count. Every permit guards the node's report, so no
 /// service was started after the registration.
-fn registered(subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Option<Proof> {
+fn registered(subject: &FencedNode<'_>, fence: &Versioned<Fence>) -> Option<Proof> {
     let report = subject.registration()?;
     if fence.value.request == Some(report.modified) {
         return None;
@@ -96,7 +96,7 @@ fn registered(subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Option<Proof
 /// Leaves Fencing with a proof.
 fn settle(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     proof: &Proof,
     plan: &mut Plan,
@@ -124,6 +124,6 @@ fn settle(
         }
     };
     let events = vec![node_event(situation, subject.name, event_type, proof.reason(), message)];
-    let note = devices::carries(situation, subject, fence);
+    let note = devices::carried_note(situation, subject, fence);
     plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, note);
 }

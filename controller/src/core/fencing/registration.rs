@@ -1,6 +1,6 @@
 //! Admission of nodes. An open old epoch is closed first, and only the registration that was examined is admitted.
 
-use super::{Subjected, close, devices};
+use super::{FencedNode, close, devices};
 use crate::core::plan::{Note, Plan, Subject, node_event, stored};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
@@ -14,7 +14,7 @@ use ha_api_types::resource::ServiceState;
 use ha_store::{Guard, Transaction};
 
 /// Admits a name that never had an epoch: opens epoch 1, and creates the Node object in the same transaction.
-pub(super) fn plan_new(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
+pub(super) fn plan_new(situation: &Situation<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
     let Some(report) = subject.registration() else { return };
     let fence = Versioned {
         value: Fence { epoch: Epoch(1), ..Fence::default() },
@@ -36,7 +36,7 @@ pub(super) fn plan_new(situation: &Situation<'_>, subject: &Subjected<'_>, plan:
 /// of the same boot is a proof too. Another machine is refused until an operator confirms the old one off.
 pub(super) fn plan_close(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     report: &Versioned<NodeReport>,
     plan: &mut Plan,
@@ -78,7 +78,7 @@ pub(super) fn plan_close(
 /// Handles a closed epoch: admits a registration that was not admitted before.
 pub(super) fn plan_admission(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) {
@@ -249,7 +249,7 @@ fn replacements_pending(situation: &Situation<'_>, node: &NodeName, plan: &mut P
 
 fn admit(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     guard: Guard,
     epoch: Epoch,
     report: &Versioned<NodeReport>,

@@ -1,7 +1,7 @@
 //! Declaration that unreachable nodes have failed.
 
 use super::limits::Budget;
-use super::{Subjected, close};
+use super::{FencedNode, close};
 use crate::core::candidates;
 use crate::core::plan::{Note, Plan};
 use crate::core::restored;
@@ -21,7 +21,7 @@ use ha_api_types::record::{Fence, Mode};
 /// the other controllers.
 pub(super) fn plan(
     situation: &Situation<'_>,
-    subject: &Subjected<'_>,
+    subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     budget: &mut Budget,
     plan: &mut Plan,
@@ -34,7 +34,7 @@ pub(super) fn plan(
     let valid_ms = situation.world.heartbeat_valid_ms(name);
     let wait =
         |plan: &mut Plan, reason: Reason, message: String| plan.wait(Kind::Node, name, reason, message);
-    if situation.world.is_unheard(name) {
+    if situation.world.has_no_evidence(name) {
         // Do not close the epoch: more services may have been active there than the backup records.
         plan.wait(Kind::Node, name, Reason::EtcdRestored, restored::unheard(name));
         return;
@@ -97,7 +97,7 @@ pub(super) fn plan(
 
 /// Returns `true` if services that were unmanaged during disarm ignore may run on a node that has not acknowledged
 /// the arming. The node's reports do not show them, and closing its epoch would make it stop them when it returns.
-fn may_hide_something(situation: &Situation<'_>, subject: &Subjected<'_>) -> bool {
+fn may_hide_something(situation: &Situation<'_>, subject: &FencedNode<'_>) -> bool {
     let world = situation.world;
     subject.report.is_some_and(|report| report.value.mode == Mode::Disarmed)
         && world.resource_statuses.values().any(|status| status.value.probe_arming.is_some())

@@ -126,7 +126,7 @@ fn reservation(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
 
 /// Returns `true` if the end of an epoch is reported. The end is not reported if no service ran on the node, or if only
 /// the agent registered again.
-fn is_told(fence: &RecentFence) -> bool {
+fn is_reported(fence: &RecentFence) -> bool {
     let quiet = [Proof::Reregistered.name(), Proof::NothingActive.name(), ""];
     !quiet.contains(&fence.proof.as_str())
 }
@@ -135,7 +135,7 @@ fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     for fence in situation.world.cluster_status.iter().flat_map(|status| &status.value.recent_fences) {
         let known = next.fences.get(&fence.node).is_some_and(|epoch| *epoch >= fence.epoch);
         let awaited = next.unconfirmed.get(&fence.node) == Some(&fence.epoch.previous());
-        if known || !(awaited || is_told(fence)) {
+        if known || !(awaited || is_reported(fence)) {
             continue;
         }
         next.fences.insert(fence.node.clone(), fence.epoch);

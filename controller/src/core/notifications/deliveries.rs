@@ -159,11 +159,11 @@ impl Deliveries {
     /// Records whether changes wait for notification, and starts the planned deliveries.
     pub(in crate::core) fn begin(
         &mut self,
-        unsaid: bool,
+        unreported: bool,
         deliveries: Vec<Delivery>,
         now: Mono,
     ) -> Vec<Delivery> {
-        self.unsaid_since = unsaid.then(|| self.unsaid_since.unwrap_or(now));
+        self.unsaid_since = unreported.then(|| self.unsaid_since.unwrap_or(now));
         let mut begun = deliveries;
         for delivery in &mut begun {
             self.next += 1;

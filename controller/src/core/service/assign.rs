@@ -238,7 +238,7 @@ fn definition(
     action: &Action,
 ) -> ServiceDefinition {
     let current = ServiceDefinition::of(&service.resource.value);
-    let differing = || copies::differing(situation, service, draft, node, epoch);
+    let differing = || copies::differing_definition(situation, service, draft, node, epoch);
     let assigned = service.assignment.map(|assignment| &assignment.value);
     let assigned = assigned.filter(|assignment| assignment.definition.uid == current.uid);
     let is_here = assigned.is_some_and(|assignment| places(assignment).contains(&(node, epoch)));

@@ -17,8 +17,8 @@ pub(super) fn record(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     if let Assign::Put(assignment) = &draft.assign {
         match &assignment.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => {
-                for copy in permitted(assignment) {
-                    copies.retain(|known| !is_of_one_place(known, &copy));
+                for copy in permitted_copies(assignment) {
+                    copies.retain(|known| !is_same_copy(known, &copy));
                     copies.push(copy);
                 }
             }
@@ -37,14 +37,14 @@ pub(super) fn remaining(
 ) -> Vec<ServiceCopy> {
     let mut copies: Vec<ServiceCopy> = Vec::new();
     for copy in std::mem::take(&mut draft.status.copies) {
-        match end_of(situation, service, &copy) {
+        match end_guards(situation, service, &copy) {
             Some(guards) => draft.guards.extend(guards),
             None => copies.push(copy),
         }
     }
-    for copy in derived(situation, service) {
-        if !copies.iter().any(|known| is_of_one_place(known, &copy))
-            && end_of(situation, service, &copy).is_none()
+    for copy in reported_copies(situation, service) {
+        if !copies.iter().any(|known| is_same_copy(known, &copy))
+            && end_guards(situation, service, &copy).is_none()
         {
             copies.push(copy);
         }
@@ -74,13 +74,13 @@ pub(super) fn elsewhere(
 ) -> Result<Vec<(String, Guard)>, NodeName> {
     let assigned = service.assignment.map(|assignment| places(&assignment.value)).unwrap_or_default();
     let mut guards = Vec::new();
-    let known = draft.status.copies.iter().cloned().chain(derived(situation, service));
+    let known = draft.status.copies.iter().cloned().chain(reported_copies(situation, service));
     for copy in known {
         let was_left = copy.is_guarded() && assigned.contains(&(&copy.node, copy.epoch));
         if copy.node == *node || was_left {
             continue;
         }
-        match end_of(situation, service, &copy) {
+        match end_guards(situation, service, &copy) {
             Some(found) => guards.extend(found),
             None => return Err(copy.node),
         }
@@ -90,7 +90,7 @@ pub(super) fn elsewhere(
 
 /// Returns the definition of a copy on a node that the spec may not replace while the copy runs (FENCING, R6.11).
 /// `None` without such a copy.
-pub(super) fn differing(
+pub(super) fn differing_definition(
     situation: &Situation<'_>,
     service: &Service<'_>,
     draft: &Draft,
@@ -105,7 +105,7 @@ pub(super) fn differing(
         .map(|report| &report.value)
         .filter(|report| report.phase == Phase::ProbedRunning && report.epoch == epoch)
         .and_then(|report| report.identity.as_ref());
-    let known = draft.status.copies.iter().cloned().chain(derived(situation, service));
+    let known = draft.status.copies.iter().cloned().chain(reported_copies(situation, service));
     known
         .filter(|copy| copy.node == *node && copy.epoch == epoch)
         .map(|copy| copy.definition)
@@ -113,12 +113,12 @@ pub(super) fn differing(
         .find(|definition| !definition.may_replace(&wanted))
 }
 
-fn is_of_one_place(one: &ServiceCopy, other: &ServiceCopy) -> bool {
+fn is_same_copy(one: &ServiceCopy, other: &ServiceCopy) -> bool {
     one.node == other.node && one.epoch == other.epoch && one.definition.is_same_thing(&other.definition)
 }
 
 /// Returns the copies that an assignment permits.
-fn permitted(assignment: &Assignment) -> Vec<ServiceCopy> {
+fn permitted_copies(assignment: &Assignment) -> Vec<ServiceCopy> {
     let copy = |node: &NodeName, epoch, boot_id: &BootId| ServiceCopy {
         node: node.to_owned(),
         epoch,
@@ -135,7 +135,7 @@ fn permitted(assignment: &Assignment) -> Vec<ServiceCopy> {
 
 /// Returns the copies that follow from assignment and reports. After an upgrade from a version without `status.copies`,
 /// these are all copies.
-fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy> {
+fn reported_copies(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy> {
     let mut copies = Vec::new();
     let mut definition = ServiceDefinition::of(&service.resource.value);
     if let Some(assignment) = service.assignment.map(|assignment| &assignment.value)
@@ -143,7 +143,9 @@ fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy>
     {
         definition = assignment.definition.clone();
         match &assignment.action {
-            Action::Start | Action::Restart | Action::Migrate { .. } => copies.extend(permitted(assignment)),
+            Action::Start | Action::Restart | Action::Migrate { .. } => {
+                copies.extend(permitted_copies(assignment))
+            }
             Action::Stop { .. } | Action::Leave => {}
         }
     }
@@ -162,7 +164,7 @@ fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy>
                 definition: ServiceDefinition { exclusive: report.exclusive, ..known },
                 let_go: false,
             };
-            if !copies.iter().any(|known| is_of_one_place(known, &copy)) {
+            if !copies.iter().any(|known| is_same_copy(known, &copy)) {
                 copies.push(copy);
             }
         }
@@ -171,7 +173,7 @@ fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy>
 }
 
 /// Returns the guards that prove that a copy no longer runs; `None` if the copy may run.
-fn end_of(
+fn end_guards(
     situation: &Situation<'_>,
     service: &Service<'_>,
     copy: &ServiceCopy,

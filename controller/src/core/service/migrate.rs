@@ -379,7 +379,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             );
         }
         (Side::Gone, Side::Doubtful) if target_phase == Some(Phase::StopFailed) => {
-            left_behind(planner, service, draft, target, &said);
+            enter_error_on_target(planner, service, draft, target, &said);
         }
         (_, Side::Doubtful) if target_phase == Some(Phase::StopFailed) => {
             let message = format!("Cleanup of the received copy failed on {target}, retrying: {said}");
@@ -451,7 +451,7 @@ fn stay(
 
 /// Enters Error: the service is gone from the source, and the target could not stop the copy that it received. The
 /// service counts as running on the target, which is ordered to leave it alone.
-fn left_behind(
+fn enter_error_on_target(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
     draft: &mut Draft,

@@ -119,13 +119,13 @@ fn cannot_leave(
         "{}, but the service cannot leave {node}. {}. Suggested actions: {}",
         reason.sentence(),
         why_nowhere(placement),
-        what_would_help(placement, service.name, node)
+        suggested_actions(placement, service.name, node)
     );
     draft.wait(reason, message);
 }
 
 /// Returns suggested actions that would let a service leave its node: the remedies of the other nodes, fewest first.
-fn what_would_help(placement: &Placement, name: &ResourceName, node: &NodeName) -> String {
+fn suggested_actions(placement: &Placement, name: &ResourceName, node: &NodeName) -> String {
     let mut remedies: Vec<(usize, String)> = placement
         .verdicts
         .iter()

@@ -70,7 +70,7 @@ fn answer(
     if planner.is_being_opened(node) {
         return Answer::Missing("is registering");
     }
-    if world.is_unheard(node) {
+    if world.has_no_evidence(node) {
         return if world.nodes.contains_key(node) {
             Answer::Missing("has not been reachable since etcd was restored")
         } else {

@@ -187,7 +187,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     let found = running.first().map(|node| (*node).to_owned());
     if let Some(node) = &found
         && let Some(epoch) = situation.world.living_epoch(node)
-        && let Some(copy) = copies::differing(&situation, service, draft, node, epoch)
+        && let Some(copy) = copies::differing_definition(&situation, service, draft, node, epoch)
     {
         // The node has answered for that copy only, so it is asked about the service in the spec once the copy is stopped.
         draft.status.asked_identity = copy.identity();

@@ -112,10 +112,10 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
     assert!(differs(&lab) && lab.is("web", ServiceState::Started), "{}", lab.show());
     assert_eq!((lab.assignment("web").unwrap(), lab.places("web").len()), (before.clone(), 1));
     lab.want("web", RequestedState::Stopped);
-    let is_told = |lab: &Lab| {
+    let is_reported = |lab: &Lab| {
         lab.assignment("web").is_some_and(|assignment| matches!(assignment.action, Action::Stop { .. }))
     };
-    lab.until(20_000, "ordered to stop", is_told);
+    lab.until(20_000, "ordered to stop", is_reported);
     let stop = lab.assignment("web").unwrap();
     assert_eq!(stop.definition, before.definition, "the copy is stopped under the definition of its start");
     lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));

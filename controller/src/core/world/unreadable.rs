@@ -105,32 +105,33 @@ pub(super) fn is_kept(key: &Key<'_>) -> bool {
 impl World {
     /// Returns `true` if the fence of a node is unreadable: it counts as Fencing, and only an operator clears it.
     pub(in crate::core) fn is_fence_unreadable(&self, node: &NodeName) -> bool {
-        self.doubts.fences.contains_key(node)
+        self.unreadable_subjects.fences.contains_key(node)
     }
 
     /// Returns `true` if the report of a node is unreadable: it proves nothing.
     pub(in crate::core) fn is_node_report_unreadable(&self, node: &NodeName) -> bool {
-        self.doubts.node_reports.contains(node)
+        self.unreadable_subjects.node_reports.contains(node)
     }
 
     /// Returns `true` if the heartbeat of a node is unreadable: only its change counts.
     pub(in crate::core) fn is_heartbeat_unreadable(&self, node: &NodeName) -> bool {
-        self.doubts.heartbeats.contains(node)
+        self.unreadable_subjects.heartbeats.contains(node)
     }
 
     /// Returns `true` if a service report is unreadable: it counts as an active, exclusive copy in unknown state.
     pub(in crate::core) fn is_report_unreadable(&self, resource: &ResourceName, node: &NodeName) -> bool {
-        !self.doubts.service_reports.is_empty()
-            && self.doubts.service_reports.contains(&(node.to_owned(), resource.clone()))
+        !self.unreadable_subjects.service_reports.is_empty()
+            && self.unreadable_subjects.service_reports.contains(&(node.to_owned(), resource.clone()))
     }
 
     /// Returns `true` if the status or the assignment of a resource is unreadable.
     pub(in crate::core) fn is_service_unreadable(&self, resource: &ResourceName) -> bool {
-        self.doubts.statuses.contains(resource) || self.doubts.assignments.contains(resource)
+        self.unreadable_subjects.statuses.contains(resource)
+            || self.unreadable_subjects.assignments.contains(resource)
     }
 
     pub(in crate::core) fn is_assignment_unreadable(&self, resource: &ResourceName) -> bool {
-        self.doubts.assignments.contains(resource)
+        self.unreadable_subjects.assignments.contains(resource)
     }
 
     /// Returns `false` if the Cluster object exists and both the object and its active values are unreadable. Then
@@ -143,7 +144,7 @@ impl World {
 
     /// Returns `true` if a service that was permitted on a node under an epoch may still run there.
     pub fn lives(&self, node: &NodeName, epoch: Epoch) -> bool {
-        match self.doubts.fences.get(node) {
+        match self.unreadable_subjects.fences.get(node) {
             None => self.living_epoch(node) == Some(epoch),
             Some(true) => true,
             // The node's epoch may be open, or closed without a proof.
@@ -195,10 +196,10 @@ impl World {
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         let Err(partial) = read else {
-            self.doubts.fences.remove(node);
+            self.unreadable_subjects.fences.remove(node);
             return Ok(());
         };
-        self.doubts.fences.insert(node.to_owned(), partial.has_lost("epoch"));
+        self.unreadable_subjects.fences.insert(node.to_owned(), partial.has_lost("epoch"));
         if let Some(fence) = self.fences.get_mut(node) {
             let fence = &mut fence.value;
             fence.state = FenceState::Fencing;
@@ -214,12 +215,12 @@ impl World {
         node: &NodeName,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
-        self.doubts.node_reports.remove(node);
+        self.unreadable_subjects.node_reports.remove(node);
         let Err(partial) = read else { return Ok(()) };
         if partial.has_lost_only(&HARMLESS_IN_NODE_REPORT) {
             return Err(partial.error);
         }
-        self.doubts.node_reports.insert(node.to_owned());
+        self.unreadable_subjects.node_reports.insert(node.to_owned());
         if let Some(report) = self.node_reports.get_mut(node) {
             let report = &mut report.value;
             if partial.has_lost("mode") {
@@ -244,9 +245,9 @@ impl World {
         node: &NodeName,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
-        self.doubts.heartbeats.remove(node);
+        self.unreadable_subjects.heartbeats.remove(node);
         let Err(partial) = read else { return Ok(()) };
-        self.doubts.heartbeats.insert(node.to_owned());
+        self.unreadable_subjects.heartbeats.insert(node.to_owned());
         Err(partial.error)
     }
 
@@ -257,12 +258,12 @@ impl World {
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
         let about = (node.to_owned(), resource.clone());
-        self.doubts.service_reports.remove(&about);
+        self.unreadable_subjects.service_reports.remove(&about);
         let Err(partial) = read else { return Ok(()) };
         if partial.has_lost_only(&HARMLESS_IN_SERVICE_REPORT) {
             return Err(partial.error);
         }
-        self.doubts.service_reports.insert(about);
+        self.unreadable_subjects.service_reports.insert(about);
         if let Some(report) = self.service_reports.get_mut(resource).and_then(|table| table.get_mut(node)) {
             let report = &mut report.value;
             report.phase = Phase::ProbedUnknown;
@@ -277,10 +278,10 @@ impl World {
         resource: &ResourceName,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
-        self.doubts.statuses.remove(resource);
+        self.unreadable_subjects.statuses.remove(resource);
         let Err(partial) = read else { return Ok(()) };
         if !partial.has_lost_only(&HARMLESS_IN_STATUS) {
-            self.doubts.statuses.insert(resource.clone());
+            self.unreadable_subjects.statuses.insert(resource.clone());
         }
         Err(partial.error)
     }
@@ -290,9 +291,9 @@ impl World {
         resource: &ResourceName,
         read: Result<(), Partial<()>>,
     ) -> Result<(), String> {
-        self.doubts.assignments.remove(resource);
+        self.unreadable_subjects.assignments.remove(resource);
         let Err(partial) = read else { return Ok(()) };
-        self.doubts.assignments.insert(resource.clone());
+        self.unreadable_subjects.assignments.insert(resource.clone());
         Err(partial.error)
     }
 

@@ -23,7 +23,7 @@ const NOT_RUNNING: i32 = 7;
 
 /// Time after a stop during which a monitor command may still report the service as running. A killed process keeps its
 /// pid until process 1 reaps it.
-const AFTERGLOW: Duration = Duration::from_secs(3);
+const REAP_GRACE: Duration = Duration::from_secs(3);
 /// Interval between runs of the monitor command during that time.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -176,7 +176,7 @@ async fn confirm_stopped(
     stop: Option<DriverFailure>,
 ) -> Result<(), DriverFailure> {
     context.programs.clear_remains(service).await?;
-    let until = Instant::now() + AFTERGLOW;
+    let until = Instant::now() + REAP_GRACE;
     let seen = loop {
         match monitor(context, service, exec).await {
             Observed::NotRunning => return Ok(()),

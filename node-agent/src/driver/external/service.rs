@@ -23,7 +23,7 @@ const DESCRIBE_MS: Millis = 5_000;
 const MEASURE_MS: Millis = 4_000;
 /// Time after a stop during which a probe may still report the service as running, and the interval between these
 /// probes.
-const AFTERGLOW: Duration = Duration::from_secs(3);
+const REAP_GRACE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(100);
 /// Time limit for the driver to kill the service, or to clean up after its processes were killed.
 const KILL_MS: Millis = 20_000;
@@ -188,7 +188,7 @@ impl Context {
         stop: Option<DriverFailure>,
     ) -> Result<(), DriverFailure> {
         self.programs.clear_remains(service).await?;
-        let until = Instant::now() + AFTERGLOW;
+        let until = Instant::now() + REAP_GRACE;
         let seen = loop {
             match self.seen(service).await {
                 Observed::NotRunning => {

@@ -146,7 +146,7 @@ impl Domain {
             }
             // QEMU keeps running without libvirt. Only the absence of both proves that the domain does not run.
             Err(error) => match qemu::of_domain(&self.name) {
-                Ok(found) if found.is_empty() && error.is_nobody() => Observed::NotRunning,
+                Ok(found) if found.is_empty() && error.is_not_running() => Observed::NotRunning,
                 Ok(found) if found.is_empty() => Observed::Unknown(error.to_string()),
                 Ok(_) => Observed::Unknown(format!("QEMU runs, but libvirt cannot be queried: {error}")),
                 Err(unread) => Observed::Unknown(format!("{error}; cannot read the processes: {unread}")),
@@ -156,7 +156,7 @@ impl Domain {
 
     /// Starts the domain, or adopts it if it already runs.
     pub(super) async fn start(self: &Arc<Self>) -> Result<(), DriverFailure> {
-        let called_off = CallOff::default();
+        let called_off = CancelFlag::default();
         let (domain, asked) = (Arc::clone(self), called_off.0.clone());
         let begun = tokio::spawn(async move {
             let held = domain.hand().lock_owned().await;
@@ -307,7 +307,7 @@ impl Domain {
                     | Standing::Arriving
                     | Standing::Broken(_) => break,
                 },
-                Err(error) if error.is_nobody() => break,
+                Err(error) if error.is_not_running() => break,
                 Err(error) => {
                     tracing::debug!(resource = self.service.name.as_str(), %error, "cannot query libvirt");
                 }
@@ -354,7 +354,7 @@ impl Domain {
             Ok(Seen { standing: Standing::Absent | Standing::Off, .. }) => return None,
             Ok(seen) => Ok(seen),
             Err(error) => match qemu::of_domain(&self.name) {
-                Ok(found) if found.is_empty() && error.is_nobody() => return None,
+                Ok(found) if found.is_empty() && error.is_not_running() => return None,
                 Ok(_) | Err(_) => Err(error),
             },
         };
@@ -387,9 +387,9 @@ fn said(observed: &Observed) -> String {
 
 /// Flag, set on drop, that shows a detached task that its caller was canceled.
 #[derive(Default)]
-struct CallOff(Arc<AtomicBool>);
+struct CancelFlag(Arc<AtomicBool>);
 
-impl Drop for CallOff {
+impl Drop for CancelFlag {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }

@@ -47,7 +47,7 @@ pub(super) enum VirshError {
 
 impl VirshError {
     /// Returns `true` if there is no libvirt to connect to: none runs, so none can start a domain.
-    pub(super) fn is_nobody(&self) -> bool {
+    pub(super) fn is_not_running(&self) -> bool {
         match self {
             VirshError::Missing => true,
             VirshError::Said(said) => {
@@ -234,7 +234,7 @@ mod tests {
         ] {
             let error = VirshError::Said(plain(said));
             assert_eq!((error.to_string().as_str(), error.is_answer()), (expected, answer));
-            assert_eq!(error.is_nobody(), nobody, "{said}");
+            assert_eq!(error.is_not_running(), nobody, "{said}");
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 /// Time after a stop during which `monitor` may still report the service as running: a killed process keeps its pid
 /// until process 1 reaps it.
-const AFTERGLOW: Duration = Duration::from_secs(3);
+const REAP_GRACE: Duration = Duration::from_secs(3);
 /// Interval between runs of `monitor` during that time.
 const LOOK: Duration = Duration::from_millis(100);
 /// Maximum time limit of the stop action after all processes were killed.
@@ -144,7 +144,7 @@ impl Context {
         stop: &Outcome,
     ) -> Result<(), DriverFailure> {
         self.programs.clear_remains(service).await?;
-        let until = Instant::now() + AFTERGLOW;
+        let until = Instant::now() + REAP_GRACE;
         let seen = loop {
             match self.monitor(service, Action::Probe).await {
                 Seen::NotRunning => {

@@ -34,7 +34,7 @@ pub(super) enum ApiError {
 /// Body of podman's error answers.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-struct Explanation {
+struct ErrorBody {
     cause: String,
     message: String,
 }
@@ -92,7 +92,7 @@ impl<'a> Call<'a> {
             return Ok(answer);
         }
         let text = answer.bytes().await?;
-        let told: Explanation = serde_json::from_slice(&text).unwrap_or_default();
+        let told: ErrorBody = serde_json::from_slice(&text).unwrap_or_default();
         let message = if told.message.is_empty() {
             String::from_utf8_lossy(&text).trim().to_owned()
         } else {
@@ -129,7 +129,8 @@ impl<'a> Call<'a> {
         let request = request
             .body(Full::<Bytes>::from(self.body.unwrap_or_default()))
             .map_err(|error| ApiError::Unreadable(error.to_string()))?;
-        let response = sender.send_request(request).await.map_err(|error| unreachable(chain(&error)))?;
+        let response =
+            sender.send_request(request).await.map_err(|error| unreachable(error_chain(&error)))?;
         Ok(Answer { response, _connection: connection })
     }
 }
@@ -143,7 +144,7 @@ impl Answer {
     }
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -91,7 +91,7 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
         setsid().map_err(|error| step("cannot create a session")(error.into()))?;
     }
     umask(Mode::from_bits_truncate(0o022));
-    forget_memory_protection();
+    reset_oom_score();
     default_signals().map_err(step("cannot reset signals"))?;
     let Some((program, arguments)) = order.program.split_first() else {
         let message = "the command is empty".to_owned();
@@ -197,7 +197,7 @@ fn default_signals() -> io::Result<()> {
 
 /// Removes a protection from the OOM killer that the service manager set for the agent only. Raising the score is
 /// always permitted.
-fn forget_memory_protection() {
+fn reset_oom_score() {
     let path = "/proc/self/oom_score_adj";
     let protected = fs::read_to_string(path).is_ok_and(|score| score.trim().starts_with('-'));
     if protected {

@@ -84,14 +84,16 @@ impl<'a> Proposals<'a> {
             // Instances exchange roles along a cycle.
             8 => self.turn_around(state, random, changes),
             // One instance moves, and others compensate for it.
-            9 => self.go(self.any(random), random, changes) && self.make_up(state, random, changes),
-            10 => self.go(self.already(random), random, changes) && self.make_up(state, random, changes),
-            11 => self.go_back(self.already(random), random, changes) && self.make_up(state, random, changes),
+            9 => self.go(self.any(random), random, changes) && self.compensate(state, random, changes),
+            10 => self.go(self.already(random), random, changes) && self.compensate(state, random, changes),
+            11 => {
+                self.go_back(self.already(random), random, changes) && self.compensate(state, random, changes)
+            }
             _ => {
                 let guest = self.any(random);
                 let Some(to) = state.spot(guest).turned() else { return false };
                 changes.push((guest, to));
-                self.reachable(guest, to) && self.make_up(state, random, changes)
+                self.reachable(guest, to) && self.compensate(state, random, changes)
             }
         }
     }
@@ -214,7 +216,7 @@ impl<'a> Proposals<'a> {
 
     /// Adds changes of other instances, after which each node has as many primaries and secondaries as before the first
     /// change.
-    fn make_up(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
+    fn compensate(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
         let (guest, to) = changes[0];
         let from = state.spot(guest);
         if to.primary != from.primary {

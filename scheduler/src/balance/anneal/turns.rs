@@ -18,7 +18,7 @@ const WHOLE: usize = 1 << 16;
 const PERIOD: u32 = 1 << 13;
 
 /// Part of all choices that is shared equally, so that every kind is chosen at times.
-const ALIKE: f64 = 0.25;
+const UNIFORM_SHARE: f64 = 0.25;
 
 impl<const KINDS: usize> Turns<KINDS> {
     /// Starts with equal shares.
@@ -55,7 +55,7 @@ impl<const KINDS: usize> Turns<KINDS> {
         let all: f64 = (0..KINDS).map(rate).sum();
         let mut sum = 0.0;
         let until = std::array::from_fn(|kind| {
-            sum += ALIKE / KINDS as f64 + (1.0 - ALIKE) * rate(kind) / all;
+            sum += UNIFORM_SHARE / KINDS as f64 + (1.0 - UNIFORM_SHARE) * rate(kind) / all;
             (sum * WHOLE as f64) as usize
         });
         self.until = until;

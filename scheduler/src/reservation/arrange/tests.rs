@@ -6,7 +6,7 @@ use crate::reservation::tests::generate::view;
 use crate::reservation::tests::{cluster, rules};
 use crate::reservation::{Verdict, check};
 use crate::view::View;
-use crate::{Verdict as Judged, place};
+use crate::{Verdict as CaseVerdict, place};
 use ha_api_types::id::ResourceName;
 use ha_api_types::placement::{Affinity, GroupSpec, NodePriorities};
 use ha_api_types::reason::Reason;
@@ -103,8 +103,8 @@ proptest! {
         let stays = |(name, facts): (&ResourceName, &crate::ServiceFacts)| {
             let verdicts = place(&after, name, facts).verdicts;
             facts.uses.iter().all(|node| match verdicts.get(node) {
-                Some(Judged::Refused(refusals)) => !refusals.iter().any(|refusal| refusal.drives),
-                Some(Judged::Allowed(_)) | None => true,
+                Some(CaseVerdict::Refused(refusals)) => !refusals.iter().any(|refusal| refusal.drives),
+                Some(CaseVerdict::Allowed(_)) | None => true,
             })
         };
         if !after.services.iter().all(stays) {
@@ -119,7 +119,7 @@ proptest! {
             }
             let placement = place(&after, name, &facts);
             prop_assert!(
-                matches!(placement.verdicts.get(node), Some(Judged::Allowed(_))),
+                matches!(placement.verdicts.get(node), Some(CaseVerdict::Allowed(_))),
                 "{name} {node}: {placement:?} in {after:#?}"
             );
             let mut along: BTreeSet<ResourceName> = after.rules.companions(name).into_iter().collect();

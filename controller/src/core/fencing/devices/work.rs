@@ -33,7 +33,7 @@ pub struct DeviceWork {
 
 impl DeviceWork {
     /// Records an intent of this process: the time of sending, and the revision at which it was applied.
-    pub(in crate::core) fn intend(&mut self, sent: Mono, revision: Revision) {
+    pub(in crate::core) fn record_intent(&mut self, sent: Mono, revision: Revision) {
         self.intended = Some((sent, revision));
         self.running = None;
         self.outcome = None;
