@@ -40,7 +40,7 @@ pub struct ClusterSpec {
     pub shutdown_policy: ShutdownPolicy,
     /// Scheduling and rebalancing.
     pub scheduler: SchedulerSpec,
-    /// Failover capacity (N+1) check.
+    /// Failover capacity (N+1) check, and balancing of the number of services per node.
     pub reservation: ReservationSpec,
     /// Maximum number of driver commands that run at the same time on a node.
     #[schemars(range(min = 1, max = 64))]
@@ -142,7 +142,7 @@ pub enum OnEtcdLoss {
 /// Treatment of services when their node shuts down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ShutdownPolicy {
-    /// On power-off, services are recovered elsewhere. On reboot, they wait for the node.
+    /// On power-off, services are recovered elsewhere. On reboot, they wait for the node for at most `timing.freezeTimeoutSeconds`.
     #[default]
     Conditional,
     /// Services wait for the node to return.
@@ -182,7 +182,7 @@ pub struct SchedulerSpec {
     pub mode: SchedulerMode,
     /// Factor by which memory and disk requests may exceed capacity. 1: no overcommit.
     pub overcommit: f64,
-    /// Maximum ratio of requested to physical cpus.
+    /// Maximum ratio of requested to physical CPUs.
     pub max_cpu_ratio: f64,
     /// Whether the best node is chosen whenever a service starts.
     pub rebalance_on_start: bool,
@@ -362,7 +362,8 @@ pub struct RecentFence {
     pub reason: Reason,
     /// Confirmation, as a sentence.
     pub message: String,
-    /// Kind of the confirmation. Empty if written by an earlier version.
+    /// Kind of the confirmation. One of `Silence`, `Device`, `NewBoot`, `Operator`, `Reregistered`. Empty if written by an
+    /// earlier version.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub proof: String,
 }

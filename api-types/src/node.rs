@@ -50,13 +50,13 @@ pub struct NodeSpec {
     /// Capacity reserved for programs outside hactl, not available for services.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Amounts>,
-    /// Whether the reported cpu capacity is the number of hardware threads instead of cores.
+    /// Whether the reported CPU capacity is the number of hardware threads instead of cores.
     pub count_threads: bool,
     /// Maximum number of driver commands that run at the same time. Default: that of the Cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub max_workers: Option<u32>,
-    /// Fence devices of the node.
+    /// Fencing of the node: fence devices, and whether its watchdog is trusted.
     pub fencing: NodeFencingSpec,
 }
 
@@ -97,8 +97,8 @@ pub struct NodeFencingSpec {
     /// Fence devices of the node. A lower priority number is tried first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<FenceDevice>,
-    /// Whether the fencing delay confirms fencing although the node is a virtual machine, which can be paused
-    /// together with its clock.
+    /// WARNING: services can run twice if the node is paused together with its clock. Whether the fencing delay confirms
+    /// fencing of a virtual machine, or of a machine that can sleep.
     #[serde(rename = "allowUnfenced", alias = "trustWatchdogOnVirtualMachine")]
     #[schemars(rename = "trustWatchdogOnVirtualMachine")]
     pub trust_watchdog_on_virtual_machine: bool,

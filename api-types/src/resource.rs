@@ -325,7 +325,8 @@ pub struct ResourceStatus {
     /// Time when the service last started to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_since: Option<Timestamp>,
-    /// Conditions: Ready and others. Reconciling and Stalled are present only while they hold.
+    /// Conditions: Ready, Probed, DefinitionDiffers, Reconciling and Stalled. Reconciling, Stalled and DefinitionDiffers are
+    /// present only while they hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -75,7 +75,8 @@ pub struct TimingSpec {
     /// Seconds for which services of a node that shut down wait for its return (shutdown policy Failover).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_grace_seconds: Option<f64>,
-    /// Seconds after which a node with a stopped agent is reported.
+    /// Seconds for which services of a rebooting node wait for its return (shutdown policy Conditional), and after which a
+    /// node with a stopped agent is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze_timeout_seconds: Option<f64>,
     /// Seconds for which a shutdown waits for services to move away (shutdown policy Migrate). 0:
@@ -240,7 +241,8 @@ pub struct ActiveTiming {
     pub leader_lease_seconds: Seconds,
     /// Time for which services of a node that shut down wait for its return, in seconds.
     pub return_grace_seconds: Seconds,
-    /// Time after which a node with a stopped agent is reported, in seconds.
+    /// Time for which services of a rebooting node wait for its return, and after which a node with a stopped agent is
+    /// reported, in seconds.
     pub freeze_timeout_seconds: Seconds,
     /// Time for which a shutdown waits for services to move away, in seconds. 0: indefinitely.
     pub shutdown_timeout_seconds: Seconds,

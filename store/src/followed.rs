@@ -129,7 +129,7 @@ impl State {
                     found.map_or("no incarnation".to_owned(), |found| format!("incarnation {}", found.value));
                 let remedy = &self.remedy;
                 Verdict::Refused(format!(
-                    "etcd has {found}, which does not continue {remembered}: if this is the correct etcd, {remedy}"
+                    "etcd contains other data ({found}) than this process followed before (incarnation {remembered}): if this is the correct etcd, {remedy}"
                 ))
             }
             (Some(found), None) => Verdict::Follows(Some(found.value.clone())),

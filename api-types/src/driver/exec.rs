@@ -21,7 +21,8 @@ pub struct ExecDriver {
     /// Program that stops the service and exits 0 once all of its processes have ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// Program that reports whether the service runs. Optional with `command`, where exit 0 means ready.
+    /// Program that exits 0 if the service runs, and 7 if not; any other status is ignored. Optional with `command`, where
+    /// exit 0 also means ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub monitor: Vec<String>,
     /// Program that live-migrates the service to `HA_TARGET` and exits 0 once the service runs there and no

@@ -8,7 +8,7 @@ metrics! { Agent:
     EPOCH = Gauge "hactl_agent_epoch" []
         "Number of the registration under which the agent acts; 0 if the agent is not registered.";
     LEASE_REMAINING = Gauge "hactl_agent_lease_remaining_seconds" []
-        "Time until the end of the last confirmed heartbeat's lifetime; absent without one.";
+        "Time until the end of the last confirmed heartbeat's lifetime; absent without a confirmed heartbeat.";
     WATCHDOG_ARMED = Gauge "hactl_agent_watchdog_armed" []
         "1 if the watchdog is recorded in etcd as armed, 0 otherwise.";
     WATCHDOG_TIMEOUT = Gauge "hactl_agent_watchdog_timeout_seconds" []

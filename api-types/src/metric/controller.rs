@@ -30,9 +30,9 @@ metrics! { Controller:
     UNREADABLE_KEYS = Gauge "hactl_unreadable_keys" []
         "Number of etcd keys with a value that this version cannot read; their objects are not changed.";
     STORE_COMMITS = Counter "hactl_store_commits_total" ["outcome"]
-        "Number of etcd transactions of the controller's core, by outcome.";
+        "Number of etcd transactions of this controller, by outcome, without those of its API.";
     STORE_REQUESTS = Counter "hactl_store_requests_total" ["request"]
-        "Number of etcd requests of the controller's core, by kind.";
+        "Number of etcd requests of this controller, by kind, without those of its API.";
     STORE_REACHABLE = Gauge "hactl_store_reachable" []
         "1 if the etcd watch works, 0 otherwise; the same as in /readyz.";
     STORE_WATCH_RESTARTS = Counter "hactl_store_watch_restarts_total" []

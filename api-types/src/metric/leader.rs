@@ -10,9 +10,9 @@ metrics! { Leader:
     CLUSTER_ARMING = Gauge "hactl_cluster_arming" ["state"]
         "1 for the arming state of the cluster, 0 for the others.";
     FAILURE_TOLERANCE = Gauge "hactl_failure_tolerance_nodes" []
-        "Number of simultaneous node failures that the cluster can absorb (0 or 1); absent until the first check completes.";
+        "Number of simultaneous node failures that the cluster can absorb (0 or 1); absent if the check has no result.";
     RESERVATION_STATE = Gauge "hactl_reservation_state" ["state"]
-        "1 for the result of the failover capacity (N+1) check, 0 for the others: Holds, Failed or Undecided; absent until the first check completes.";
+        "1 for the result of the failover capacity (N+1) check, 0 for the others: Holds, Failed or Undecided; absent if the check has no result.";
     SLACK_CPU = Gauge "hactl_slack_cpu_cores" []
         "Headroom in CPUs for services after the worst node failure; below 0, some services cannot be scheduled. Absent if no node reports its capacity.";
     SLACK_MEMORY = Gauge "hactl_slack_memory_bytes" []
@@ -62,7 +62,7 @@ metrics! { Leader:
     RESOURCE_LAST_TRANSITION = Gauge "hactl_resource_last_transition_timestamp_seconds" ["resource"]
         "Time when a resource last became ready or not ready, in seconds since 1970.";
     RESOURCE_RESTARTS = Counter "hactl_resource_restarts_total" ["resource"]
-        "Number of restarts on the same node after crashes; reset to 0 by each start by the controller.";
+        "Number of restarts on the same node after crashes; reset to 0 whenever the controller starts the service.";
     RESOURCE_RELOCATIONS = Counter "hactl_resource_relocations_total" ["resource", "reason"]
         "Number of moves to another node started by this controller as leader, by reason.";
     RESOURCE_AVAILABILITY = Gauge "hactl_resource_availability_ratio" ["resource", "window"]

@@ -239,8 +239,8 @@ reasons! {
         /// The node was fenced.
         Fenced => "Node was fenced", "check the machine; the node returns when it boots",
         /// The registration was revoked while no service was active.
-        LostWhileIdle => "Registration was revoked while the node ran no services",
-            "check the machine; no service ran there",
+        LostWhileIdle => "Registration was revoked while the node ran no exclusive services",
+            "check the machine; no exclusive service ran there",
         /// Unreachable, and fencing cannot be confirmed.
         FencingUnavailable => "Node is unreachable and cannot be fenced (no armed watchdog, no usable fence device)",
             "power the node off, then run hactl node confirm-fenced NODE; configure a watchdog or a fence device",
@@ -264,7 +264,7 @@ reasons! {
         /// The watchdog is armed.
         WatchdogArmed => "Watchdog is armed", "",
         /// The watchdog is not armed because no service is active.
-        WatchdogIdle => "Watchdog is not armed because the node runs no services", "",
+        WatchdogIdle => "Watchdog is not armed because no exclusive service requires it", "",
         /// A simulated watchdog, which does not reset a machine.
         WatchdogSimulated => "Watchdog is simulated and does not protect a real machine",
             "none in a sandbox; on a real machine, start ha-watchdogd without --simulated",

@@ -193,7 +193,7 @@ impl Proof {
                 format!("{by} confirmed that the node is powered off ({operation})")
             }
             Proof::Reregistered => "all services were stopped, and the node registers again".to_owned(),
-            Proof::NothingActive => "node ran no services".to_owned(),
+            Proof::NothingActive => "node ran no exclusive services".to_owned(),
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn revision_raise(unix_us: i128) -> i64 {
 pub struct Restored {
     /// Time at which the backup was prepared.
     pub at: Timestamp,
-    /// Revision of the backup.
+    /// etcd revision that the backup contains, before the restore raises it.
     pub backup_revision: Revision,
     /// Longest W in the reports of the backup, in milliseconds. The reports themselves are deleted.
     #[serde(skip_serializing_if = "Option::is_none")]

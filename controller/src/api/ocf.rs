@@ -57,8 +57,7 @@ impl Agents {
                 }
             }
             Err(why) => Ok(Some(format!(
-                "spec.driver.ocf.parameters: not checked because {why}; {agent} checks the parameters at \
-                 its start"
+                "spec.driver.ocf.parameters: not checked because {why}; {agent} checks the parameters when the service starts"
             ))),
         }
     }

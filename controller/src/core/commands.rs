@@ -47,7 +47,7 @@ pub fn node_deletion_refused(
         )),
         Some(FenceState::Fenced | FenceState::Closed) | None => (!assigned.is_empty()).then(|| {
             format!(
-                "services are still assigned to the node: {}. Move them to other nodes first",
+                "services are still assigned to the node: {}. Run \"hactl relocate NAME NODE\" for each of them; if that is refused, run \"hactl why NAME\"",
                 assigned.join(", ")
             )
         }),

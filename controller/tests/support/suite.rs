@@ -192,7 +192,7 @@ pub(crate) async fn a_log_is_what_the_agent_of_the_node_answers<S: Store>(store:
     let response = api.send("GET", path, "", Vec::new()).await;
     assert_eq!(response.status().as_u16(), 200);
     assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
-    assert!(response.headers()["warning"].to_str().unwrap().contains("older lines were left out"));
+    assert!(response.headers()["warning"].to_str().unwrap().contains("older lines were omitted"));
     let text = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
     assert_eq!(text.as_ref(), b"one\ntwo\n");
     let asked = agent.await.unwrap();

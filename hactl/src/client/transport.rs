@@ -318,7 +318,7 @@ fn protocol_hint(scheme: &str, has_identity: bool, message: &str) -> &'static st
             if !has_identity
                 && says(&["connection closed", "CertificateRequired", "peer closed", "reset"]) =>
         {
-            " (does the server require --client-certificate and --client-key?)"
+            " (does the server require a client certificate? Add --client-certificate and --client-key)"
         }
         _ => "",
     }

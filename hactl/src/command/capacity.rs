@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 #[command(
     after_help = "SPEC is memory=4Gi,disk=100Gi,vcpus=2 (also template=, tags=A+B, spindles=), or 100g,4g,2 for disk, memory and vCPUs; \
-        default: the standard size of the cluster policy. The tiered allocation starts\n\
+        default: the standard size of the cluster policy. The tiered allocation starts \
         with --tiered, SPEC or the largest size of the policy, and continues with smaller sizes.\n\n\
         Exit status: 0 computed; 2 invalid input."
 )]

@@ -143,8 +143,10 @@ impl Delete {
             nodes.contains(&one.id.as_str()) && one.state == ControllerState::Lost
         };
         for controller in overview.controllers.iter().filter(is_left) {
-            let text =
-                format!("controller {} is lost too: run \"hactl delete controller/{0}\"", controller.id);
+            let text = format!(
+                "controller {} is not running either: if it was removed permanently, run \"hactl delete controller/{0}\"",
+                controller.id
+            );
             session.terminal().hint(&text);
         }
         Ok(())
@@ -231,7 +233,9 @@ async fn shrink_rules(session: &Session, gone: &[&str], mode: DryRun) -> Result<
                 if let Some(commitment) = mode.commitment() {
                     client.patch(Kind::AffinityRule, name, &patch, commitment).await?;
                 }
-                session.terminal().say(&format!("affinityrule/{name} shrunk{suffix}"));
+                session
+                    .terminal()
+                    .say(&format!("affinityrule/{name} updated: deleted resources removed{suffix}"));
             }
             Shrunk::Gone => {
                 if let Some(commitment) = mode.commitment() {

@@ -82,8 +82,9 @@ impl InPlaceFlags {
             OperationPhase::Failed
             | OperationPhase::Refused
             | OperationPhase::Pending
-            | OperationPhase::Running => Err(Failure::refused(line)
-                .help("the edit is stored, but not applied to the running copy: run \"hactl why NAME\"")),
+            | OperationPhase::Running => Err(Failure::refused(line).help(format!(
+                "the edit is stored, but not applied to the running copy: run \"hactl why {name}\""
+            ))),
         }
     }
 }

@@ -20,7 +20,7 @@ const FOLDER: &str = "/etc/hactl";
 /// Generate the initial configuration of this host
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Without --etcd-endpoints, the command asks for the values on a terminal. The command only writes files and\n\
+    after_help = "Without --etcd-endpoints, the command asks for the values on a terminal. The command only writes files and \
         requires no cluster.\n\n\
         Examples:\n  hactl init --etcd-endpoints http://127.0.0.1:2379\n  \
         hactl init --etcd-endpoints https://c1:2379,https://c2:2379,https://c3:2379 \\\n    \

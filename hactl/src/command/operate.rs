@@ -143,8 +143,8 @@ impl Stop {
                 return failure;
             }
             let help = format!(
-                "{}; to kill the service after a time, run \"hactl stop NAME --grace-period DURATION\"",
-                failure.help
+                "{}; to kill the service after a time, run \"hactl stop {} --grace-period DURATION\"",
+                failure.help, self.resource
             );
             failure.help(help)
         })

@@ -69,7 +69,7 @@ fn delete_names_the_lost_controller_of_a_node() {
         server.put("nodes", json!({"metadata": {"name": name}, "spec": {}}));
     }
     let ran = hactl(&server, &["delete", "nodes", "c1", "c2"])
-        .fails(0, "hint: controller c1 is lost too: run \"hactl delete controller/c1\"\n");
+        .fails(0, "hint: controller c1 is not running either: if it was removed permanently, run \"hactl delete controller/c1\"\n");
     assert!(!ran.stderr.contains("controller c2"), "{}", ran.stderr);
 }
 

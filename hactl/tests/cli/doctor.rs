@@ -81,7 +81,7 @@ fn the_watchdog_is_shown_with_the_margin_seen() {
             "4712 ms left",
             "3 ms in the renewal loop",
             "real-time, memory locked",
-            "none passed: run \"hactl node test-watchdog\"",
+            "none passed: run \"hactl node test-watchdog NODE\"",
         ],
     );
     let mut tested = node("node1", &json!([]));

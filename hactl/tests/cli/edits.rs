@@ -77,7 +77,11 @@ fn an_edit_in_place_that_the_leader_refuses_is_stored_and_does_not_concern_the_c
                 phase.to_lowercase()
             ),
         );
-        assert!(ran.stderr.contains("the edit is stored, but not applied to the running copy"), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("the edit is stored, but not applied to the running copy"),
+            "{}",
+            ran.stderr
+        );
         assert_eq!(command_of(&server), json!(["sleep", "2"]));
     }
 }

@@ -24,8 +24,8 @@ fn server(answer: impl Fn(usize, &Request) -> Scripted + Send + Sync + 'static) 
 #[test]
 fn the_last_lines_are_printed_as_they_are() {
     let text = "one\ntwo \u{1b}[31mred\nno end";
-    let server = server(move |_, _| Scripted::Text(text.to_owned(), vec!["older lines were left out"]));
-    hactl(&server, &["logs", "web"]).prints(0, text).fails(0, "older lines were left out");
+    let server = server(move |_, _| Scripted::Text(text.to_owned(), vec!["older lines were omitted"]));
+    hactl(&server, &["logs", "web"]).prints(0, text).fails(0, "older lines were omitted");
     let last = |server: &Server| server.requests().last().expect("a request").query.clone();
     assert_eq!(last(&server), "tailLines=100");
     hactl(&server, &["logs", "exec:web", "--tail", "-1", "--since=1m30s", "--node", "node2"]).prints(0, text);

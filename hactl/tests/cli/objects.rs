@@ -120,7 +120,7 @@ fn delete_shrinks_the_rules_that_name_it() {
         str![[r"
 resource/web deleted
 affinityrule/pair deleted: too few resources left
-affinityrule/three shrunk
+affinityrule/three updated: deleted resources removed
 
 "]],
     );

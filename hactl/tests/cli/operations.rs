@@ -62,7 +62,7 @@ fn a_timeout_only_limits_the_wait() {
     let server = leader("Running", json!({"message": "stopping"}));
     let ran =
         hactl(&server, &["stop", "web", "--timeout", "200ms"]).fails(124, "continues as operation/stop-web-");
-    assert!(ran.stderr.contains("run \"hactl stop NAME --grace-period DURATION\""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("run \"hactl stop web --grace-period DURATION\""), "{}", ran.stderr);
     assert_eq!(server.objects("operations").remove(0)["spec"], json!({"action": "Stop", "resource": "web"}));
     for (arguments, expected) in [
         (&["stop", "web", "--grace-period", "5"][..], "\"5\" has no unit; write 5s for seconds"),

@@ -161,10 +161,10 @@ impl Purpose {
     fn shown(&self) -> String {
         match self {
             Purpose::Request { .. } => "registration request".to_owned(),
-            Purpose::DeleteAlive => "end of an earlier heartbeat".to_owned(),
+            Purpose::DeleteAlive => "deletion of an earlier heartbeat".to_owned(),
             Purpose::Beat(_) => "heartbeat".to_owned(),
             Purpose::Service { name, .. } => format!("report of {name}"),
-            Purpose::Forget { name } => format!("end of the report of {name}"),
+            Purpose::Forget { name } => format!("deletion of the report of {name}"),
             Purpose::Doctor { .. } => "health checks".to_owned(),
             Purpose::Usage { .. } => "measured usage".to_owned(),
             Purpose::Leave { .. } => "report of a clean shutdown".to_owned(),

@@ -287,7 +287,7 @@ fn machine(circumstances: &Circumstances) -> Check {
             name,
             "virtual machine: its hypervisor can pause it together with its clock. Missed heartbeats do not confirm a failure, so its services are not recovered",
             format!(
-                "configure the fence agent of the hypervisor for node {} (spec.fencing.devices), or accept the risk: hactl set node/{} fencing.trustWatchdogOnVirtualMachine=true",
+                "configure the fence agent of the hypervisor for node {} (spec.fencing.devices), or accept that services can run twice after a pause: hactl set node/{} fencing.trustWatchdogOnVirtualMachine=true",
                 circumstances.node, circumstances.node
             ),
         ),

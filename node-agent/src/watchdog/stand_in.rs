@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<()> {
     let ended = Loop { listener, signals, holder: None, timer: Timer::new() }.run(&mut targets)?;
     match ended {
         Ended::Fired => {
-            // The kill comes before any output.
+            // Kill first: writing output can block.
             let failures = targets.kill();
             log.line("expired: killed the processes of the node");
             for failure in failures {

@@ -126,8 +126,9 @@ impl World {
         }
     }
 
-    /// Returns `true` if a worker, a move, fencing, a back-off or a predecessor of one of them is in progress. A wait
-    /// for a node, a proof or an operator does not count.
+    /// Returns `true` if the run can still progress on its own: steps are left, a service is not settled, a machine runs
+    /// a command, boots, ends or is suspended, a node is being fenced, an operation runs, or etcd is down or has a
+    /// deposed leader. A wait for an operator does not count.
     pub(super) fn is_pending(&self) -> bool {
         self.step < self.scenario.steps.len()
             || self.resource_names().iter().any(|name| !self.settled.contains(name))

@@ -24,7 +24,7 @@ pub struct StoreOptions {
     /// File with the password of the etcd user
     #[arg(long, value_name = "FILE", help_heading = "etcd")]
     pub etcd_password_file: Option<PathBuf>,
-    /// Allow etcd versions with known defects
+    /// WARNING: services may run twice. Allow etcd versions with known defects
     #[arg(long, help_heading = "etcd")]
     pub allow_old_store: bool,
 }

@@ -65,7 +65,7 @@ fn members(overview: &Overview) -> Check {
     let count = overview.store.members.len();
     let help = "use three or five etcd members, each on its own machine (docs/etcd.md)";
     match count {
-        0 => Check::warn(name, "etcd members are unknown", "check etcd"),
+        0 => Check::warn(name, "etcd members are unknown", "check etcd: etcdctl endpoint status --cluster"),
         1 | 2 => {
             let seen = format!("etcd members: {count}; 3 are required to tolerate the loss of one");
             Check::fail(name, seen, help)

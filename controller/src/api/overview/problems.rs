@@ -166,8 +166,11 @@ fn nodes(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
                         "{} has no working watchdog, so exclusive services cannot run there",
                         node.name
                     );
-                    let help = "run \"hactl doctor NODE\" and check the log of ha-watchdogd on that node";
-                    found.push(problem(Severity::Degraded, about, Reason::WatchdogMissing, message, help));
+                    let help = format!(
+                        "run \"hactl doctor {}\" and check the log of ha-watchdogd on that node",
+                        node.name
+                    );
+                    found.push(problem(Severity::Degraded, about, Reason::WatchdogMissing, message, &help));
                 }
             }
             // The node left on purpose.

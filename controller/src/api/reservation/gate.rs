@@ -96,7 +96,7 @@ fn newly_broken(before: &World, after: &World, settled: View) -> Vec<(NodeName, 
     if broken.is_empty() {
         return broken;
     }
-    // The check before the change uses the reservation settings of the cluster after the change.
+    // Both checks use the new reservation settings, so a change of those settings alone is never refused.
     let mut was = view(before).0;
     was.reservation.clone_from(&after.settings().reservation);
     let was = Model::of(was);

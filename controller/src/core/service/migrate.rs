@@ -29,7 +29,7 @@ enum Side {
     Unproven,
 }
 
-/// End of a migration's source: nothing arrives at the target afterwards (R8.13).
+/// Whether the source of a migration has ended. After its end, nothing more arrives at the target (R8.13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceEnd {
     /// The driver may be running.

@@ -120,7 +120,7 @@ fn answer(
         ),
         // The node stops any copy before it registers again, and answers before any service starts there.
         FenceState::Fencing => Answer::Counted("registration revoked"),
-        FenceState::Closed => Answer::Counted("registration revoked while no service was active"),
+        FenceState::Closed => Answer::Counted("registration revoked while no exclusive service was active"),
         FenceState::Fenced => match fence.proof {
             Some(Proof::CleanLeave { .. }) => Answer::Counted("clean shutdown"),
             Some(

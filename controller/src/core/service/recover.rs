@@ -313,9 +313,16 @@ fn waiting_words(situation: &Situation<'_>, node: &NodeName, for_ever: bool) -> 
         );
     }
     let policy = situation.world.shutdown_policy(node);
+    let timings = situation.world.timings();
+    let limit_ms = match policy {
+        ShutdownPolicy::Failover => timings.return_grace_ms,
+        ShutdownPolicy::Conditional | ShutdownPolicy::Migrate | ShutdownPolicy::Freeze => {
+            timings.freeze_timeout_ms
+        }
+    };
     format!(
-        "Waiting a limited time for node {node} to return (shutdownPolicy {policy:?}), then \
-         recovering on another node"
+        "Waiting up to {} s for node {node} to return (shutdownPolicy {policy:?}), then recovering on another node",
+        limit_ms / 1000
     )
 }
 

@@ -1,4 +1,4 @@
-//! The status of nodes.
+//! Computes the status of each node from its fence record, reports and health, and removes the status of deleted nodes.
 
 use super::{condition, remove, write};
 use crate::core::asked::requests;

@@ -396,7 +396,7 @@ fn what_it_is_refused_for() {
             lab.run(20_000);
         },
         Reason::NodeNotOnline,
-        "node3 is not eligible as the secondary: node is not online: Registration was revoked while the node ran no services",
+        "node3 is not eligible as the secondary: node is not online: Registration was revoked while the node ran no exclusive services",
     );
     check(
         "node3",

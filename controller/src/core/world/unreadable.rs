@@ -32,7 +32,8 @@ const HARMLESS_IN_STATUS: [&str; 9] = [
     "moveFailures",
 ];
 
-/// Subjects of values that count as their most dangerous possible value.
+/// Nodes and resources with a stored value that cannot be read. Each such value counts as the most dangerous possible
+/// one.
 #[derive(Clone, Debug, Default)]
 pub(in crate::core) struct Doubts {
     /// Nodes with an unreadable fence; `true` if its epoch is unreadable too.

@@ -76,7 +76,9 @@ pub(crate) struct Options {
     /// Read measured load from lines of: instance, cpu, memory, disk, net
     #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) dynu_file: Option<PathBuf>,
-    /// Save FILE.original, FILE.balanced and, with -U, FILE.usage
+    /// Save the cluster to FILE.original, and the result to FILE.balanced
+    ///
+    /// With -U, the measured load is saved to FILE.usage.
     #[arg(long, short = 'S', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
     /// Node group to balance, by name or UUID

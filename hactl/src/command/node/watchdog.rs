@@ -40,7 +40,8 @@ impl Watchdog {
 fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
     let yes = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
     let seen = watchdog.seen.as_ref();
-    let of_seen = |text: Option<String>| text.unwrap_or_else(|| "unknown while released".to_owned());
+    let of_seen =
+        |text: Option<String>| text.unwrap_or_else(|| "unknown while the watchdog is not armed".to_owned());
     let kind = if watchdog.sliding {
         "sliding: each renewal sets the time left before the deadline"
     } else {
@@ -102,7 +103,7 @@ fn seconds(duration: Seconds) -> f64 {
 /// Returns the last passed test of this machine's watchdog driver, and the reason if it no longer counts.
 fn last_test(watchdog: &WatchdogStatus) -> String {
     let Some(test) = &watchdog.last_test else {
-        return "none passed: run \"hactl node test-watchdog\"".to_owned();
+        return "none passed: run \"hactl node test-watchdog NODE\"".to_owned();
     };
     let counts = if watchdog.tested { "" } else { "; the timeout has changed since: test again" };
     format!(

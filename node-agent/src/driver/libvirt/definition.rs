@@ -35,7 +35,7 @@ pub(super) async fn read(path: &str, limit: Duration) -> Result<String, DriverFa
     match tokio::time::timeout(limit, tokio::fs::read_to_string(path)).await {
         Ok(Ok(xml)) => Ok(xml),
         Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(_) => Err(failed(format!("took longer than {} s", limit.as_secs()))),
+        Err(_) => Err(failed(format!("no response within {} s", limit.as_secs()))),
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Invocation {
 }
 
 impl Invocation {
-    /// Parses the content of `/proc/PID/cmdline`. `None` for all other processes.
+    /// Parses the content of `/proc/PID/cmdline`; `None` if the process is not one of LXC's.
     pub(super) fn parse(line: &[u8]) -> Option<Invocation> {
         let text = String::from_utf8_lossy(line);
         if let Some(title) = text.strip_prefix(TITLE) {

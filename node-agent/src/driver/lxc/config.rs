@@ -74,7 +74,7 @@ impl Settings {
         }
         if self.is_on("lxc.ephemeral") {
             return Some(format!(
-                "destroyed at its stop (lxc.ephemeral = 1): remove this setting from {file}"
+                "destroyed when it stops (lxc.ephemeral = 1): remove this setting from {file}"
             ));
         }
         let keeps = |namespaces: &str| namespaces.split_whitespace().any(|namespace| namespace == "pid");

@@ -98,8 +98,8 @@ impl KernelDevice {
         fstat(&self.descriptor).ok().and_then(|status| sysfs::listed(status.st_rdev))
     }
 
-    /// Sets the timeout, and tests whether it can follow a deadline: every smaller timeout must be accepted unchanged,
-    /// and setting it must pet.
+    /// Sets the timeout, and returns the facts of the device. `sliding` requires that the device accepts the smaller
+    /// timeouts that are tried unchanged, and that setting a timeout pets.
     fn examine(
         &mut self,
         info: &WatchdogInfo,

@@ -9,7 +9,7 @@ use crate::balance::problem::{Problem, Settings};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// A new service.
+/// Size, storage and tags of a service that is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Newcomer {
     /// Memory in MiB.
