@@ -169,7 +169,7 @@ mod tests {
         check("# lxc.start.auto = 1\nlxc.start.auto = 0\nlxc.start.delay = 5", None);
         check("lxc.start.auto = 1\nlxc.start.auto = 0", None);
         check("lxc.start.auto = 1\nlxc.start.auto =", None);
-        check("lxc.ephemeral = 1", Some("destroyed at its stop"));
+        check("lxc.ephemeral = 1", Some("destroyed when it stops"));
         check("lxc.namespace.keep = net ipc", None);
         check("lxc.namespace.keep = net pid", Some("lxc.namespace.keep"));
         check("lxc.namespace.share.pid = other", Some("lxc.namespace.share.pid = other"));
