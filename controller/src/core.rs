@@ -309,7 +309,7 @@ impl Controller {
         for (note, sent, revision) in answered.applied {
             match note {
                 Note::DeviceIntent(node) => {
-                    self.devices.entry(node).or_default().record_intent(sent, revision)
+                    self.devices.entry(node).or_default().record_intent(sent, revision);
                 }
                 Note::DeviceCarried(node) => self.devices.entry(node).or_default().carry(revision),
                 Note::DeviceSettled(node) => self.devices.entry(node).or_default().settle(),

@@ -170,7 +170,7 @@ pub(super) fn plan_closed(
         // Even after a failure the device may have switched the machine off.
         (Stage::ToStart { .. } | Stage::Ended(_) | Stage::Passed, Switch::Off)
         | (Stage::Passed, Switch::On) => {
-            queue.continue_with_next_device(queue.without_intent(intent), Vec::new(), plan)
+            queue.continue_with_next_device(queue.without_intent(intent), Vec::new(), plan);
         }
         (Stage::Ended(FencerOutcome::Confirmed), Switch::On) => {
             let mut value = queue.without_intent(intent);

@@ -144,7 +144,7 @@ fn reported_copies(situation: &Situation<'_>, service: &Service<'_>) -> Vec<Serv
         definition = assignment.definition.clone();
         match &assignment.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => {
-                copies.extend(permitted_copies(assignment))
+                copies.extend(permitted_copies(assignment));
             }
             Action::Stop { .. } | Action::Leave => {}
         }
