@@ -171,7 +171,7 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                     if let Some(at) = until {
                         draft.wake_after(at, 0, "a node that left has not returned");
                     }
-                    draft.wait(Reason::Frozen, waiting_words(&situation, node, until.is_none()));
+                    draft.wait(Reason::Frozen, waiting_words(&situation, node));
                 }
                 Some(_) | None => {
                     let message = format!("Node {node} has not returned, scheduling on another node");
@@ -304,22 +304,26 @@ pub(super) fn keeps_its_place(situation: &Situation<'_>, assignment: &Assignment
         .is_some_and(|until| until.is_none_or(|at| situation.now.raw < at))
 }
 
+/// Returns for how long services wait for a node that left cleanly, under its shutdown policy; `None` for an unlimited
+/// time.
+fn wait_limit_ms(situation: &Situation<'_>, node: &NodeName) -> Option<Millis> {
+    let timings = situation.world.timings();
+    match situation.world.shutdown_policy(node) {
+        ShutdownPolicy::Freeze => None,
+        ShutdownPolicy::Failover => Some(timings.return_grace_ms),
+        ShutdownPolicy::Conditional | ShutdownPolicy::Migrate => Some(timings.freeze_timeout_ms),
+    }
+}
+
 /// Returns the condition that a frozen service waits for, and the command that ends the wait.
-fn waiting_words(situation: &Situation<'_>, node: &NodeName, for_ever: bool) -> String {
-    if for_ever {
+fn waiting_words(situation: &Situation<'_>, node: &NodeName) -> String {
+    let Some(limit_ms) = wait_limit_ms(situation, node) else {
         return format!(
             "Waiting for node {node} to return. To run the service elsewhere, power {node} off and run \
              \"hactl node confirm-fenced {node}\""
         );
-    }
-    let policy = situation.world.shutdown_policy(node);
-    let timings = situation.world.timings();
-    let limit_ms = match policy {
-        ShutdownPolicy::Failover => timings.return_grace_ms,
-        ShutdownPolicy::Conditional | ShutdownPolicy::Migrate | ShutdownPolicy::Freeze => {
-            timings.freeze_timeout_ms
-        }
     };
+    let policy = situation.world.shutdown_policy(node);
     format!(
         "Waiting up to {} s for node {node} to return (shutdownPolicy {policy:?}), then recovering on another node",
         limit_ms / 1000
@@ -337,15 +341,14 @@ fn waits_until(situation: &Situation<'_>, assignment: &Assignment, waits: Waits)
         return None;
     }
     let Some(Proof::CleanLeave { leave }) = &fence.value.proof else { return None };
-    let timings = situation.world.timings();
-    let after = |length_ms: Millis| Some(Some(fence.seen + length_ms));
     match (situation.world.shutdown_policy(&assignment.node), leave, waits) {
         (ShutdownPolicy::Conditional | ShutdownPolicy::Migrate, Leave::Poweroff, _)
         | (ShutdownPolicy::Migrate, Leave::Reboot, Waits::Frozen) => None,
         // When running services move away, stopped services stay assigned to the node.
         (ShutdownPolicy::Conditional, Leave::Reboot, _)
-        | (ShutdownPolicy::Migrate, Leave::Reboot, Waits::Stopped) => after(timings.freeze_timeout_ms),
-        (ShutdownPolicy::Freeze, _, _) => Some(None),
-        (ShutdownPolicy::Failover, _, _) => after(timings.return_grace_ms),
+        | (ShutdownPolicy::Migrate, Leave::Reboot, Waits::Stopped)
+        | (ShutdownPolicy::Freeze | ShutdownPolicy::Failover, _, _) => {
+            Some(wait_limit_ms(situation, &assignment.node).map(|limit_ms| fence.seen + limit_ms))
+        }
     }
 }

@@ -44,11 +44,11 @@ fn text(read: &Read, span: &Span<'_>, found: &Redistribution, moves: &Moves<'_>)
     if found.unhealthy.is_empty() {
         return "All groups are healthy. Nothing to move.\n".to_owned();
     }
-    let mut text = String::new();
-    for (group, health) in &found.unhealthy {
+    let ill = |(group, health): &(usize, Health), when: &str| {
         let (_, word, _) = words(health);
-        text += &format!("Group {} is {word}: {}\n", read.group(*group), because(read, health));
-    }
+        format!("Group {} is {word}{when}: {}\n", read.group(*group), because(read, health))
+    };
+    let mut text: String = found.unhealthy.iter().map(|group| ill(group, "")).collect();
     for (group, why) in &found.skipped {
         text += &format!("Group {} is skipped: {why}\n", read.group(*group));
     }
@@ -58,14 +58,7 @@ fn text(read: &Read, span: &Span<'_>, found: &Redistribution, moves: &Moves<'_>)
         Ok(_) => {
             text += &moves.text();
             text += &moves.cost();
-            for (group, health) in &found.remaining {
-                let (_, word, _) = words(health);
-                text += &format!(
-                    "Group {} is {word} after the moves: {}\n",
-                    read.group(*group),
-                    because(read, health)
-                );
-            }
+            text.extend(found.remaining.iter().map(|group| ill(group, " after the moves")));
         }
     }
     text
