@@ -56,7 +56,7 @@ pub struct Placement {
 /// view.nodes.insert("node1".into(), NodeFacts { maintenance: true, ..NodeFacts::default() });
 /// view.nodes.insert("node2".into(), NodeFacts::default());
 /// let web = ServiceFacts { driver: Some("systemd".to_owned()), ..ServiceFacts::default() };
-/// let placement = place(&view, "web", &web);
+/// let placement = place(&view, &"web".into(), &web);
 /// assert_eq!((placement.node.as_deref(), placement.reason), (Some("node2"), Reason::Scheduled));
 /// let Verdict::Refused(refusals) = &placement.verdicts["node1"] else { panic!("node1 is eligible") };
 /// assert_eq!(refusals[0].reason, Reason::NodeInMaintenance);
