@@ -107,13 +107,17 @@ struct Hearing {
     observed: Mono,
     silent_since: Mono,
     late_at: Mono,
+    /// The node was late before the last gap in this process's commits, after which `silent_since` begins again. No
+    /// heartbeat has arrived since, so it remains late.
+    was_late: bool,
 }
 
 fn hearing(world: &World, commits: &CommitClock, name: &NodeName, now: Mono) -> Hearing {
     let valid_ms = world.heartbeat_valid_ms(name);
     let observed = world.observations.get(name).map_or(now, |known| known.since);
     let silent_since = commits.restart_of(observed, valid_ms / 2).unwrap_or(observed);
-    Hearing { observed, silent_since, late_at: silent_since + valid_ms }
+    let was_late = commits.lasted_before_pause(observed, valid_ms / 2, valid_ms);
+    Hearing { observed, silent_since, late_at: silent_since + valid_ms, was_late }
 }
 
 /// Returns the time at which the first of these nodes becomes late without another heartbeat.
@@ -125,14 +129,14 @@ fn node_health(situation: &Situation<'_>, name: &NodeName, active: BTreeSet<Reso
     let world = situation.world;
     let fence = world.fences.get(name).map(|fence| &fence.value);
     let report = world.node_reports.get(name).map(|report| &report.value);
-    let Hearing { observed, silent_since, late_at } =
+    let Hearing { observed, silent_since, late_at, was_late } =
         hearing(world, situation.commits, name, situation.now.raw);
     let spec = world.nodes.get(name).map(|node| &node.value.spec.fencing);
     let has_device = spec.is_some_and(|fencing| fencing.devices.iter().any(FenceDevice::proves));
     let trust_watchdog_on_virtual_machine =
         spec.is_some_and(|fencing| fencing.trust_watchdog_on_virtual_machine);
     NodeHealth {
-        health: health(situation, name, fence, report, late_at),
+        health: health(situation, name, fence, report, was_late || situation.now.raw >= late_at),
         observed,
         silent_since,
         late_at,
@@ -154,7 +158,7 @@ fn health(
     name: &NodeName,
     fence: Option<&Fence>,
     report: Option<&NodeReport>,
-    late_at: Mono,
+    late: bool,
 ) -> Health {
     let Some(fence) = fence else { return Health::Unregistered };
     match fence.state {
@@ -165,7 +169,6 @@ fn health(
             None => Health::Unregistered,
         },
         FenceState::Open => {
-            let late = situation.now.raw >= late_at;
             let mode = report.map_or(Mode::Registering, |report| report.mode);
             let beats = situation.world.is_heartbeat_unreadable(name)
                 || situation.world.alive.get(name).is_some_and(|alive| alive.value.epoch == fence.epoch);

@@ -137,6 +137,16 @@ impl<'a> Planner<'a> {
         draft.wait(reason, message);
     }
 
+    /// Waits for an action in progress on a node. If the node is unreachable, the reason is why it is not fenced yet,
+    /// because the action may never end.
+    fn await_action(&self, draft: &mut Draft, node: &NodeName, reason: Reason, message: String) {
+        if self.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_heard) {
+            draft.wait(reason, message);
+        } else {
+            self.await_node(draft, node);
+        }
+    }
+
     /// Returns a new action uid. The term makes it unique over leaders, the number within this leader.
     fn action_uid(&mut self) -> ActionUid {
         let number = self.situation.next_uid + self.plan.uids;

@@ -45,11 +45,22 @@ impl CommitClock {
     /// Returns the time at which an observation that began at `since` must start again: the end of the last pause
     /// longer than `longest_ms`. `None`: the observation remains valid.
     pub fn restart_of(&self, since: Mono, longest_ms: Millis) -> Option<Mono> {
+        self.last_pause(since, longest_ms).map(|(_, end)| end)
+    }
+
+    /// Returns `true` if an observation that began at `since` had lasted for `needed_ms` before the last pause longer
+    /// than `longest_ms` began.
+    pub fn lasted_before_pause(&self, since: Mono, longest_ms: Millis, needed_ms: Millis) -> bool {
+        self.last_pause(since, longest_ms).is_some_and(|(begin, _)| begin >= since + needed_ms)
+    }
+
+    /// Returns begin and end of the last pause longer than `longest_ms` that ended after `since`.
+    fn last_pause(&self, since: Mono, longest_ms: Millis) -> Option<(Mono, Mono)> {
         self.pauses
             .iter()
             .rev()
             .find(|(end, length)| *length > longest_ms && *end > since)
-            .map(|(end, _)| *end)
+            .map(|(end, length)| (Mono(end.0.saturating_sub(*length)), *end))
     }
 
     /// Returns `true` if this process has ever committed.

@@ -341,6 +341,9 @@ fn a_pause_of_own_commits_restarts_an_observation() {
     assert_eq!(clock.restart_of(Mono(1_500), 3_000), Some(Mono(6_000)));
     assert_eq!(clock.restart_of(Mono(6_500), 3_000), None);
     assert_eq!(clock.restart_of(Mono(1_500), 4_000), None);
+    assert!(clock.lasted_before_pause(Mono(500), 3_000, 1_500), "the pause began at 2 s");
+    assert!(!clock.lasted_before_pause(Mono(500), 3_000, 1_501));
+    assert!(!clock.lasted_before_pause(Mono(500), 4_000, 0), "no pause is that long");
     assert!(clock.is_current(Mono(9_000), 3_000));
     assert!(!clock.is_current(Mono(10_001), 3_000));
 }
@@ -354,4 +357,8 @@ fn what_was_seen_before_the_first_own_commit_is_observed_anew() {
     clock.applied(Mono(7_000));
     assert_eq!(clock.restart_of(Mono(1_000), 3_000), Some(Mono(6_000)));
     assert_eq!(clock.restart_of(Mono(6_000), 3_000), None);
+    assert!(
+        !clock.lasted_before_pause(Mono(1_000), 3_000, 0),
+        "nothing was observed before the first commit"
+    );
 }

@@ -296,7 +296,8 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             if source_report.is_some_and(|report| report.value.phase == Phase::MoveFailed) {
                 stay(planner, service, draft, &source, source_standing, &said);
             } else {
-                draft.wait(Reason::Migrating, format!("Node {target} is preparing to receive the service"));
+                let message = format!("Node {target} is preparing to receive the service");
+                planner.await_action(draft, target, Reason::Migrating, message);
             }
         }
         (Side::Silent, Side::Silent | Side::Receiving) if target_standing == Standing::Closing => {
@@ -305,10 +306,9 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         (Side::Running, Side::Receiving) => {
             if source_standing == Standing::InForce && target_standing == Standing::Closing {
                 stay(planner, service, draft, &source, source_standing, &said);
-            } else if planner.nodes.get(target).is_some_and(crate::core::health::NodeHealth::is_heard) {
-                draft.wait(Reason::Migrating, format!("Node {target} is cleaning up the received copy"));
             } else {
-                planner.await_node(draft, target);
+                let message = format!("Node {target} is cleaning up the received copy");
+                planner.await_action(draft, target, Reason::Migrating, message);
             }
         }
         // R8.17: the target's reports may be older than the arrival of the service.
@@ -360,23 +360,24 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             }
         }
         (Side::Gone, Side::Receiving) => {
-            draft.wait(Reason::Migrating, format!("Node {target} is taking over the service"));
+            let message = format!("Node {target} is taking over the service");
+            planner.await_action(draft, target, Reason::Migrating, message);
         }
         (Side::Doubtful, _) => match source_report.map(|report| report.value.phase) {
             Some(Phase::StopFailed) => {
                 let message = format!("Stop failed on {source} during the move: {said}");
                 error::enter(planner, service, draft, Reason::StopFailed, message, false);
             }
-            _ => draft
-                .wait(Reason::Migrating, format!("Waiting for node {source} to finish its current action")),
+            _ => {
+                let message = format!("Waiting for node {source} to finish its current action");
+                planner.await_action(draft, &source, Reason::Migrating, message);
+            }
         },
         (Side::HandingOver, _) => {
             let far = source_report.map(|report| report.value.message.as_str()).unwrap_or_default();
             let far = if far.is_empty() { String::new() } else { format!(": {far}") };
-            draft.wait(
-                Reason::Migrating,
-                format!("Live migration from {source} to {target} in progress{far}"),
-            );
+            let message = format!("Live migration from {source} to {target} in progress{far}");
+            planner.await_action(draft, &source, Reason::Migrating, message);
         }
         (Side::Gone, Side::Doubtful) if target_phase == Some(Phase::StopFailed) => {
             enter_error_on_target(planner, service, draft, target, &said);
@@ -386,13 +387,21 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             draft.wait(Reason::StopFailed, message);
         }
         (_, Side::Doubtful) => {
-            draft.wait(Reason::Migrating, format!("Waiting for node {target} to finish its current action"));
+            let message = format!("Waiting for node {target} to finish its current action");
+            planner.await_action(draft, target, Reason::Migrating, message);
         }
         (Side::Silent, Side::Silent | Side::Receiving | Side::Running | Side::HandingOver)
         | (Side::Running | Side::Gone, Side::HandingOver)
         | (Side::Gone, Side::Silent)
         | (Side::Receiving | Side::Unproven, _) => {
-            draft.wait(Reason::Migrating, format!("Migrating from {source} to {target}"));
+            // A side that is gone has nothing more to do.
+            let next = if source_side == Side::Gone { target } else { &source };
+            planner.await_action(
+                draft,
+                next,
+                Reason::Migrating,
+                format!("Migrating from {source} to {target}"),
+            );
         }
     }
 }

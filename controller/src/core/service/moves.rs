@@ -338,7 +338,9 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         Some(report) if matches!(report.phase, Phase::Stopped | Phase::Failed | Phase::HandedOver) => {
             arrive(planner, service, draft);
         }
-        Some(_) | None => draft.wait(Reason::Relocating, format!("Stopping on {node}")),
+        Some(_) | None => {
+            planner.await_action(draft, &node, Reason::Relocating, format!("Stopping on {node}"));
+        }
     }
 }
 

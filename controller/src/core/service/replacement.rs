@@ -262,7 +262,8 @@ pub(super) fn begin(
         Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => false,
     };
     if !runs {
-        draft.wait(Reason::Waiting, format!("Waiting for node {node} to confirm that the service runs"));
+        let message = format!("Waiting for node {node} to confirm that the service runs");
+        planner.await_action(draft, &node, Reason::Waiting, message);
         return false;
     }
     let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);

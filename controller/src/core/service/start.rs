@@ -118,7 +118,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             return;
         }
         let message = format!("Starting on {}", assignment.node);
-        draft.wait(Reason::Starting, message);
+        planner.await_action(draft, &assignment.node, Reason::Starting, message);
         return;
     };
     let report = &answer.value;
@@ -155,10 +155,10 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         | Phase::Receiving
         | Phase::HandingOver
         | Phase::HandedOver
-        | Phase::MoveFailed => draft.wait(
-            Reason::Waiting,
-            format!("Waiting for node {} to finish its current action", assignment.node),
-        ),
+        | Phase::MoveFailed => {
+            let message = format!("Waiting for node {} to finish its current action", assignment.node);
+            planner.await_action(draft, &assignment.node, Reason::Waiting, message);
+        }
     }
 }
 

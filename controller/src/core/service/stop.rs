@@ -120,7 +120,7 @@ pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 stop_on(planner, service, draft, &node);
             }
             let message = format!("Stopping on {}", assignment.node);
-            draft.wait(Reason::Stopping, message);
+            planner.await_action(draft, &assignment.node, Reason::Stopping, message);
         }
     }
 }
