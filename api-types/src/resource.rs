@@ -60,6 +60,10 @@ pub struct ResourceSpec {
     #[serde(rename = "after", alias = "dependsOn", skip_serializing_if = "Vec::is_empty")]
     #[schemars(rename = "dependsOn")]
     pub depends_on: Vec<String>,
+    /// Result of a clean stop with the tool of the service's driver, such as `systemctl stop` or `virsh shutdown`,
+    /// instead of hactl.
+    #[serde(skip_serializing_if = "ExternalStop::is_default")]
+    pub external_stop: ExternalStop,
     /// Labels for the scheduler, such as exclusion tags.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
@@ -85,6 +89,7 @@ impl Default for ResourceSpec {
             exclusive: true,
             allow_ungated: false,
             depends_on: Vec::new(),
+            external_stop: ExternalStop::Restart,
             tags: Vec::new(),
             timeouts: TimeoutsSpec::default(),
             comment: String::new(),
@@ -117,6 +122,25 @@ impl RequestedState {
     /// Every state that can be requested.
     pub const ALL: [RequestedState; 4] =
         [RequestedState::Started, RequestedState::Stopped, RequestedState::Disabled, RequestedState::Ignored];
+}
+
+/// Result of a clean stop of a service with the tool of its driver. A crash, and a guest that shuts itself down, are not
+/// clean stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ExternalStop {
+    /// The service is started again.
+    #[default]
+    Restart,
+    /// The requested state becomes Stopped. If the tool then starts the service on its assigned node, the requested state
+    /// becomes Started.
+    Accept,
+}
+
+impl ExternalStop {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    fn is_default(&self) -> bool {
+        *self == ExternalStop::Restart
+    }
 }
 
 /// Storage of a service.

@@ -15,6 +15,7 @@ mod disarm;
 mod driver_events;
 pub mod effect;
 mod examining;
+mod external_change;
 mod hand_over;
 mod heartbeat;
 mod hold;

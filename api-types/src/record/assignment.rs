@@ -26,6 +26,10 @@ pub struct Assignment {
     /// without a stop (FENCING, R6.10). `None` if a running copy is stopped with the definition with which it was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_place: Option<OperationName>,
+    /// `true` if the agent reports a clean stop, or a start, with the service's own tool instead of reverting it. From
+    /// `Resource.spec.externalStop`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub accepts_external_stop: bool,
     /// Requested replacement of the secondary while the service runs; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<Replacement>,

@@ -57,6 +57,10 @@ pub struct ServiceReport {
     /// the service.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub never_began: bool,
+    /// `true` if the phase results from a clean stop, or a start, with the service's own tool, which the assignment
+    /// accepts.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub external_change: bool,
     /// State of the replacement of the secondary that the assignment requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<ReplacementReport>,

@@ -9,6 +9,7 @@ mod delete;
 mod disarm;
 mod draft;
 mod error;
+mod external_change;
 mod identity;
 mod ignore;
 mod in_place;
@@ -466,6 +467,7 @@ fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
     draft.status.replicas = replicas(&service.resource.value, &draft.status).into_iter().collect();
     let storage = service.resource.value.spec.storage.as_ref();
     draft.status.declared_secondary = storage.and_then(|storage| storage.secondary.clone());
+    external_change::follow_policy(&situation, service, &mut draft);
     copies::record(&situation, service, &mut draft);
     outcome::settle(&situation, service, &mut draft);
     conditions::fill(&situation, service, &mut draft);

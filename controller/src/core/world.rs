@@ -257,6 +257,11 @@ impl World {
         }
     }
 
+    /// Returns an entry as it was read; `None` if the key does not exist.
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.read.get(key)
+    }
+
     /// Returns the first of these keys with an unreadable value, and the error.
     pub fn is_unreadable(&self, keys: &[String]) -> Option<(&String, &String)> {
         keys.iter().find_map(|key| self.unreadable.get_key_value(key))

@@ -151,7 +151,36 @@ fn by_hand(rig: &mut Rig) -> Result<()> {
     anew(rig, &before, "Service exited: QEMU exited unexpectedly")?;
     let before = rig.now()?;
     rig.virsh(&node, &["shutdown", "--domain", guest::NAME, "--mode", "acpi"])?;
-    anew(rig, &before, "Service exited: guest shut itself down")
+    anew(rig, &before, "stopped outside hactl (guest was asked to shut down, as with \"virsh shutdown\")")?;
+    accepted(rig, &node)
+}
+
+/// With `externalStop: Accept`, clean stops with virsh set the requested state to Stopped, and a start with virsh sets it
+/// to Started. A killed QEMU is still a crash.
+fn accepted(rig: &Rig, node: &str) -> Result<()> {
+    rig.hactl(&["set", &name(), "externalStop=Accept"], 0)?;
+    let requested = |rig: &Rig, state: &str| {
+        wait_until(&format!("the requested state to be {state}"), CEILING, || {
+            let object = rig.cluster.object("resources", guest::NAME).unwrap_or_default();
+            object["spec"]["state"] == state && object["status"]["state"] == state
+        })
+    };
+    let stops: [&[&str]; 2] = [&["shutdown", "--mode", "acpi", "--domain"], &["destroy", "--domain"]];
+    for stop in stops {
+        rig.goes_on(&rig.now()?, node)?;
+        rig.virsh(node, &[stop, &[guest::NAME]].concat())?;
+        requested(rig, "Stopped")?;
+        rig.gone_from(node)?;
+        rig.event("requested state is now Stopped (externalStop: Accept)")?;
+        rig.virsh(node, &["start", "--domain", guest::NAME])?;
+        requested(rig, "Started")?;
+    }
+    let before = rig.now()?;
+    for qemu in rig.qemus(node) {
+        qemu.signal(Signal::SIGKILL)?;
+    }
+    rig.consoles.wait("to start again after a crash", |said| said.boot != before.boot)?;
+    requested(rig, "Started")
 }
 
 fn file(rig: &mut Rig) -> Result<()> {

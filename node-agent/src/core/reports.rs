@@ -35,6 +35,7 @@ impl AgentCore {
             exclusive: self.is_exclusive(service),
             identity: service.definition.identity(),
             definition: None,
+            external_change: false,
             phase,
             restarts: service.restarts,
             reason,

@@ -2,6 +2,7 @@
 
 use super::command::{CommandId, DriverFailure};
 use super::effect::{CommitId, JournalWriteId};
+use super::external_change::ExternalStop;
 use super::permit::Permit;
 use super::replacement::Replacing;
 use ha_api_types::id::{ActionUid, NodeName, ResourceName, Revision};
@@ -189,6 +190,8 @@ pub(super) struct Service {
     pub(super) peek_at: Option<Mono>,
     /// The end of the service without a command, until that is handled.
     pub(super) exit: Option<ExitSeen>,
+    /// A clean stop with the service's own tool that is being confirmed.
+    pub(super) external_stop: Option<ExternalStop>,
     /// `true` if the service could not be stopped before registering, and that is not yet reported.
     pub(super) not_stopped: bool,
     /// `true` if an operator may have moved the service while the cluster was disarmed. It is probed, and not restarted
@@ -232,6 +235,7 @@ impl Service {
             not_before: None,
             peek_at: None,
             exit: None,
+            external_stop: None,
             not_stopped: false,
             recheck: false,
             replacing: Replacing::Idle,

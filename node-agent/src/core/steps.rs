@@ -294,6 +294,7 @@ impl AgentCore {
         service.restarts = 0;
         service.crashed_before = false;
         service.exit = None;
+        service.external_stop = None;
         service.stopped_for = None;
         service.go(Step::Permit { uid: assignment.action_uid.clone(), phase });
         self.changed = true;
@@ -349,6 +350,9 @@ impl AgentCore {
         match service.presence {
             Presence::Stopped => {}
             Presence::Unprobed => service.go(Step::Probe { purpose: ProbeFor::Presence }),
+            Presence::Running if self.accepts_external_start(service) => {
+                self.report_external_start(now, service, uid);
+            }
             Presence::Running | Presence::Unclear => {
                 self.event(
                     now,
@@ -372,6 +376,12 @@ impl AgentCore {
         let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
         match current.map(|report| report.phase) {
             Some(Phase::Stopped) => return self.keep_stopped(now, service, uid),
+            // The leader has not yet assigned the start.
+            Some(Phase::ProbedRunning)
+                if service.presence == Presence::Running && self.accepts_external_start(service) =>
+            {
+                return;
+            }
             Some(
                 Phase::Stopping
                 | Phase::StopFailed

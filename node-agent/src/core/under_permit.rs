@@ -211,6 +211,9 @@ impl AgentCore {
     pub(super) fn crashed(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
         let exit = service.exit.take();
         let by_hand = exit.as_ref().is_some_and(|exit| exit.by_hand);
+        if by_hand && self.accepts_external_stop(service) {
+            return self.accept_external_stop(now, service, uid, exit);
+        }
         let message = exit.map_or_else(|| "service was found not running".to_owned(), |exit| exit.message);
         let stable = service
             .started_at

@@ -303,7 +303,9 @@ impl AgentCore {
                     ),
                     None => (Phase::ProbedStopped, Reason::Stopped),
                 };
-                self.set_desired(service, self.report(now, service, uid, phase, reason, ""));
+                let report = self.report(now, service, uid, phase, reason, "");
+                let report = self.with_external_stop(service, report);
+                self.set_desired(service, report);
                 service.go(Step::Rest);
             }
             CommandResult::Failed(failure) => self.stop_failed(now, service, uid, &failure.message),

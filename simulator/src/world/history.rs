@@ -69,6 +69,7 @@ impl World {
                 action_uid: ACTION.into(),
                 action: Action::Start,
                 definition: ServiceDefinition::of(&resource),
+                accepts_external_stop: false,
                 replacement: None,
                 in_place: None,
                 arrivals_until: None,

@@ -1,8 +1,8 @@
 //! The only place that creates assignments, with every guard of FENCING, sections 6 to 8.
 
 use super::{
-    Assign, Draft, Planner, Service, Standing, copies, fence_guard, identity, in_place, migrate, replacement,
-    report_guard,
+    Assign, Draft, Planner, Service, Standing, copies, external_change, fence_guard, identity, in_place,
+    migrate, replacement, report_guard,
 };
 use crate::core::health::Health;
 use crate::core::situation::Situation;
@@ -107,6 +107,7 @@ pub(super) fn assign(
         action,
         in_place: in_place::carried_over(service, node, fence.value.epoch, &definition),
         definition,
+        accepts_external_stop: external_change::is_accepted(service),
         replacement,
         arrivals_until: migrate::unanswered_arrival(&situation, service, node, fence.value.epoch),
     }));

@@ -1,6 +1,6 @@
 //! The draft: changes to one service, collected step by step and written in one transaction.
 
-use super::{Service, revision_of};
+use super::{Service, external_change, revision_of};
 use crate::core::plan::{event, stored};
 use crate::core::situation::Situation;
 use ha_api_types::event::{Event, EventType};
@@ -9,7 +9,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::operation::OperationStatus;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Fence, Tombstone};
-use ha_api_types::resource::{ResourceStatus, ServiceState};
+use ha_api_types::resource::{RequestedState, ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 use ha_store::{Guard, Transaction};
 use std::collections::BTreeMap;
@@ -47,6 +47,9 @@ pub(super) struct Draft {
     /// Tombstones that end or shrink in the same transaction, by key: the revision as read, and the remaining
     /// tombstone.
     pub(super) tombstones: BTreeMap<String, (Revision, Option<Tombstone>)>,
+    /// The requested state that this transaction writes into the spec, because an administrator has stopped or started
+    /// the service with its own tool.
+    pub(super) requested_state: Option<RequestedState>,
     /// `true` if the service is stalled, for example because no node is eligible.
     pub(super) infeasible: bool,
     /// `true` if this move and others wait for each other, and no order resolves that.
@@ -81,6 +84,7 @@ impl Draft {
             not_probed: Vec::new(),
             operation: None,
             tombstones: BTreeMap::new(),
+            requested_state: None,
             infeasible: false,
             blocked: false,
             reserves: None,
@@ -242,8 +246,16 @@ impl Draft {
         for (key, (guard, fence)) in &self.fences {
             transaction = transaction.put(key, *guard, stored(fence));
         }
+        let spec_key = keys.spec(Kind::Resource, name);
         let spec = Guard::Unchanged(service.resource.modified);
-        transaction = transaction.guard(keys.spec(Kind::Resource, name), spec);
+        let requested = self.requested_state.and_then(|state| {
+            let stored = situation.world.entry(&spec_key)?;
+            external_change::with_requested_state(&stored.value, state)
+        });
+        transaction = match requested {
+            Some(changed) => transaction.put(spec_key, spec, changed),
+            None => transaction.guard(spec_key, spec),
+        };
         let action_uid = match &self.assign {
             Assign::Put(assignment) => Some(assignment.action_uid.clone()),
             Assign::Keep | Assign::Delete => self.status.action_uid.clone(),

@@ -3,7 +3,10 @@
 use super::arranged::settled;
 use super::assign::start_on;
 use super::policy::{choose, choose_start, start_failed};
-use super::{Draft, Planner, Service, Standing, error, moves, operation, ordering, preemption, recover};
+use super::{
+    Draft, Planner, Service, Standing, error, external_change, moves, operation, ordering, preemption,
+    recover,
+};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
@@ -145,6 +148,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 start_failed(planner, service, draft, report);
             }
         }
+        Phase::Stopped if external_change::request_stop(service, draft, report) => {}
         Phase::Stopped => stopped_by_its_node(planner, service, draft, &assignment.node.clone()),
         Phase::StopFailed => error::stop_failed(planner, service, draft, report),
         Phase::Starting
@@ -201,6 +205,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 }
                 return;
             }
+            Phase::Stopped if external_change::request_stop(service, draft, report) => return,
             Phase::Stopped => {
                 stopped_by_its_node(planner, service, draft, &node);
                 return;

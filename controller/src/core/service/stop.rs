@@ -3,7 +3,9 @@
 use super::assign::stop_on;
 use super::policy::choose;
 use super::start::wants_stop;
-use super::{Draft, Planner, Service, Standing, error, operation, ordering, preemption, recover};
+use super::{
+    Draft, Planner, Service, Standing, error, external_change, operation, ordering, preemption, recover,
+};
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
@@ -254,6 +256,8 @@ fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> 
                 Some(report) if report.phase == Phase::StopFailed => {
                     error::stop_failed(planner, service, draft, report);
                 }
+                Some(report)
+                    if external_change::request_start(planner, service, draft, &assignment.node, report) => {}
                 Some(report) if report.phase.may_run() => {
                     let message = format!("Found running on {}, stopping there", assignment.node);
                     draft.say(Reason::StartedExternally, message);

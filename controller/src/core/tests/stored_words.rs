@@ -109,7 +109,8 @@ fn samples() -> Vec<Sample> {
         ));
     }
     let storage = json!({"pool": "p", "mode": "Replicated", "secondary": "n2"});
-    let resource = json!({"driver": {"simulated": {"type": "vm"}}, "state": "Started", "storage": storage});
+    let resource = json!({"driver": {"simulated": {"type": "vm"}}, "state": "Started", "storage": storage,
+        "externalStop": "Accept"});
     samples.push(sample::<Resource>(keys.spec(Kind::Resource, "web"), meta("Resource", "web", resource)));
     samples.push(sample::<ResourceStatus>(
         keys.status(Kind::Resource, "web"),

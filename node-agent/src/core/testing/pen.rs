@@ -121,6 +121,7 @@ impl World {
             definition: self.definition(name),
             replacement: None,
             in_place: None,
+            accepts_external_stop: false,
             arrivals_until: None,
         };
         self.write(&self.keys.assignment(&name.into()), &assignment);

@@ -103,6 +103,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
             definition: world.definition("web"),
             replacement: None,
             in_place: None,
+            accepts_external_stop: false,
             arrivals_until: None,
         };
         world.write(&world.keys.assignment(&"web".into()), &assignment);

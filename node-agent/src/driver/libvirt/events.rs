@@ -1,4 +1,4 @@
-//! Events of libvirt: the lines of `virsh event`, and their meaning for a service.
+//! Events of libvirt: the lines of `virsh event` and `virsh qemu-monitor-event`, and their meaning for a service.
 
 /// A lifecycle event of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(super) enum Change {
         /// `true` if the host initiated this, `false` if the guest did.
         by_host: bool,
     },
+    /// The power button of the domain was pressed: QEMU's event for a request to shut down, such as `virsh shutdown`.
+    PowerButton,
     /// The domain ended.
     Ended {
         /// Clause that describes the end of the domain.
@@ -29,8 +31,17 @@ pub(super) enum Change {
     Other,
 }
 
-/// Parses a line such as `event 'lifecycle' for domain 'web': Stopped Destroyed`.
+/// Description of the end of a domain whose guest has shut down.
+pub(super) const GUEST_SHUTDOWN: &str = "guest shut itself down";
+
+/// Parses a line such as `event 'lifecycle' for domain 'web': Stopped Destroyed`, or
+/// `event POWERDOWN at 1700000000.123456 for domain 'web': <null>`.
 pub(super) fn parse(line: &str) -> Option<LifecycleEvent> {
+    if let Some((_, rest)) = line.split_once("event POWERDOWN at ") {
+        let (domain, _) = rest.split_once(" for domain ")?.1.rsplit_once(':')?;
+        let domain = domain.trim().trim_matches('\'').to_owned();
+        return Some(LifecycleEvent { domain, change: Change::PowerButton });
+    }
     let (_, rest) = line.split_once("event 'lifecycle' for domain ")?;
     let (domain, what) = rest.rsplit_once(": ")?;
     let domain = domain.trim().trim_matches('\'').to_owned();
@@ -39,7 +50,7 @@ pub(super) fn parse(line: &str) -> Option<LifecycleEvent> {
     let change = match (event, detail) {
         ("Started", _) => Change::Started,
         ("Shutdown", detail) => Change::SwitchesOff { by_host: detail.contains("host") },
-        ("Stopped", "Shutdown") => ended("guest shut itself down", false),
+        ("Stopped", "Shutdown") => ended(GUEST_SHUTDOWN, false),
         ("Stopped", "Destroyed") => ended("domain was destroyed with libvirt tools", true),
         ("Stopped", "Crashed") => ended("guest crashed", false),
         ("Stopped", "Migrated") => ended("domain was migrated with libvirt tools", true),
@@ -101,6 +112,9 @@ mod tests {
             "g1",
             ended("kernel panic in the guest", false),
         );
+        check("event POWERDOWN at 1700000000.123456 for domain g1: <null>", "g1", Change::PowerButton);
+        check("event POWERDOWN at 1700000000.123456 for domain 'g:1': <null>", "g:1", Change::PowerButton);
+        assert_eq!(parse("event POWERDOWN at 1700000000.123456"), None);
         assert_eq!(parse("events received: 7"), None);
         assert_eq!(parse("event 'reboot' for domain 'g1'"), None);
     }

@@ -1,5 +1,5 @@
-//! Watches of domains: one `virsh event` for each libvirt reports changes immediately, and the list of domains is
-//! polled as a backup.
+//! Watches of domains: two processes of `virsh` for each libvirt report changes immediately, and the list of domains
+//! is polled as a backup.
 
 use super::answers;
 use super::events::{self, Change};
@@ -19,6 +19,10 @@ use tokio::time::{Instant, MissedTickBehavior};
 const LOOK: Duration = Duration::from_secs(10);
 /// Delay before `virsh event` is started again.
 const AGAIN: Duration = Duration::from_secs(2);
+/// Delay before `virsh qemu-monitor-event` is started again. It fails at once if the hypervisor is not QEMU.
+const POWER_BUTTONS_AGAIN: Duration = Duration::from_secs(30);
+/// Time in which a guest that was asked to shut down ends as asked. Later, it is considered to have ended by itself.
+const SHUTDOWN_TIME: Duration = Duration::from_secs(10 * 60);
 /// Time limit for a poll of the list.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -49,6 +53,8 @@ struct Service {
     noted: Instant,
     /// `true` if an event announced that the host switches off the domain.
     by_host: bool,
+    /// Time at which the domain was asked to shut down; `None` if it was not.
+    power_button: Option<Instant>,
 }
 
 impl Watches {
@@ -67,6 +73,7 @@ impl Watches {
                 runs,
                 noted: Instant::now(),
                 by_host: false,
+                power_button: None,
             };
             match watched.entry((virsh.clone(), domain.to_owned())) {
                 Entry::Occupied(mut known) if known.get().runs == runs && known.get().uid == new.uid => {
@@ -85,7 +92,8 @@ impl Watches {
         tasks.entry(virsh.clone()).or_insert_with(|| {
             // A strong reference in the task would keep the driver alive.
             let (shared, virsh) = (Arc::downgrade(&self.shared), virsh.clone());
-            tokio::spawn(watch(shared, virsh)).abort_handle()
+            let power_buttons = watch_power_buttons(shared.clone(), virsh.clone());
+            tokio::spawn(async { tokio::join!(watch(shared, virsh), power_buttons) }).abort_handle()
         });
     }
 
@@ -140,6 +148,27 @@ async fn watch(shared: Weak<Shared>, virsh: Virsh) {
     }
 }
 
+/// Reads requests to shut down. `virsh event` does not report them, and a guest that follows one looks like a guest that
+/// shuts itself down.
+async fn watch_power_buttons(shared: Weak<Shared>, virsh: Virsh) {
+    loop {
+        let running = virsh.begin(&["qemu-monitor-event", "--event", "POWERDOWN", "--loop"]);
+        let running = running.inspect_err(|error| tracing::debug!(%error, "cannot watch power buttons"));
+        if let Ok(mut running) = running
+            && let Some(mut lines) = running.lines()
+        {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let Some(shared) = shared.upgrade() else { return };
+                shared.told(&virsh, &line);
+            }
+        }
+        if shared.strong_count() == 0 {
+            return;
+        }
+        tokio::time::sleep(POWER_BUTTONS_AGAIN).await;
+    }
+}
+
 /// Compares the list of domains with the known states. Returns `false` if the driver was dropped.
 async fn look(shared: &Weak<Shared>, virsh: &Virsh) -> bool {
     let begin = Instant::now();
@@ -164,8 +193,14 @@ impl Shared {
         match event.change {
             Change::Started => self.appeared(service),
             Change::SwitchesOff { by_host } => service.by_host = by_host,
+            Change::PowerButton => service.power_button = Some(Instant::now()),
             Change::Ended { by_hand: false, .. } if service.by_host => {
                 self.exited(service, "QEMU was terminated on this node", true);
+            }
+            Change::Ended { message: events::GUEST_SHUTDOWN, .. }
+                if service.power_button.is_some_and(|asked| asked.elapsed() < SHUTDOWN_TIME) =>
+            {
+                self.exited(service, "guest was asked to shut down, as with \"virsh shutdown\"", true);
             }
             Change::Ended { message, by_hand } => self.exited(service, message, by_hand),
             Change::Other => {}
@@ -194,6 +229,7 @@ impl Shared {
 
     fn exited(&self, service: &mut Service, message: &str, by_hand: bool) {
         service.by_host = false;
+        service.power_button = None;
         if std::mem::replace(&mut service.runs, false) {
             self.tell(DriverEvent::Exited {
                 name: service.name.clone(),
@@ -230,6 +266,11 @@ mod tests {
                 match *line {
                     "-" | "+" => watches.shared.listed(&virsh, Instant::now() + LOOK, |_| *line == "+"),
                     "old" => watches.shared.listed(&virsh, Instant::now() - LOOK, |_| false),
+                    "button" => {
+                        watches
+                            .shared
+                            .told(&virsh, "event POWERDOWN at 1700000000.123456 for domain g1: <null>");
+                    }
                     line => {
                         watches.shared.told(&virsh, &format!("event 'lifecycle' for domain 'g1': {line}"));
                     }
@@ -256,6 +297,15 @@ mod tests {
             true,
             &["Shutdown Finished after host request", "Stopped Shutdown"],
             &["QEMU was terminated on this node, true"],
+        )
+        .await;
+        let asked = "guest was asked to shut down, as with \"virsh shutdown\", true";
+        check(true, &["button", "Shutdown Finished after guest request", "Stopped Shutdown"], &[asked]).await;
+        check(true, &["button", "Stopped Crashed"], &["guest crashed, false"]).await;
+        check(
+            true,
+            &["button", "Stopped Crashed", "Started Booted", "Stopped Shutdown"],
+            &["guest crashed, false", "appeared", "guest shut itself down, false"],
         )
         .await;
         check(true, &["Stopped Destroyed", "-"], &["domain was destroyed with libvirt tools, true"]).await;

@@ -70,7 +70,7 @@ impl World {
             return self.violate("readable records", format!("{key} cannot be read"));
         };
         let lost = self.acknowledged.get(key).is_some_and(|(spec, deleted)| {
-            value.get("spec") != spec.as_ref() || (*deleted && !is_deleted(&value))
+            !is_same_request(value.get("spec"), spec.as_ref()) || (*deleted && !is_deleted(&value))
         });
         if lost {
             self.violate("no acknowledged write is lost", format!("{key} differs from the stored value"));
@@ -84,6 +84,20 @@ impl World {
             self.violate("no acknowledged write is lost", format!("{key} is missing without a deletion"));
         }
     }
+}
+
+/// Returns `true` if a stored spec is the acknowledged one. If the service's own tools may change the requested state
+/// (`externalStop: Accept`), that state may differ.
+fn is_same_request(stored: Option<&Value>, acknowledged: Option<&Value>) -> bool {
+    let without_state = |spec: Option<&Value>| {
+        let mut spec = spec?.clone();
+        let accepts = spec.get("externalStop").is_some_and(|policy| policy == "Accept");
+        if accepts && let Some(fields) = spec.as_object_mut() {
+            fields.remove("state");
+        }
+        Some(spec)
+    };
+    without_state(stored) == without_state(acknowledged)
 }
 
 fn is_deleted(value: &Value) -> bool {

@@ -1,0 +1,103 @@
+//! Clean stops and starts with a service's own tool that become the requested state (`externalStop: Accept`).
+
+use super::assign::start_on;
+use super::{Assign, Draft, Planner, Service, Standing, replacement};
+use crate::core::situation::Situation;
+use ha_api_types::event::EventType;
+use ha_api_types::id::NodeName;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Assignment, Phase, ServiceReport};
+use ha_api_types::resource::{ExternalStop, RequestedState, ServiceState};
+use serde_json::{Value, json};
+
+/// Returns `true` if the assigned node may accept a change with the service's own tool. A Disabled service stays stopped,
+/// and an Ignored one is not managed.
+pub(super) fn is_accepted(service: &Service<'_>) -> bool {
+    service.resource.value.spec.external_stop == ExternalStop::Accept
+        && match service.wanted() {
+            RequestedState::Started | RequestedState::Stopped => true,
+            RequestedState::Disabled | RequestedState::Ignored => false,
+        }
+}
+
+/// Rewrites the assignment, under the same action, if the resource's policy has changed since.
+pub(super) fn follow_policy(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let Some((assignment, Standing::InForce)) = service.assigned(situation) else { return };
+    let accepts_external_stop = is_accepted(service);
+    let is_followed = match &assignment.action {
+        Action::Start | Action::Restart | Action::Stop { .. } => {
+            assignment.accepts_external_stop == accepts_external_stop
+        }
+        Action::Migrate { .. } | Action::Leave => true,
+    };
+    let is_settled = matches!(draft.status.state, ServiceState::Started | ServiceState::Stopped);
+    if is_followed || !is_settled || draft.assign != Assign::Keep {
+        return;
+    }
+    replacement::rewrite(situation, draft, Assignment { accepts_external_stop, ..assignment.clone() });
+}
+
+/// Requests Stopped for a service that was stopped with its own tool. Returns `true` if it does.
+pub(super) fn request_stop(service: &Service<'_>, draft: &mut Draft, report: &ServiceReport) -> bool {
+    let is_stop = report.external_change && report.phase == Phase::Stopped;
+    if !is_stop || !is_accepted(service) || service.wanted() != RequestedState::Started {
+        return false;
+    }
+    let cause = if report.message.is_empty() { String::new() } else { format!(" ({})", report.message) };
+    let message =
+        format!("Stopped outside hactl{cause}: requested state is now Stopped (externalStop: Accept)");
+    draft.requested_state = Some(RequestedState::Stopped);
+    draft.tell(EventType::Normal, Reason::StoppedExternally, message.clone());
+    draft.say(Reason::StoppedExternally, message);
+    true
+}
+
+/// Requests Started for a stopped service that was started with its own tool on its assigned node, and adopts the copy.
+/// Returns `true` if there is such a copy.
+pub(super) fn request_start(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    node: &NodeName,
+    report: &ServiceReport,
+) -> bool {
+    let is_start = report.external_change && report.phase == Phase::ProbedRunning;
+    if !is_start || !is_accepted(service) || service.wanted() != RequestedState::Stopped {
+        return false;
+    }
+    if start_on(planner, service, draft, node, Reason::StartedExternally) {
+        draft.requested_state = Some(RequestedState::Started);
+        let message =
+            format!("Started on {node} outside hactl: requested state is now Started (externalStop: Accept)");
+        draft.tell(EventType::Normal, Reason::StartedExternally, message);
+    }
+    true
+}
+
+/// Returns the stored form of a resource with another requested state and the next generation. Works on JSON, so that
+/// fields of a newer version remain. `None` if the stored value is not an object.
+pub(super) fn with_requested_state(stored: &[u8], state: RequestedState) -> Option<Vec<u8>> {
+    let mut object: Value = serde_json::from_slice(stored).ok()?;
+    let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
+    *object.pointer_mut("/metadata/generation")? = json!(generation + 1);
+    object.get_mut("spec")?.as_object_mut()?.insert("state".to_owned(), json!(state));
+    Some(object.to_string().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_requested_state_keeps_fields_of_a_newer_version() {
+        let stored =
+            json!({"metadata": {"generation": 4, "name": "web"}, "spec": {"comment": "c", "newer": [1]}});
+        let written = with_requested_state(stored.to_string().as_bytes(), RequestedState::Stopped).unwrap();
+        let expected = json!({
+            "metadata": {"generation": 5, "name": "web"},
+            "spec": {"comment": "c", "newer": [1], "state": "Stopped"},
+        });
+        assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), expected);
+        assert_eq!(with_requested_state(b"[]", RequestedState::Stopped), None);
+    }
+}
