@@ -159,6 +159,8 @@ fn by_hand(rig: &mut Rig) -> Result<()> {
 /// to Started. A killed QEMU is still a crash.
 fn accepted(rig: &Rig, node: &str) -> Result<()> {
     rig.hactl(&["set", &name(), "externalStop=Accept"], 0)?;
+    let file = format!("{}-by-hand.xml", guest::NAME);
+    std::fs::write(rig.cluster.shared().join(&file), guest::definition()?)?;
     let requested = |rig: &Rig, state: &str| {
         wait_until(&format!("the requested state to be {state}"), CEILING, || {
             let object = rig.cluster.object("resources", guest::NAME).unwrap_or_default();
@@ -172,7 +174,7 @@ fn accepted(rig: &Rig, node: &str) -> Result<()> {
         requested(rig, "Stopped")?;
         rig.gone_from(node)?;
         rig.event("requested state is now Stopped (externalStop: Accept)")?;
-        rig.virsh(node, &["start", "--domain", guest::NAME])?;
+        rig.virsh(node, &["create", "--file", &format!("{SHARED}/{file}")])?;
         requested(rig, "Started")?;
     }
     let before = rig.now()?;

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(2);
 /// Delay before `virsh qemu-monitor-event` is started again. It fails at once if the hypervisor is not QEMU.
 const POWER_BUTTONS_AGAIN: Duration = Duration::from_secs(30);
-/// Time in which a guest that was asked to shut down ends as asked. Later, it is considered to have ended by itself.
+/// Longest time between a request to shut down and the end of the guest that is considered to follow it.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(10 * 60);
 /// Time limit for a poll of the list.
 const PATIENCE: Duration = Duration::from_secs(10);
