@@ -105,7 +105,7 @@ pub struct Controller {
     world: World,
     /// State of the election, as the election's core last reported it.
     standing: Standing,
-    /// Orders last sent to the election.
+    /// Inputs of the election, as last sent to it.
     ordered: Option<Orders>,
     readings: Readings,
     writes: Writes,
@@ -126,7 +126,7 @@ pub struct Controller {
     late_at: Option<Mono>,
     /// `true` if the last plan contained no action and was waiting for nothing.
     rests: bool,
-    /// Times since when nodes have been overloaded or underloaded. A new leader starts with an empty map.
+    /// Time since which each node has been overloaded or underloaded. A new leader starts with an empty map.
     uneven: BTreeMap<(Measure, NodeName), Side>,
     waiting: Vec<Waiting>,
     reservation: Reservation,
@@ -287,7 +287,7 @@ impl Controller {
         self.plans
     }
 
-    /// Sends orders to the election if they have changed.
+    /// Sends the inputs of the election to it if they have changed.
     fn order(&mut self) {
         let orders = Orders::of(&self.world.timings(), self.yields_until());
         if self.ordered.as_ref() != Some(&orders) {

@@ -13,8 +13,8 @@ use ha_api_types::resource::{Resource, ResourceStatus, ServiceState};
 use ha_store::{Guard, Store};
 use serde_json::Value;
 
-/// Refuses a change that is not allowed while a copy may exist. Returns the guards on the keys that the decision was
-/// read from; none without such a change.
+/// Refuses a change that is not allowed while a copy may exist. Returns the guards of the keys on which the decision is
+/// based; none if identity and `exclusive` stay.
 pub(crate) async fn check<S: Store>(
     state: &ApiState<S>,
     kind: Kind,

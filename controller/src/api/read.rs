@@ -31,8 +31,8 @@ impl Half {
         half
     }
 
-    /// Reads the value of a key in its form in etcd; the types of statuses read that form. A value that is not a JSON map
-    /// is shown as an empty map, so that one bad key hides no other.
+    /// Reads the value of a key as stored in etcd; the types of statuses can read that form. A value that is not a JSON
+    /// map is served as an empty map, so that one unreadable key does not hide the others.
     pub(crate) fn of(entry: &Entry) -> Half {
         let value = serde_json::from_slice(&entry.value).unwrap_or_else(|error| {
             if UNREADABLE.note(&entry.key, Some(entry.mod_revision)) {

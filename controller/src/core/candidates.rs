@@ -50,7 +50,7 @@ impl Controller {
     }
 }
 
-/// Returns the hold terms of nodes whose silence proves nothing to a controller that joined at `joined`. The epoch of
+/// Returns the hold terms of nodes whose silence is no proof for a controller that joined at `joined`. The epoch of
 /// such a node is open, or closed without a proof.
 fn held_by_others(world: &World, joined: Revision) -> impl Iterator<Item = HoldTerms> {
     world

@@ -33,7 +33,7 @@ pub fn is_harmless(before: &Resource, after: &Resource) -> bool {
 
 /// Returns why the change is refused; `None` if no copy may exist, so that any change is allowed.
 ///
-/// The write must guard the status and the assignment that this decision was read from.
+/// The write must guard the status and the assignment on which this decision is based.
 pub fn refused(
     before: &Resource,
     after: &Resource,

@@ -61,7 +61,7 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
 }
 
 /// Describes how automatic rebalancing and the limit of services per node affect a service. `None` if both are off, or
-/// if the service is not at rest.
+/// if the service cannot be moved now.
 fn balance(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
     let parts = [by_load(view, name, service), by_services(view, name, service)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

@@ -21,7 +21,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof, SameMachine};
 use ha_store::{Guard, Transaction};
 
-/// One node, as the fencing planner sees it.
+/// One node, with the data that the fencing planner needs.
 pub(super) struct FencedNode<'a> {
     pub(super) name: &'a NodeName,
     pub(super) node: &'a NodeHealth,
@@ -122,8 +122,8 @@ fn plan_open(
     }
 }
 
-/// Allows permits on a node again, once it has answered for every resource that counted it as empty. Otherwise waits,
-/// and names the missing resources.
+/// Clears `verify` in the fence, so that permits are possible on the node again, once the agent has reported on every
+/// resource for which the node was counted as empty. Otherwise waits, and names those resources.
 fn verify(situation: &Situation<'_>, subject: &FencedNode<'_>, fence: &Versioned<Fence>, plan: &mut Plan) {
     let name = subject.name;
     let world = situation.world;
@@ -194,8 +194,8 @@ fn plan_shutting_down(situation: &Situation<'_>, subject: &FencedNode<'_>, leave
     plan.wait(Kind::Node, name, Reason::ShuttingDown, message);
 }
 
-/// Handles a node whose agent restarts: its services are unmonitored, and silence does not declare it dead (FENCING,
-/// section 10). After `freezeTimeoutSeconds` an alert is raised.
+/// Handles a node whose agent is down for a restart. The services continue unmonitored, and the node is not declared
+/// dead on silence (FENCING, section 10). After `freezeTimeoutSeconds`, the plan reports that the agent is down.
 fn plan_restarting(situation: &Situation<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
     let Some(report) = subject.report else { return };
     let alert_at = report.seen + situation.world.timings().freeze_timeout_ms;

@@ -21,8 +21,8 @@ pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
     plan.act(Subject::Incarnation, transaction, Vec::new(), Note::None);
 }
 
-/// Returns the transaction that allows a node to follow this data, regardless of the data that it followed before. `None` if the node is already
-/// allowed to, or if there is no incarnation yet.
+/// Returns the transaction that allows a node to follow this data, regardless of the data that it followed before.
+/// `None` if the node is already allowed to, or if there is no incarnation yet.
 pub(super) fn let_follow(situation: &Situation<'_>, node: &NodeName) -> Option<Transaction> {
     let known = situation.world.incarnation.as_ref()?;
     if known.value.is_followed_by(node) {

@@ -41,7 +41,7 @@ pub struct RunId(pub u64);
 /// let input = Input::FencerDone { id: HoldId(1), outcome: FencerOutcome::Failed(String::new()) };
 /// ```
 ///
-/// Nor a commit:
+/// Nor is it a commit:
 ///
 /// ```compile_fail,E0308
 /// use ha_controller::core::{CommitId, Effect};

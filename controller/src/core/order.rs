@@ -93,7 +93,8 @@ impl Order {
     }
 
     /// Returns the sequence in which services, each with its own priority and its size, are planned: each after its
-    /// dependencies, otherwise by priority, then the largest first, then by name. Dependencies within a cycle are ignored.
+    /// dependencies, otherwise by priority, then the largest first, then by name. Dependencies within a cycle are
+    /// ignored.
     pub fn sequence<'a>(
         &self,
         services: impl Iterator<Item = (&'a ResourceName, i32, u64)>,

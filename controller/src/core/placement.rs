@@ -20,7 +20,7 @@ use ha_api_types::usage::Usage;
 use ha_scheduler::{Declared, NodeFacts, RuleConflict, Rules, ServiceFacts, Services, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the scheduler's view of a situation, and the conflicting rules.
+/// Returns the scheduler's view of the cluster, and the conflicting rules.
 pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict>) {
     let world = situation.world;
     let (rules, conflicts) = Rules::compile(&Declared {
@@ -280,10 +280,10 @@ pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet
     status.node.iter().chain([declared]).cloned().collect()
 }
 
-/// Returns the nodes that a service uses: its node and the target of its move. Confirmed-stopped, disabled, ignored
-/// and error services use none, nor does a stopped service that is frozen because the cluster is disarmed. A service that
-/// could not be stopped counts as running (SEMANTICS, section 2). A service that is being probed counts on its last known
-/// node.
+/// Returns the nodes that a service uses: its node and the target of its move. Confirmed-stopped, disabled, ignored and
+/// error services use none, nor does a stopped service that is frozen because the cluster is disarmed. A service that
+/// could not be stopped counts as running (SEMANTICS, section 2). A service that is being probed counts on its last
+/// known node.
 pub fn uses(status: &ResourceStatus) -> BTreeSet<NodeName> {
     match status.state {
         ServiceState::Error if status.stop_confirmed == Some(false) => status.node.iter().cloned().collect(),

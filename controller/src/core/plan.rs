@@ -13,7 +13,8 @@ use ha_scheduler::View;
 use ha_store::Transaction;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A plan that is made from one situation. Its guarded transactions fail if the situation has changed.
+/// The actions that the leader takes now. Their guarded transactions fail if the state on which they depend has
+/// changed.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Writes, most urgent first.

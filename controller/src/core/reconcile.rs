@@ -1,4 +1,4 @@
-//! One plan from one situation: nodes first, then services, then their statuses.
+//! The leader's plan: nodes first, then services, then their statuses.
 
 use super::candidates;
 use super::fencing;
@@ -19,8 +19,8 @@ use ha_scheduler::View;
 
 /// Returns the leader's plan.
 ///
-/// Guarantees: the plan is a function of the situation alone. Every action guards the keys that it writes and the facts
-/// on which it depends. Each subject has at most one action, and none while a write is in progress.
+/// Guarantees: the plan depends on nothing but its input. Every action guards the keys that it writes and the facts on
+/// which it depends. Each subject has at most one action, and none while a write is in progress.
 pub fn reconcile(situation: &Situation<'_>) -> Plan {
     if !situation.world.knows_settings() {
         let mut plan = Plan::default();

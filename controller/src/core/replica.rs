@@ -29,7 +29,8 @@ pub struct Replica {
     planning: Option<Planning>,
 }
 
-/// Returns `true` if the election asked for this refresh. Its ids are above all ids of the planner, and each half counts its own.
+/// Returns `true` if the election requested this refresh. The ids of the election are above all ids of the planner, and
+/// each of the two cores counts its own ids.
 pub fn is_elections(id: RefreshId) -> bool {
     id >= FIRST_ID
 }

@@ -22,7 +22,8 @@ const MOST_NODES: usize = 4;
 pub struct Finding {
     /// `true` if every service could be scheduled; `None` if undecided.
     pub holds: Option<bool>,
-    /// Reason of the condition: `FailoverCapacityAvailable`, `InsufficientFailoverCapacity` or `FailoverCapacityUnknown`.
+    /// Reason of the condition: `FailoverCapacityAvailable`, `InsufficientFailoverCapacity` or
+    /// `FailoverCapacityUnknown`.
     pub reason: Reason,
     /// Summary sentence with the nodes.
     pub headline: String,

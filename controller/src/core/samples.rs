@@ -42,7 +42,7 @@ pub struct Seen<'a> {
     pub waiting: usize,
     /// Result of the N+1 check; `None` if there is none yet.
     pub reservation: Option<&'a Finding>,
-    /// Counted moves.
+    /// Number of started moves.
     pub relocations: &'a Relocations,
 }
 

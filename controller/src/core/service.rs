@@ -48,8 +48,8 @@ use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceSt
 use ha_scheduler::{Turn, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Input and output of the functions of this module: the situation, which does not change, and the plan and the view,
-/// which do.
+/// Input and output of the functions of this module. The input of the plan does not change; the plan and the
+/// scheduler's view do.
 pub struct Planner<'a> {
     /// Input of the plan.
     pub situation: Situation<'a>,
@@ -65,8 +65,8 @@ pub struct Planner<'a> {
     rebalances: BTreeMap<ResourceName, rebalance::Rebalance>,
     /// The plan so far.
     pub plan: Plan,
-    /// First condition that the leader waits for before a node can be fenced or used, by node. Fixed before services are
-    /// planned, so that no service searches all waits of the plan.
+    /// First condition that the leader waits for before a node can be fenced or used, by node. Fixed before services
+    /// are planned, so that no service searches all waits of the plan.
     node_waits: BTreeMap<NodeName, Waiting>,
     /// Source and target nodes of the replacements of secondaries that this plan begins.
     replacements: Vec<[NodeName; 2]>,
@@ -156,7 +156,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// One service, as read.
+/// One service: its resource and its records, as read from etcd.
 #[derive(Clone, Copy)]
 struct Service<'a> {
     name: &'a ResourceName,

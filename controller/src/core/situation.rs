@@ -8,7 +8,7 @@ use ha_api_types::time::{Mono, Now};
 use ha_store::election::{CommitClock, Membership};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Input of a plan. The same situation gives the same plan.
+/// Everything on which a plan depends. Equal inputs give equal plans.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The view of the cluster.

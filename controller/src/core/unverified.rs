@@ -1,5 +1,5 @@
-//! Nodes that were counted as empty while they were unreachable, and the resources for which each has yet to answer.
-//! Each must answer before any service starts on it again (FENCING, section 7).
+//! Nodes that were counted as empty while they were unreachable, and the resources for which each has yet to answer. A
+//! node must answer before any service starts on it again (FENCING, section 7).
 
 use super::world::World;
 use ha_api_types::id::{NodeName, ResourceName};

@@ -24,11 +24,11 @@ pub(super) struct Event {
     pub(super) object: Value,
 }
 
-/// The objects of one kind, as one watch has seen them.
+/// The objects of one kind, as one watch has reported them.
 ///
-/// Guarantees: one event for each revision in which an object changed, in order, with both of its halves. The
-/// resourceVersion of an object never decreases. When a watch resumes from the past, an event carries the changed
-/// half as it was then. The other half may already be the current one, and its own event follows.
+/// Guarantees: one event for each revision in which an object changed, in order, with the spec and the status. The
+/// resourceVersion of an object never decreases. When a watch resumes from the past, an event contains the changed part
+/// as it was at that revision. The other part may already be the current one, and the event for its change follows.
 pub(super) struct View {
     kind: Kind,
     keys: Keys,

@@ -93,7 +93,7 @@ fn registered(subject: &FencedNode<'_>, fence: &Versioned<Fence>) -> Option<Proo
     }
 }
 
-/// Leaves Fencing with a proof.
+/// Plans the write with which the node leaves Fencing, with its proof.
 fn settle(
     situation: &Situation<'_>,
     subject: &FencedNode<'_>,
@@ -106,7 +106,8 @@ fn settle(
         Fence { state, proof: Some(proof.clone()), at: situation.now.timestamp(), ..fence.value.clone() };
     let mut transaction = rewrite(situation, subject, fence, &settled);
     if matches!(proof, Proof::Silence { .. }) {
-        // Guards of this proof: no heartbeat was seen since, and nodes with Hold ask this controller.
+        // This proof also requires that no heartbeat was committed since, and that the candidate key of this
+        // controller, which nodes with hold have read, is unchanged.
         transaction = transaction
             .guard(
                 situation.world.keys.alive(subject.name),

@@ -152,7 +152,7 @@ fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     }
 }
 
-/// Returns the epoch in which a node is silent: the open one, or the one that was closed last.
+/// Returns the epoch of a node that does not send heartbeats: the open one, or the one that was closed last.
 fn ending(fence: &Fence) -> Epoch {
     match fence.state {
         FenceState::Open => fence.epoch,
@@ -173,8 +173,8 @@ fn unconfirmed(
         let epoch = ending(fence);
         let told = next.unconfirmed.get(name).copied();
         let Some((late_at, reason, message)) = proof_missing(nodes, name, known, plan) else {
-            // The node was fenced with a proof (reported once the status shows it), or was never in doubt, or is
-            // reachable again.
+            // The node was fenced with a proof, which is reported once the status shows it. Or its fencing was never
+            // delayed, or the node is reachable again.
             let is_heard = nodes.get(name).is_some_and(NodeHealth::is_heard);
             if told.is_some() && fence.state == FenceState::Open && is_heard {
                 next.unconfirmed.remove(name);

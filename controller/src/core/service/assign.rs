@@ -1,4 +1,4 @@
-//! The only place that creates assignments, with every guard of FENCING, sections 6 to 8.
+//! Creation of assignments, with every guard of FENCING, sections 6 to 8. No other module creates them.
 
 use super::{
     Assign, Draft, Planner, Service, Standing, copies, external_change, fence_guard, identity, in_place,

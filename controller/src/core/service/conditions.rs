@@ -9,7 +9,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::Phase;
 use ha_api_types::resource::{ResourceStatus, ServiceDefinition, ServiceState};
 
-/// Derives the conditions from the rest of the draft.
+/// Sets the conditions that follow from the other fields of the draft.
 pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let generation = service.resource.value.metadata.generation;
     draft.status.observed_generation = generation;

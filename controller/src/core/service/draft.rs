@@ -30,7 +30,7 @@ pub(super) enum Assign {
 pub(super) struct Draft {
     pub(super) status: ResourceStatus,
     pub(super) assign: Assign,
-    /// Guards of facts that the decision rests on, in addition to the written keys.
+    /// Guards of facts on which the decision depends, in addition to the written keys.
     pub(super) guards: BTreeMap<String, Guard>,
     /// Fences that are written in the same transaction, by key.
     pub(super) fences: BTreeMap<String, (Guard, Fence)>,
@@ -91,7 +91,7 @@ impl Draft {
         }
     }
 
-    /// Enters a state and emits an event. An empty message stands for the reason's sentence.
+    /// Enters a state and emits an event. If the message is empty, the reason's sentence is used.
     pub(super) fn go(&mut self, state: ServiceState, reason: Reason, message: String) {
         self.status.state = state;
         // An unconfirmed stop is remembered until the stop is confirmed. Leaving Error does not confirm it.

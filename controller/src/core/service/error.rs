@@ -22,7 +22,7 @@ pub(super) fn enter(
 ) {
     let situation = planner.situation;
     match service.assigned(&situation) {
-        // The service may still run: the agent is ordered to leave it alone.
+        // The service may still run: the agent is ordered to take no action on it.
         Some((assignment, Standing::InForce)) if !stop_confirmed && places(assignment).len() == 1 => {
             let node = assignment.node.clone();
             assign(planner, service, draft, &node, Action::Leave);

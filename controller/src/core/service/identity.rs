@@ -78,7 +78,7 @@ pub(super) fn left_running(world: &World, service: &Service<'_>, node: &NodeName
     others.map(|(_, tombstone)| tombstone).chain(own).map(|tombstone| tombstone.modified).max()
 }
 
-/// Ends the tombstones of the service's name and identity, once each of their places has answered for that identity.
+/// Ends the tombstones of the service's name and identity, once each of their nodes has answered for that identity.
 /// Copies of another identity stay.
 pub(super) fn end_tombstones(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let world = situation.world;

@@ -25,7 +25,7 @@ enum Verdict<'a> {
 /// Rewrites the definition of the active assignment to that of the spec, under the same action. From then on, the
 /// running copy is stopped, killed and monitored under that definition.
 ///
-/// Guarantees: identity and `exclusive` stay (R6.7), so no fact changes on which a proof rests. Fence, assignment,
+/// Guarantees: identity and `exclusive` stay (R6.7), so no fact changes on which a proof depends. Fence, assignment,
 /// status and the spec's revision are guarded; the operator has confirmed the generation that is written.
 pub(super) fn consider(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     if draft.assign != Assign::Keep {

@@ -459,7 +459,7 @@ fn stay(
 }
 
 /// Enters Error: the service is gone from the source, and the target could not stop the copy that it received. The
-/// service counts as running on the target, which is ordered to leave it alone.
+/// service counts as running on the target, whose agent is ordered to take no action on it.
 fn enter_error_on_target(
     planner: &mut Planner<'_>,
     service: &Service<'_>,

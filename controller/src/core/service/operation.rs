@@ -1,4 +1,4 @@
-//! Operations on services: checked, refused with every reason, carried out, and ended with an outcome.
+//! Operations on services: their checks, their refusals with every reason, their execution and their outcome.
 
 use super::assign::{assign, stop_on};
 use super::policy::choose;

@@ -1,5 +1,5 @@
-//! Start and stop order (`spec.dependsOn`) of one service: when it may start, when it must stop, and which services stop
-//! before it.
+//! Start and stop order (`spec.dependsOn`) of one service: when it may start, when it must stop, and which services
+//! stop before it.
 //!
 //! A failure stops only the failed service. Its dependents keep running while the service is restarted or recovered.
 //! Only an intended stop, by an operator or for a move, goes through the order from the end to the beginning.
@@ -21,9 +21,10 @@ pub(super) fn holds_start(planner: &Planner<'_>, service: &Service<'_>) -> Optio
 /// Time within which an agent reports all services that it stopped together, in milliseconds.
 const REPORTED_MS: Millis = 5_000;
 
-/// Returns why a service that its node stopped for lack of a lease cannot start again now: see [`holds_start`]. The node
-/// stopped all exclusive services, and reports them one at a time, so an older report about a dependency may no longer
-/// hold. The wait is bounded, because the dependency may also have been started again before the stop was reported.
+/// Returns why a service that its node stopped for lack of a lease cannot start again now: see [`holds_start`]. The
+/// node stopped all exclusive services, and reports them one at a time, so an older report about a dependency may no
+/// longer hold. The wait is bounded, because the dependency may also have been started again before the stop was
+/// reported.
 pub(super) fn holds_restart(
     planner: &mut Planner<'_>,
     service: &Service<'_>,

@@ -7,7 +7,7 @@ use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, ServiceState};
 
-/// Sets the outcome of a running operation, once the service has settled.
+/// Sets the outcome of a running operation, once the state of the service decides it.
 pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let Some(request) = service.operation else { return };
     let phase = draft.operation.as_ref().map_or_else(|| phase_of(&request), |status| status.phase);

@@ -8,7 +8,7 @@ use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::ResourceStatus;
 
-/// Knowledge about a service on a node that it is not assigned to.
+/// Whether a service runs on a node to which it is not assigned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The service runs there.

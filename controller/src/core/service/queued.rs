@@ -94,7 +94,7 @@ pub(super) fn unreadable(situation: &Situation<'_>, service: &Service<'_>, draft
     draft.go(ServiceState::Queued, Reason::Unreadable, message);
 }
 
-/// Ends Queued once every place where the service might already run has answered or is proven empty. Without a
+/// Ends Queued once every node where the service might already run has answered or is proven empty. Without a
 /// running copy the service can start, a single running copy is adopted where it is, and two running copies are an
 /// error.
 pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
@@ -189,7 +189,8 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         && let Some(epoch) = situation.world.living_epoch(node)
         && let Some(copy) = copies::differing_definition(&situation, service, draft, node, epoch)
     {
-        // The node has answered for that copy only, so it is asked about the service in the spec once the copy is stopped.
+        // The node has answered for that copy only, so it is asked about the service in the spec once the copy is
+        // stopped.
         draft.status.asked_identity = copy.identity();
     }
     match (found, service.wanted()) {

@@ -129,7 +129,7 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     }
 }
 
-/// Leaves a frozen service alone until its agent is active again, or its node is abandoned.
+/// Takes no action on a frozen service until its agent is active again, or until the wait for its node has ended.
 pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     if situation.world.settings().disarmed.is_some() {

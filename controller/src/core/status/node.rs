@@ -56,8 +56,8 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     }
 }
 
-/// Returns the event when a node begins to be not ready for a reason without an event of its own. Either its agent left
-/// for a restart and has not returned, or another machine registers under its name.
+/// Returns the event for a node that becomes not ready for a reason that has no other event: its agent was stopped for
+/// a restart and has not started again, or another machine registers under its name.
 fn alert(
     situation: &Situation<'_>,
     name: &NodeName,

@@ -153,7 +153,7 @@ impl Agent {
         self.forget();
     }
 
-    /// Makes the agent probe all services again, as if a new copy had appeared.
+    /// Makes the agent probe all services again, as after a new copy has appeared.
     pub(super) fn look_again(&mut self) {
         self.probed.clear();
     }
@@ -218,7 +218,7 @@ impl Agent {
             return;
         }
         if self.cut {
-            // The watchdog: services end before they can start on another node.
+            // The watchdog resets the machine, so its services end before they can start on another node.
             let stops = self.timings.heartbeat_valid_ms - self.timings.stop_margin_ms;
             if self.armed && now.since(self.heard_at) >= stops {
                 self.running.clear();

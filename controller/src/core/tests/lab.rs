@@ -65,7 +65,7 @@ pub(super) struct Lab {
     pub(super) members: Vec<Member>,
     pub(super) agents: BTreeMap<NodeName, Agent>,
     pub(super) events: Vec<Event>,
-    /// Counted events of all controllers.
+    /// Metric events of all controllers.
     pub(super) counted: Vec<Counted>,
     /// Outcome of every delivery of a notification.
     pub(super) sink: DeliveryOutcome,
@@ -440,7 +440,8 @@ impl Lab {
         self.apply(Operation::new(name, spec));
     }
 
-    /// Requests an operation on a node with the epoch and boot that the operator sees. Its name is the action in lower case.
+    /// Requests an operation on a node with the epoch and boot that the operator sees. Its name is the action in lower
+    /// case.
     pub(super) fn operate_node(&mut self, action: OperationAction, node: &str) {
         let fence = self.fence(node);
         let spec = OperationSpec {
