@@ -292,8 +292,8 @@ async fn a_watch_from_data_before_a_restore_is_expired_and_never_silent() {
     let mut present = api.watch(&format!("groups?watch=1&resourceVersion={version}&timeoutSeconds=1")).await;
     assert!(present.next().await.is_none());
     drop(present);
-    // `hactl restore` raises the revision, also above an earlier restore of the same backup. So the revision that
-    // the client has seen is compacted.
+    // `hactl restore` raises the revision, even above that of an earlier restore of the same backup. So the revision
+    // that the client has seen is compacted.
     let backup = api.store.backup();
     let mut seen = backup.revision();
     let mut running = api.watch(&format!("groups?watch=1&resourceVersion={version}")).await;

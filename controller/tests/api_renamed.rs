@@ -1,5 +1,5 @@
-//! Tests of fields with another name or place in etcd: the API accepts earlier names with a warning, and serves objects
-//! that are stored under earlier names and places.
+//! Tests of fields whose name or location in etcd has changed: the API accepts earlier names with a warning, and serves
+//! objects that are stored with earlier names and locations.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

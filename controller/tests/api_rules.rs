@@ -1,4 +1,4 @@
-//! Tests of warnings and changes by the API about rules when objects are applied.
+//! Tests of what the API does about rules when objects are applied: warnings, refusals, and changes of objects.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

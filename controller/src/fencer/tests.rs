@@ -97,7 +97,7 @@ async fn an_agent_that_hangs_is_killed_with_its_children() {
     install(folder.path(), "fence_hangs", &text);
     let hangs = FencePart { agent: "fence_hangs".to_owned(), ..FencePart::default() };
     let mut pid = String::new();
-    // On a loaded machine a short time may end before the agent has started its child.
+    // On a loaded machine, a short timeout may expire before the agent has started its child.
     for timeout_seconds in [1, 4, 16, 64] {
         let device = FenceDevice {
             name: "d".to_owned(),

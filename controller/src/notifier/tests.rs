@@ -1,4 +1,5 @@
-//! Tests of notifications that are sent to loopback servers, byte by byte where receivers depend on it.
+//! Tests of notifications that are sent to loopback servers. Where receivers depend on the bytes, the tests compare
+//! bytes.
 
 use super::deliver;
 use super::mail::message;
@@ -20,7 +21,7 @@ fn notification() -> Notification {
     }
 }
 
-/// Answers one request, and returns the request.
+/// Starts a server that answers one request. Returns its URL, and the task that returns the request.
 async fn answers(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -28,7 +29,7 @@ async fn answers(answer: &'static str) -> (String, tokio::task::JoinHandle<Strin
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut got = Vec::new();
         let mut buffer = [0; 4096];
-        // The document ends with the last brace; the request has no other end to wait for.
+        // The client keeps the connection open, so the request is read up to the last brace of its document.
         while !got.ends_with(b"}") {
             let count = stream.read(&mut buffer).await.unwrap();
             got.extend_from_slice(&buffer[..count]);

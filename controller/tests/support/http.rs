@@ -73,7 +73,7 @@ impl<S: Store> Api<S> {
         self.try_send(method, path, media_type, body).await.unwrap()
     }
 
-    /// Sends a request. The error is an invalid path, which no client could send either.
+    /// Sends a request. Fails only for an invalid path, which no client could send.
     pub(crate) async fn try_send(
         &self,
         method: &str,

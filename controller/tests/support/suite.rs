@@ -148,7 +148,7 @@ pub(crate) async fn concurrent_patches_all_arrive<S: Store>(store: S) {
     assert_eq!(labels.at("/metadata/labels").as_object().unwrap().len(), 6);
 }
 
-/// Answers the next request for a log as the agent of node1, and returns the request. Any answer is sent as it is.
+/// Answers the next request for a log as the agent of node1, and returns the request. The answer is sent unchanged.
 async fn answer_as_agent<S: Store>(api: Arc<Api<S>>, answer: Value) -> Value {
     let (key, request) = loop {
         let reading = api.store.list(&api.keys.log_requests_of(&"node1".into())).await.unwrap();

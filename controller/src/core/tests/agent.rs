@@ -27,15 +27,15 @@ pub(super) struct Faults {
     pub(super) fails_start: BTreeMap<ResourceName, FailureClass>,
     /// Services whose stops fail.
     pub(super) fails_stop: BTreeSet<ResourceName>,
-    /// Leave probes unanswered.
+    /// `true` if the agent does not answer probes.
     pub(super) mute: bool,
-    /// Let outgoing migrations fail.
+    /// `true` if outgoing migrations fail.
     pub(super) fails_migrate: bool,
     /// Outcome of replacements of secondaries.
     pub(super) replaces: Replaces,
-    /// Commit only heartbeats and ignore assignments.
+    /// `true` if the agent commits only heartbeats and ignores assignments.
     pub(super) idle: bool,
-    /// Report a dead watchdog daemon.
+    /// `true` if the agent reports that the watchdog daemon does not run.
     pub(super) daemon_gone: bool,
 }
 
@@ -439,7 +439,7 @@ impl Agent {
                     }
                 }
             }
-            // The service was killed while the store was unreachable: the right to start under that action is spent.
+            // The service was killed while the store was unreachable. It must not start again under the same action.
             (Action::Start | Action::Restart, Some(Phase::Running)) if !self.running.contains(&name) => {
                 say(self, state, Phase::Stopped);
             }

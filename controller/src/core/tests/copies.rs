@@ -1,5 +1,5 @@
-//! Tests of copies in the status: added when a place is permitted, removed only with evidence (FENCING, R6.3 to
-//! R6.6).
+//! Tests of the copies in a status: a copy is recorded when a node gets a permit, and removed only with evidence
+//! (FENCING, R6.3 to R6.6).
 
 use super::lab::Lab;
 use ha_api_types::id::{Epoch, NodeName};
@@ -80,8 +80,8 @@ fn a_tombstone_takes_the_copies_over() {
     let stone: Tombstone = lab.read(&lab.keys.tombstone(&"web".into())).expect("copies may run");
     for copy in &copies {
         let kept = stone.copies.iter().find(|kept| kept.node == copy.node).expect("taken over");
-        // Each copy keeps the definition it was started with: that definition decides the probe, and the evidence of
-        // its end.
+        // Each copy keeps the definition with which it was started. That definition determines how the copy is probed
+        // and what proves its end.
         assert_eq!(
             (kept.epoch, &kept.boot_id, &kept.definition),
             (copy.epoch, &copy.boot_id, &copy.definition)

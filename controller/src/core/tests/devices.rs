@@ -1,5 +1,5 @@
-//! Tests of fence devices (FENCING, sections 2 and 5, (b)). The intent comes first, only a confirmed off is a proof,
-//! and the node is switched on afterwards.
+//! Tests of fence devices (FENCING, sections 2 and 5, (b)): the intent is recorded first, only a confirmed switch-off
+//! is a proof, and the node is switched on afterwards.
 
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
@@ -350,7 +350,7 @@ fn what_a_fabric_device_cut_off_is_let_in_by_another_boot_alone() {
     let (mut lab, node) = cut_off_by(switch());
     lab.run(60_000);
     assert_eq!(told(&lab, 0), [FencerAction::Off], "the services of the node may still run");
-    // The same boot returns: its reports undo nothing.
+    // The same boot returns. Its reports do not reconnect the node.
     lab.agent(&node).cut = false;
     lab.run(60_000);
     assert_eq!(told(&lab, 0), [FencerAction::Off]);

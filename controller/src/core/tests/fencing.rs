@@ -271,8 +271,8 @@ fn nobody_is_declared_dead_while_the_cluster_is_disarmed() {
     lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
-/// R3.15: after the epoch has opened, the agent overwrites the names in its report. So it opens only after the Error is
-/// stored, also if the first write of the Error is lost.
+/// R3.15: after the epoch has opened, the agent overwrites the names in its report. So the epoch opens only after the
+/// Error is stored, even if the first write of the Error is lost.
 #[test]
 fn a_node_is_admitted_only_after_the_error_about_what_it_could_not_stop_is_stored() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
@@ -526,7 +526,7 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
     // proof.
     let (lab, node) = boots(Some("p"), None);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing);
-    // A copy of the disk in another machine.
+    // Another machine runs from a copy of the disk.
     let (lab, node) = boots(Some("p"), Some("q"));
     assert_ne!(lab.fence(&node).epoch, Epoch(3));
     assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));

@@ -77,7 +77,7 @@ pub(super) struct Lab {
     pub(super) fencer: Option<FencerOutcome>,
     /// Actions that fence devices fail to carry out.
     pub(super) refused: Vec<FencerAction>,
-    /// The next leader commits are applied (`true`) or not, and their outcome is lost.
+    /// The outcomes of the next leader commits are lost; each value tells whether that commit is applied.
     pub(super) lose: Vec<bool>,
     /// The next commits that write these keys are not applied, and their outcome is lost. The last key comes first.
     pub(super) lose_of: Vec<String>,
@@ -170,7 +170,7 @@ impl Lab {
         self.check();
     }
 
-    /// Checks the invariants.
+    /// Checks that no service runs on two nodes.
     pub(super) fn check(&self) {
         let mut runs: BTreeMap<&ResourceName, Vec<&NodeName>> = BTreeMap::new();
         for (node, agent) in &self.agents {

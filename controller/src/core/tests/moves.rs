@@ -393,7 +393,7 @@ fn a_target_that_is_ordered_to_start_what_it_received_is_asked_about_the_arrival
     });
 }
 
-/// FENCING R7.15 and R8.17: the tombstone of a deleted resource names the place of the arrival.
+/// FENCING R7.15 and R8.17: the tombstone of a deleted resource names the node of the arrival.
 #[test]
 fn a_resource_that_may_have_arrived_leaves_a_tombstone() {
     let (mut lab, target) = arrived_after_the_request_to_register(STOP);

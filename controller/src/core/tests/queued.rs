@@ -82,7 +82,7 @@ fn the_identity_of_a_copy_that_the_spec_does_not_name_stays_taken() {
     let mut lab = lab();
     named(&mut lab, "web", "vm1");
     lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
-    // After a restore, the running copy can have another identity than the spec.
+    // After a restore, the running copy can have a different identity from the one in the spec.
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.driver.simulated.as_mut().unwrap().identity = "vm2".to_owned();
     });

@@ -1,5 +1,5 @@
-//! Tests of replacements of the secondary of a running service: refusals, outcomes, and the copy that counts
-//! meanwhile.
+//! Tests of replacements of the secondary of a running service: refusals, outcomes, and which secondary is used until
+//! the end of a replacement.
 
 use super::agent::{Agent, Read, read};
 use super::lab::Lab;

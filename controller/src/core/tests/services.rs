@@ -112,7 +112,7 @@ fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
     lab.settle();
     lab.agent("node2").running.insert("web".into());
     lab.resource("web");
-    // The second copy is only reported: the lab's own invariants would not allow two.
+    // The second copy is only reported, because the lab fails a test in which two copies run.
     lab.agent("node3").faults.mute = true;
     lab.run(500);
     let key = lab.keys.service_report(&"node3".into(), &"web".into());
@@ -217,7 +217,7 @@ fn without_another_node_it_is_tried_again_in_place() {
 fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_stopping_both() {
     let (mut lab, node) = started(&["node1", "node2", "node3"]);
     let second = other(&lab, &node);
-    // The second copy is only reported: the lab's own invariants would not allow two.
+    // The second copy is only reported, because the lab fails a test in which two copies run.
     lab.agent(&second).faults.mute = true;
     let key = lab.keys.service_report(&second, &"web".into());
     let known: ha_api_types::record::ServiceReport = lab.read(&key).unwrap();
@@ -444,7 +444,7 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
     lab.run(20_000);
     let mut opened = BTreeSet::new();
     for (_, transaction, outcome) in &lab.members[0].commits {
-        // R3.16: an epoch opens for the registration that the leader has read.
+        // R3.16: the opening of an epoch is guarded by the registration that the leader has read.
         for node in ["node1", "node2"] {
             if let Some(Write::Put { value, .. }) = transaction.writes().get(&lab.keys.fence(&node.into())) {
                 let fence: Fence = serde_json::from_slice(value).unwrap();
@@ -462,10 +462,10 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
         assert!(own || transaction.guards().contains_key(&lab.keys.leader()));
         assert!(transaction.writes().keys().all(|key| transaction.guards().contains_key(key)));
         assert!(!matches!(outcome, Outcome::Refused(_)));
-        // R6.8: an assignment follows from the spec that the leader has read, and from no other.
+        // R6.8: an assignment is guarded by the spec from which the leader derived it.
         let assigns = transaction.writes_key(&lab.keys.assignment(&"web".into()));
         assert!(!assigns || transaction.guards().contains_key(&lab.keys.spec(Kind::Resource, "web")));
-        // R6.13: and from the fence of its node.
+        // R6.13: an assignment is also guarded by the fence of its node.
         if let Some(Write::Put { value, .. }) = transaction.writes().get(&lab.keys.assignment(&"web".into()))
         {
             let assigned: Assignment = serde_json::from_slice(value).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the state of the core as a document.
+//! Tests of the document that shows the state of the core.
 
 use super::lab::Lab;
 

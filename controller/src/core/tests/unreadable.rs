@@ -1,5 +1,5 @@
-//! Tests of values that one version writes and another cannot read (FENCING, section 1): upgrades and rollbacks, in
-//! both orders.
+//! Tests of values that one version writes and another cannot read (FENCING, section 1): upgrades in both orders of
+//! controllers and agents, and rollbacks.
 
 use super::fencing::running_on;
 use super::lab::{Lab, Lens};
@@ -63,8 +63,8 @@ fn with(entry: &Entry, change: impl FnOnce(&mut Value)) -> Entry {
     Entry { value: value.to_string().into_bytes().into(), ..entry.clone() }
 }
 
-/// Returns the lens of a version that cannot read the words at this place: in every entry, or in those written up to a
-/// revision.
+/// Returns the lens of a version that cannot read the words at this location: in every entry, or only in entries that
+/// were written up to a revision.
 fn lens(keys: &Keys, place: &Place, until: Option<Revision>) -> Lens {
     let (keys, place) = (keys.clone(), place.clone());
     Rc::new(move |entry| {
@@ -140,7 +140,7 @@ fn samples() -> (Keys, Vec<Entry>) {
     (lab.keys.clone(), samples)
 }
 
-/// Returns the places of all stored words: strings that make the value unreadable if they are replaced.
+/// Returns the locations of all stored words: strings that make the value unreadable if they are replaced.
 fn words() -> BTreeSet<Place> {
     let (keys, samples) = samples();
     let mut places = BTreeSet::new();
@@ -177,7 +177,7 @@ fn an_unknown_field_hides_nothing() {
     }
     let (keys, samples) = samples();
     for entry in samples {
-        // Maps of users and of quantities have no unknown fields.
+        // Specs and statuses contain maps in which every key is valid, such as labels and quantities.
         if sort(&keys, &entry.key).is_none_or(|sort| sort.starts_with("spec") || sort.starts_with("status")) {
             continue;
         }

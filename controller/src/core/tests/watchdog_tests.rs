@@ -28,7 +28,7 @@ fn check(lab: &mut Lab, name: &str, spec: OperationSpec, phase: OperationPhase, 
     assert!((said.phase, said.reason) == (phase, reason) && said.message.contains(part), "{said:?}");
 }
 
-/// Returns the node without services, in maintenance.
+/// Enables maintenance of the node without services, and returns its name.
 fn idle(lab: &mut Lab, busy: &str) -> String {
     let names = ["node1", "node2"];
     let name = names.into_iter().find(|name| *name != busy).expect("two nodes");

@@ -1,4 +1,4 @@
-//! Tests of the events that changes cause.
+//! Tests of the watch events that changes of stored keys cause.
 
 use super::{Event, EventType, View};
 use crate::api::read::{Half, Stored};
