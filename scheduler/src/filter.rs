@@ -29,7 +29,8 @@ pub fn drives_from(node: &NodeFacts, reason: Reason) -> bool {
     drives_away(reason) || (node.watchdog_failed && reason == Reason::WatchdogFailed)
 }
 
-/// Returns every reason that blocks a node for a unit: those of the service, of its partners, and of their summed requests.
+/// Returns every reason that blocks a node for a unit: those of the service, of its partners, and of their summed
+/// requests.
 /// An empty list means that the node is eligible.
 pub fn refusals(view: &View, unit: &Unit<'_>, node_name: &NodeName, node: &NodeFacts) -> Vec<Refusal> {
     words(&Asked::of(view, unit), node_name, node)

@@ -36,8 +36,8 @@ pub struct Wish<'a> {
 pub struct Preemption {
     /// The node on which the service is to start.
     pub node: NodeName,
-    /// Services that have to leave the node, by name. Empty if the service fits once the services in [`Wish::leaving`] are
-    /// gone.
+    /// Services that have to leave the node, by name. Empty if the service fits once the services in
+    /// [`Wish::leaving`] are gone.
     pub victims: BTreeSet<ResourceName>,
 }
 

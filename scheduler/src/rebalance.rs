@@ -36,7 +36,7 @@ pub struct Move {
     pub after: f64,
 }
 
-/// The load of the nodes that take part: online, not in maintenance, and with known capacity.
+/// The load of the nodes that count for the balance: online, not in maintenance, and with known capacity.
 ///
 /// The load of a node is the mean of its used shares of cpu and memory, from requests or measurements according to
 /// `scheduler.mode`. It includes use outside hactl. An amount with unknown capacity is left out.
@@ -56,7 +56,7 @@ struct Loaded<'a> {
 }
 
 impl<'a> Loads<'a> {
-    /// Computes the current load of all nodes that take part.
+    /// Computes the current load of all nodes that count for the balance.
     pub fn of(view: &'a View) -> Loads<'a> {
         let mode = view.settings.mode;
         let mut nodes: Vec<Loaded<'a>> = view
@@ -86,7 +86,7 @@ impl<'a> Loads<'a> {
         self.variation(self.sum, self.squares)
     }
 
-    /// Returns each node that takes part, and whether its load is above the mean.
+    /// Returns each node that counts for the balance, and whether its load is above the mean.
     pub fn sides(&self) -> impl Iterator<Item = (&'a NodeName, bool)> {
         let mean = self.sum / self.nodes.len() as f64;
         self.nodes.iter().map(move |node| (node.name, node.load > mean))

@@ -1,8 +1,8 @@
 //! The failover capacity (N+1) check: whether every service could be scheduled if nodes failed now, with a proof for each
 //! answer.
 //!
-//! [`check`] answers once. [`Watch`] keeps the answers for the failure of each single node up to date while the cluster
-//! changes.
+//! [`check`] computes one verdict. [`Watch`] keeps the verdicts on the failure of each single node current
+//! while the cluster changes.
 
 mod arrange;
 mod bits;
@@ -30,7 +30,7 @@ use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use std::collections::BTreeSet;
 
-/// The answer for one failure of nodes.
+/// The verdict on one failure of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every service can be scheduled, with the placement that proves it.
@@ -63,7 +63,7 @@ pub struct Move {
     pub to: NodeName,
 }
 
-/// The answer for a failure after which some services cannot be scheduled.
+/// The verdict on a failure after which some services cannot be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
     /// Proof that no placement exists.

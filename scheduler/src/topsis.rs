@@ -20,7 +20,7 @@ pub(crate) fn loads(asked: &Asked<'_>, candidates: &[Candidate<'_>]) -> Vec<u64>
     let mode = asked.view.settings.mode;
     let own = of_interest(&sums(&asked.unit.load(mode)));
     let carriers = Carriers::new(asked);
-    // Every candidate is online and therefore a carrier, and both lists are ordered by node name.
+    // Every candidate is among the online nodes, and both lists are ordered by node name.
     let mut carrier = 0;
     let mut rows: Vec<[f64; 4]> = Vec::with_capacity(candidates.len());
     for candidate in candidates {

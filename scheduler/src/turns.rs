@@ -83,7 +83,7 @@ pub fn turns(view: &View) -> BTreeMap<ResourceName, Turn> {
 /// Services that move as one unit, as far as the order of moves is concerned.
 #[derive(Clone, Debug)]
 struct Together {
-    /// Names of all members that take part.
+    /// Names of all members that move.
     members: Vec<ResourceName>,
     /// Node of the running members; `None` if no member runs.
     place: Option<NodeName>,
@@ -137,7 +137,7 @@ fn units(view: &View) -> BTreeMap<ResourceName, Together> {
         }
         let places: BTreeSet<&NodeName> =
             unit.members.iter().filter_map(|(_, facts)| facts.heading()).collect();
-        // Partners on different nodes have to come together before their unit can take part.
+        // If partners are on different nodes, their unit cannot be moved yet.
         if places.len() > 1 {
             continue;
         }

@@ -1,8 +1,8 @@
 //! The search beyond single steps: moves, exchanges and returns, which may worsen the score in an early phase.
 //!
-//! Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over the final spots of instances, not over the steps to them.
-//! The final spot of an instance is its start or one step away from it. The cost of moves is a part of the minimized
-//! function.
+//! Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over the final spots of instances, not over the steps.
+//! The final spot of an instance is its start or one step away from it. The cost of moves is a part of the
+//! minimized function.
 
 use super::cooling::{Landscape, cool};
 use super::moves::Kind;

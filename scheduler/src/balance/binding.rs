@@ -16,7 +16,7 @@ pub struct Binding {
     pub stays: Option<&'static str>,
     /// Number of the unit; instances of one unit move as one.
     pub unit: Option<usize>,
-    /// Number of the crew; a move of one instance of a crew takes the others along.
+    /// Number of the strict affinity set; a move of one of its instances also moves the others.
     pub crew: Option<usize>,
     /// `true` if the instance can be live-migrated.
     pub live: bool,
@@ -48,8 +48,8 @@ impl Binding {
 }
 
 impl Problem {
-    /// Merges the members of each unit into one guest. A unit whose members are not all movable, or differ in spot or
-    /// reach, stays on its nodes.
+    /// Merges the members of each unit into one guest. A unit stays on its nodes if not all members are movable, or if
+    /// they differ in spot or eligible nodes.
     pub(super) fn unite(&mut self, bindings: &BTreeMap<usize, Binding>) {
         let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (position, guest) in self.guests.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The executable steps: the operations that move an instance from one spot to another, and the spots in between.
+//! The executable steps: the operations that move an instance from one spot to another, and the intermediate
+//! spots.
 
 use super::model::Reach;
 use super::problem::{Problem, Spot};
@@ -130,8 +131,8 @@ impl Kind {
     }
 }
 
-/// Collects every spot that an instance can reach by one step through these nodes, in `found` and in the order of hbal. Of
-/// equally good steps the first one is made.
+/// Collects every spot that an instance can reach by one step through these nodes, in `found` and in the order of
+/// hbal. Of equally good steps, the first one is made.
 pub fn destinations(problem: &Problem, guest: usize, from: Spot, via: &[usize], found: &mut Vec<Spot>) {
     found.clear();
     let mut offer = |to: Spot| {

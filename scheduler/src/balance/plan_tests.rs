@@ -109,8 +109,8 @@ proptest! {
         let plan = plan(&problem, &goal);
         prop_assert!(plan.steps.len() <= goal.max_length);
         check_plan(&problem, &plan);
-        // The cluster after the plan must have the announced score when written and read. Loads and bindings are not part
-        // of files.
+        // The cluster after the plan must have the announced score when written and read. Files do not contain loads
+        // and bindings.
         let plain = |mut cluster: super::model::Cluster| {
             cluster.instances.iter_mut().for_each(|instance| instance.load = super::model::DEFAULT_LOAD);
             cluster

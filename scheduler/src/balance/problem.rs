@@ -40,7 +40,7 @@ pub struct Settings {
     pub ignore_soft_errors: bool,
 }
 
-/// The place of an instance: its node in the problem, and the second node of a replicated instance.
+/// The nodes of an instance, by position in the problem: its node, and the second node of a replicated instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot {
     /// Node on which the instance runs.
@@ -71,7 +71,7 @@ impl Spot {
 pub struct Host {
     /// Position of the node in the cluster.
     pub node: usize,
-    /// `true` if no instance may come here and all should leave, because the node is off or drained.
+    /// `true` if no instance may move here and all should leave, because the node is off or drained.
     pub offline: bool,
     /// `true` if the node is off, so that it can neither copy disks nor send memory.
     pub down: bool,
@@ -232,8 +232,8 @@ impl Problem {
         Problem::with_newcomer(cluster, groups, settings, None)
     }
 
-    /// Builds the problem with an additional instance that has no spot yet. It becomes the last guest, without an entry in
-    /// `start`.
+    /// Builds the problem with an additional instance that has no spot yet. It becomes the last guest, without an
+    /// entry in `start`.
     pub fn with_newcomer<'a>(
         cluster: &'a Cluster,
         groups: &[usize],

@@ -72,7 +72,8 @@ pub(super) fn sample(seed: u64) -> Cluster {
     cluster
 }
 
-/// Adds constraints as on live clusters: one ineligible node for each instance, and units of instances with equal spots.
+/// Adds constraints as on live clusters: one ineligible node for each instance, and units of instances with equal
+/// spots.
 fn bind(cluster: &mut Cluster, random: &mut Random) {
     let count = cluster.nodes.len();
     for (at, instance) in cluster.instances.iter().enumerate() {

@@ -236,7 +236,7 @@ impl<'a> State<'a> {
         self.problem.guests[guest].exclusion.iter().any(|tag| tags.iter().any(|(known, _)| known == tag))
     }
 
-    /// Returns the shortage on the nodes to which an instance has come.
+    /// Returns the shortage on the nodes to which an instance has moved.
     fn lack(&self, guest: usize, spot: Spot, old: Option<Spot>, is_forced: bool) -> Option<Lack> {
         let facts = &self.problem.guests[guest];
         let newly = |host: &usize| old.is_none_or(|old| !old.contains(*host));

@@ -8,7 +8,7 @@ use crate::view::View;
 use ha_api_types::id::{NodeName, ResourceName};
 use std::collections::BTreeSet;
 
-/// Numbers of services on the nodes that take part: online and not in maintenance.
+/// Numbers of services on the nodes that count for the balance: online and not in maintenance.
 #[derive(Clone, Debug)]
 pub struct Counts<'a> {
     nodes: Vec<(&'a NodeName, usize)>,
@@ -18,7 +18,7 @@ pub struct Counts<'a> {
 }
 
 impl<'a> Counts<'a> {
-    /// Counts the services of all nodes that take part.
+    /// Counts the services of all nodes that count for the balance.
     pub fn of(view: &'a View) -> Counts<'a> {
         let taking_part = view.nodes.iter().filter(|(_, node)| takes_part(node));
         let count = |node: &NodeName| view.services.on(node).map_or(0, crate::services::NodeUse::count);
@@ -28,17 +28,17 @@ impl<'a> Counts<'a> {
         Counts { nodes, total, percent }
     }
 
-    /// Returns each node that takes part, and whether it has too many services.
+    /// Returns each node that counts for the balance, and whether it has too many services.
     pub fn sides(&self) -> impl Iterator<Item = (&'a NodeName, bool)> {
         self.nodes.iter().map(|(name, count)| (*name, self.is_too_many(*count)))
     }
 
-    /// Returns `true` if one more service would be too many on a node. A node that does not take part has no limit.
+    /// Returns `true` if one more service would be too many on a node. A node that does not count has no limit.
     pub fn is_full(&self, node: &NodeName) -> bool {
         self.count(node).is_some_and(|count| self.is_too_many(count + 1))
     }
 
-    /// Returns the number of services on a node; `None` if the node does not take part.
+    /// Returns the number of services on a node; `None` if the node does not count for the balance.
     pub fn count(&self, node: &NodeName) -> Option<usize> {
         let at = self.nodes.binary_search_by(|(name, _)| (*name).cmp(node)).ok()?;
         Some(self.nodes[at].1)

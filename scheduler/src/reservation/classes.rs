@@ -19,7 +19,7 @@ pub(super) struct ClassKey {
     exclusive: bool,
 }
 
-/// The nodes for all services of one class.
+/// The eligible nodes of all services with the same properties.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
     /// Nodes to which a service may move.
@@ -120,7 +120,7 @@ pub(super) fn node_group_reason(
     (leaves && !view.settings.inter_group_moves).then_some(Reason::OtherNodeGroup)
 }
 
-/// Classes by number, and the number for each combination of properties.
+/// Sets of eligible nodes by number, and the number for each combination of properties.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Classes {
     numbers: BTreeMap<ClassKey, usize>,
@@ -130,7 +130,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Returns the class of a service, and computes the class for the first service with these properties.
+    /// Returns the number of a service's eligible nodes. Computes them for the first service with these properties.
     pub(super) fn number(&mut self, view: &View, name: &ResourceName, service: &ServiceFacts) -> usize {
         let likeness = ClassKey::of(view, name, service);
         if let Some(number) = self.numbers.get(&likeness) {

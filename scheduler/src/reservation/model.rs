@@ -19,7 +19,7 @@ pub(super) struct Node {
     pub(super) limits: [Option<i128>; 3],
     /// Sum of the requests of all services that use the node.
     pub(super) used: Sums,
-    /// Services whose home is this node.
+    /// Services that run on this node, or whose first used node it is.
     pub(super) services: BTreeSet<u32>,
     /// Number of services that use the node, per set that must stay apart.
     pub(super) present: BTreeMap<u32, i64>,

@@ -13,7 +13,7 @@ pub(super) struct Trial<'m> {
     gone: BTreeSet<u32>,
     /// Changes of the number of services of an anti-affinity set, by node and set.
     present: BTreeMap<(u32, u32), i64>,
-    /// Number of services of an anti-affinity set that were placed on a node other than their home, by node and set.
+    /// Number of services of an anti-affinity set that were placed on a node other than their own, by node and set.
     came: BTreeMap<(u32, u32), i64>,
     /// Number of examined candidates.
     steps: u64,
@@ -115,7 +115,7 @@ impl<'m> Trial<'m> {
         unit.members.iter().find_map(|member| {
             let service = self.model.service(*member);
             // An exclusion tag prevents new placements, but does not make a service leave. A service that stays
-            // therefore conflicts only with services that come, in any order of placement.
+            // therefore conflicts only with services that move to the node, in any order of placement.
             let stays = service.home == Some(node);
             service.apart.iter().copied().find(|set| {
                 let meets = if stays && *set >= self.model.first_tag {

@@ -30,7 +30,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Creates a watch without any verdicts.
+    /// Creates a cache without verdicts.
     pub fn new(view: View) -> Watch {
         let model = Model::of(view);
         let count = model.nodes.len();
@@ -42,7 +42,7 @@ impl Watch {
         }
     }
 
-    /// Updates the watch to a new view. If only services have changed, the affected proofs are checked. Otherwise all
+    /// Updates the cache to a new view. If only services have changed, the affected proofs are checked. Otherwise all
     /// proofs are checked, and those that still hold are kept.
     pub fn update(&mut self, view: View) {
         let known = &self.model.view;

@@ -1,4 +1,4 @@
-//! Tests of turns on whole views.
+//! Tests of the order of moves on whole views.
 
 use super::*;
 use crate::rules::{Declared, Rules};

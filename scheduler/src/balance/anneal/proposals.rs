@@ -79,7 +79,7 @@ impl<'a> Proposals<'a> {
             4 => self.exchange(state, self.already(random), self.any(random), random, changes),
             5 => self.exchange(state, self.already(random), self.already(random), random, changes),
             6 => self.exchange(state, self.any(random), self.any(random), random, changes),
-            // One instance returns, and another one takes over its place.
+            // One instance returns, and another one takes over its nodes.
             7 => self.replace(state, random, changes),
             // Instances exchange roles along a cycle.
             8 => self.turn_around(state, random, changes),
@@ -113,8 +113,8 @@ impl<'a> Proposals<'a> {
                 || Kind::between(self.problem, guest, self.problem.start[guest], to).is_some())
     }
 
-    /// Adds a move of an instance to a random spot. Returns `true` if the spot is one step away from the instance's
-    /// start.
+    /// Adds a move of an instance to a random spot. Returns `true` if the spot is one step away from the
+    /// instance's start.
     fn go(&self, guest: usize, random: &mut Random, changes: &mut Changes) -> bool {
         let start = self.problem.start[guest];
         let node = random.below(self.problem.hosts.len());
@@ -272,7 +272,7 @@ impl<'a> Proposals<'a> {
     }
 }
 
-/// Lists of instances that follow the placement, for random choices. Each instance is in at most one of them.
+/// Instances in lists that follow the current state, for random choices. Each instance is in at most one list.
 struct Lists {
     lists: Vec<Vec<usize>>,
     /// For each instance, its list and its position in that list.

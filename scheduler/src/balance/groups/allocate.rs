@@ -8,7 +8,7 @@ use crate::balance::problem::{Settings, Spot};
 use crate::balance::state::{Keep, Lack, State};
 use std::collections::BTreeMap;
 
-/// A group as a place for a new service.
+/// A group that could accept a new service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupOffer {
     /// Position of the group in the cluster.
@@ -23,7 +23,7 @@ pub struct GroupOffer {
 }
 
 impl GroupOffer {
-    /// Returns the best place in the group.
+    /// Returns the best nodes in the group.
     pub fn best(&self) -> Option<&Place> {
         self.nodes.first().and_then(|node| node.place.as_ref().ok())
     }
@@ -34,11 +34,11 @@ impl GroupOffer {
 pub struct NodeOffer {
     /// Position of the node in the cluster.
     pub node: usize,
-    /// The best place with this primary, or the shortage that prevents it.
+    /// The best secondary for this primary, or the reason why the node cannot be the primary.
     pub place: Result<Place, Shortage>,
 }
 
-/// A place for a new service with a given primary.
+/// The secondary for a new service with a given primary, with the resulting score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// Node of the second copy, by position in the cluster; `None` if there is only one copy.
@@ -67,7 +67,7 @@ impl std::fmt::Display for Shortage {
 }
 
 /// Ranks all groups for a new service: groups with policy Preferred before LastResort, then by ascending score. Groups
-/// without a place come last.
+/// without an eligible node are last.
 pub fn allocate(cluster: &Cluster, settings: &Settings, newcomer: &Newcomer) -> Vec<GroupOffer> {
     let mut offers: Vec<GroupOffer> =
         partition::populated(cluster).map(|group| offer(cluster, settings, newcomer, group)).collect();

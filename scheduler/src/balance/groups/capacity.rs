@@ -44,7 +44,7 @@ pub enum Broken {
 pub struct Filled {
     /// Primary and secondary of each service, by position in the cluster.
     pub places: Vec<(usize, Option<usize>)>,
-    /// The most frequent shortage of places for one more service.
+    /// The most frequent reason that blocks a node for one more service.
     pub lack: Option<Lack>,
 }
 
@@ -162,7 +162,7 @@ fn extra(guest: usize, placed: &[Spot]) -> Vec<(usize, Spot)> {
     placed.iter().map(|&spot| (guest, spot)).collect()
 }
 
-/// Places a guest on a spot with which every failure is survived.
+/// Adds a guest on a spot with which the cluster survives every failure.
 fn survivable(state: &mut State<'_>, guest: usize, placed: &[Spot]) -> Option<Spot> {
     let mut offers = offers(state, guest, &all(state), Keep::NPlusOne).ok()?;
     offers.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
@@ -183,7 +183,7 @@ fn all(state: &State<'_>) -> Vec<usize> {
     (0..state.problem().hosts.len()).collect()
 }
 
-/// Places a guest on the spot with the lowest resulting score.
+/// Adds a guest on the spot with the lowest resulting score.
 fn best(state: &mut State<'_>, guest: usize, keep: Keep) -> Result<Spot, Option<Lack>> {
     let mut lack = None;
     for hosts in shortlists(state, all(state)) {

@@ -123,7 +123,7 @@ pub(super) fn most(lacks: &BTreeMap<Lack, usize>) -> Option<Lack> {
     lacks.iter().max_by_key(|(lack, count)| (**count, std::cmp::Reverse(**lack))).map(|(lack, _)| *lack)
 }
 
-/// Moves an instance to the best place on these hosts that can be reached within the limits.
+/// Moves an instance to the best spot on these hosts that can be reached within the limits.
 pub(super) fn place(state: &mut State<'_>, guest: usize, hosts: Vec<usize>) -> Result<Vec<Step>, Obstacle> {
     let mut obstacle = Obstacle::TooFewNodes;
     for hosts in shortlists(state, hosts) {
@@ -142,8 +142,8 @@ pub(super) fn place(state: &mut State<'_>, guest: usize, hosts: Vec<usize>) -> R
     Err(obstacle)
 }
 
-/// Moves an instance to a spot: in one step, or in two through a spot that shares a node with both. If no route is
-/// possible, the state is unchanged.
+/// Moves an instance to a spot: in one step, or in two through a spot that shares a node with both. If
+/// no route is possible, the state is unchanged.
 fn route(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Vec<Step>> {
     let from = state.spot(guest);
     if let Some(only) = step(state, guest, to) {

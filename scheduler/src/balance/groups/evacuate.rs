@@ -1,4 +1,4 @@
-//! New places for all instances of some nodes: inside their group first, or else in another group of the partition.
+//! New nodes for all instances of some nodes: in their own group first, or else in another group of the partition.
 
 use super::elsewhere::{NoPlace, Obstacle, place, shortlists};
 use super::partition::Barrier;
@@ -28,7 +28,7 @@ pub struct Evacuation {
     pub inside: Vec<Moved>,
     /// Moves to other groups, to be executed after `inside`.
     pub outside: Vec<Moved>,
-    /// Instances for which no place was found.
+    /// Instances for which no other node was found.
     pub stuck: Vec<NoPlace>,
 }
 

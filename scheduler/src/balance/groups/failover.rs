@@ -12,7 +12,8 @@ pub(super) fn concerns(problem: &Problem) -> bool {
     problem.guests.iter().any(|guest| guest.reach == Reach::Shared && guest.memory_used > 0)
 }
 
-/// Returns the first node whose failure the cluster would not survive. `extra` are additional guests with their spots.
+/// Returns the first node whose failure the cluster would not survive. `extra` are additional guests with their
+/// spots.
 pub(super) fn fatal(state: &mut State<'_>, extra: &[(usize, Spot)]) -> Option<usize> {
     let problem = state.problem();
     if !concerns(problem) {

@@ -18,7 +18,7 @@ pub struct GroupLoad {
     pub before: f64,
     /// Load per node after the moves.
     pub after: f64,
-    /// Reason for which the group takes no part; `None` if it takes part.
+    /// Reason for which the group is left out; `None` if it is considered.
     pub skipped: Option<Stays>,
 }
 
@@ -105,7 +105,8 @@ fn load(span: &Span<'_>, guest: usize) -> [f64; 4] {
     span.problem.guests[guest].load.map(|part| part as f64 / LOAD_UNIT as f64)
 }
 
-/// Moves instances from or to the groups furthest from the mean, as long as each move lowers the deviation by `least_gain`.
+/// Moves instances from or to the groups furthest from the mean, as long as each move lowers the deviation by at
+/// least `least_gain`.
 pub fn level(span: &Span<'_>, least_gain: f64, most: usize) -> Levelled {
     let mut state = State::new(&span.problem, &span.problem.start);
     let start = Loads::new(span, &state);

@@ -17,7 +17,7 @@ pub struct Span<'a> {
     pub inter_group_moves: bool,
 }
 
-/// The reason why a group takes no part.
+/// The reason why a group is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stays {
     /// No other group reaches the storage of the group's instances.
@@ -96,7 +96,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// An instance with its route to another place.
+/// An instance with its route to other nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moved {
     /// Index of the instance in the problem.

@@ -74,8 +74,8 @@ pub enum Keep {
 }
 
 impl State<'_> {
-    /// Adds one more copy of an instance of the problem to nodes, if the limits then hold. The state keeps no spot for it,
-    /// so it can be added repeatedly.
+    /// Adds one more copy of an instance of the problem to nodes, if the limits then hold. The state keeps no
+    /// spot for the copy, so copies can be added repeatedly.
     ///
     /// # Errors
     /// Returns the shortage that prevents it; the state is then unchanged.
