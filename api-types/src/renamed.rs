@@ -1,7 +1,7 @@
-//! Fields that have another name, unit or place in etcd: one table each for names and places, used for requests, files,
+//! Fields that have another name, unit or path in etcd: one table each for names and paths, used for requests, files,
 //! scenarios and stored objects.
 //!
-//! The API, its schemas and hactl use the current names and places. The specs and statuses in etcd and the assignments
+//! The API, its schemas and hactl use the current names and paths. The specs and statuses in etcd and the assignments
 //! keep the earlier ones. Agents and controllers of the previous version ignore unknown fields. With the earlier names
 //! they read every field during a rolling upgrade and after a downgrade.
 

@@ -22,7 +22,7 @@ pub trait Core {
     /// Returns the time (of `Now::raw`) at which the core must be called again, and the reason.
     fn deadline(&self) -> Option<(Mono, &'static str)>;
 
-    /// Returns the input for a deadline that has come.
+    /// Returns the input for a deadline that has passed.
     fn due() -> Self::Input;
 
     /// Maximum number of waiting inputs that are processed before effects are run and the deadline is checked again.

@@ -59,7 +59,7 @@ struct Shared {
 struct View {
     entries: BTreeMap<String, Arc<Entry>>,
     revision: Revision,
-    /// Recent changes, all later than revision `forgotten`.
+    /// Recent changes, all later than `forgotten`, the revision of the newest discarded change.
     recent: VecDeque<Change>,
     forgotten: Revision,
     unavailable: Option<StoreError>,
