@@ -1,7 +1,7 @@
 //! Moves that work only in a certain order or through a third node: the choice of the next one.
 //!
-//! [`next`] solves a small search problem: items on nodes, the nodes that each item may use and prefers, pairs that must
-//! stay apart, and free capacity. The caller asks again after every move; no state is kept between calls.
+//! [`next`] solves a small search problem: items on nodes, the nodes that each item may use and prefers, pairs
+//! that must stay apart, and free capacity. The caller asks again after every move; no state is kept between calls.
 
 #[cfg(test)]
 mod tests;
