@@ -81,7 +81,8 @@ impl Collection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Objects,
-    /// Rows of a Table. An item is the object that the row includes, by default its metadata, with the row as `cells`.
+    /// Rows of a Table. Each item is the object that the row includes (by default only its metadata), with the row's
+    /// values as `cells`.
     Rows,
 }
 
@@ -95,7 +96,7 @@ impl Form {
     }
 }
 
-/// A page of a list or, in the form of rows, a Table.
+/// A page of a list, or a Table if rows were requested.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Page {
@@ -123,7 +124,7 @@ impl Page {
         }
     }
 
-    /// Returns the objects. That of a row has the row's `cells` as a further field.
+    /// Returns the objects of the page. The object of a row also contains the row's `cells`.
     fn objects(self) -> impl Iterator<Item = Value> {
         let row = |row: Row| {
             let mut object = row.object.unwrap_or_default();
@@ -300,7 +301,7 @@ impl Client {
         self.call(&write(call, "application/json", object, commitment)).await
     }
 
-    /// Deletes an object, or only the object with this uid if it is not empty. Returns `false` if it did not exist.
+    /// Deletes an object, but only if it has this uid, unless `uid` is empty. Returns `false` if the object did not exist.
     pub(crate) async fn delete(
         &self,
         kind: Kind,
@@ -426,7 +427,7 @@ impl Client {
 
     async fn ours<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Failure> {
         let value = self.call(call).await.map_err(|error| {
-            // The object names were checked before, so the path is unknown to the server.
+            // The object names were checked before, so a 404 means that the server does not know the path.
             if error.is_status(404) {
                 Failure::refused(format!("the controller does not serve {}", call.describe()))
                     .help("run \"hactl version\" to compare the versions of hactl and the controller")

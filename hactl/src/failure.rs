@@ -1,4 +1,4 @@
-//! The result of a command: its exit status, or a failure with its cause, its place and a hint.
+//! The result of a command: its exit status, or a failure with its cause, its context and a hint.
 
 use std::process::ExitCode;
 
@@ -54,7 +54,7 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// Origin of the failure, which the first word of the output shows.
     pub(crate) origin: Origin,
-    /// Cause and place of the failure, in one or several lines. Lower case, no full stop.
+    /// Context and cause of the failure, in one or several lines. Lower case, no full stop.
     pub(crate) message: String,
     /// Suggested action; empty if the message needs none.
     pub(crate) help: String,
@@ -99,7 +99,7 @@ impl Failure {
         }
     }
 
-    /// Adds the place of the failure in front of the message.
+    /// Prepends the context of the failure, such as a file or an object, to the message.
     pub(crate) fn at(mut self, place: &str) -> Failure {
         self.message = format!("{place}: {}", self.message);
         self

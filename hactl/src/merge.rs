@@ -12,8 +12,8 @@ pub(crate) fn forget_last_applied(object: &mut Value) {
     }
 }
 
-/// Adds the object's own form as the annotation, in kubectl's spelling, so that neither tool takes the other's spelling
-/// for a change.
+/// Adds the object itself as the annotation, formatted as kubectl does, so that neither tool treats the other's format
+/// as a change.
 pub(crate) fn with_last_applied(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
@@ -132,8 +132,8 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Returns `true` if two states of an object have the same fields of users, including those that are unknown to this
-/// version.
+/// Returns `true` if two states of an object are equal in all fields that users write, including fields that are
+/// unknown to this version.
 pub(crate) fn is_unchanged(before: &Value, after: &Value) -> bool {
     ["/spec", "/metadata/labels", "/metadata/annotations", "/metadata/finalizers"]
         .iter()

@@ -11,7 +11,7 @@ use ha_api_types::time::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// An object of a known kind, beside the object as received.
+/// An object of a known kind, parsed leniently, together with the JSON as received.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Served<S: Spec> {
     /// The object as received, for output and for fields that are unknown to this version.

@@ -115,7 +115,7 @@ impl Terminal {
         }
     }
 
-    /// Shows the reason why a command waits, even without a terminal; `-q` suppresses it.
+    /// Shows information such as the reason for a wait, even without a terminal; `-q` suppresses it.
     pub(crate) fn held_up(&self, text: &str) {
         if !self.quiet {
             self.error_line(&format!("{}{text}{}", self.code_err(Style::Dim), self.reset_err()));

@@ -6,12 +6,12 @@ use ha_api_types::kubernetes::{Status, StatusCause};
 use ha_api_types::lenient;
 use serde_json::Value;
 
-/// The reason why a request got no answer. Callers act differently for each variant.
+/// The error of a request. Callers act differently for each variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApiError {
     /// A controller answered with an error.
     Status(Status),
-    /// No controller could be asked; nothing was changed.
+    /// No controller answered, and nothing was changed.
     Unreachable {
         /// Each controller with its error.
         tried: Vec<(String, String)>,
@@ -32,7 +32,8 @@ pub(crate) enum ApiError {
     },
 }
 
-/// Reads the body of an answer with an error status; an invalid body gives an empty reason and message.
+/// Reads the body of an answer with an error status. If the body has no message, the HTTP status and the beginning of
+/// the body become the message.
 pub(super) fn read_status(code: u16, body: &[u8]) -> Status {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let mut status = Status { code, ..lenient::view(&value) };

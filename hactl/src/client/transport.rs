@@ -117,7 +117,7 @@ struct Received {
 /// The outcome of a request to one controller.
 enum Attempt {
     Answered(Response),
-    /// The controller has certainly not taken the request.
+    /// The request certainly did not reach the controller.
     NotTaken(String),
     /// The request was sent, and no answer came.
     Lost(String),
@@ -251,7 +251,7 @@ impl Client {
             let share = self.connection.request_timeout.saturating_sub(started.elapsed()) / left;
             let share = share.max(call.patience);
             match self.attempt(call, &servers[index], share, answer).await {
-                // The controller is not ready or cannot reach etcd, and has not taken the request: try the next one.
+                // The controller is not ready or cannot reach etcd, and has not processed the request: try the next one.
                 Attempt::Answered(response)
                     if response.status().as_u16() == 503 && step + 1 < servers.len() =>
                 {

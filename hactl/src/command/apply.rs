@@ -174,7 +174,7 @@ impl Apply {
             merge::apply(&mut merged, &patch);
             merged
         };
-        // A value that differs only in its spelling (`started`, `0.5`) is no change on the server.
+        // The server does not treat another spelling of the same value (`started`, `0.5`) as a change.
         let is_unchanged = merge::is_unchanged(live, &after);
         Ok((if is_unchanged { Change::Unchanged } else { Change::Configured }, after))
     }
@@ -183,7 +183,7 @@ impl Apply {
 /// Returns the patch that turns a live object into the desired one. The patch also removes fields that an earlier apply
 /// set and that are no longer in the file.
 ///
-/// The recorded last apply is compared by value, not by spelling: field order, or another tool's notation, is no change.
+/// The recorded last apply is compared by value: another field order, or another tool's notation, is not a change.
 pub(super) fn patch(wanted: &Value, live: &Value) -> Value {
     let last = merge::last_applied(live);
     let mut wanted = wanted.clone();

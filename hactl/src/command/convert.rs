@@ -159,7 +159,7 @@ fn current(text: &str) -> Result<(Vec<Value>, Vec<Found>), Vec<String>> {
     if problems.is_empty() { Ok((objects, found)) } else { Err(problems) }
 }
 
-/// Returns the text with one of the keys of this name on the line renamed, for each such key.
+/// Returns one text for each key on the line that has the earlier name, in which only that key is renamed.
 fn candidates(text: &str, found: &Found) -> Vec<String> {
     let Renamed { earlier, current, is_in_thousandths, .. } = *found.renamed;
     let Some(line) = found.line.and_then(|line| usize::try_from(line).ok()) else { return Vec::new() };

@@ -114,7 +114,7 @@ async fn follow(session: &Session, wait: &WaitFlags, goal: &str) -> Outcome {
     }
 }
 
-/// Polls until the leader has observed the request and every node has reached the goal. `left` always lists the missing steps.
+/// Polls until the leader has observed the request and every node has reached the goal. Keeps `left` up to date.
 async fn until(session: &Session, goal: &str, left: &mut Vec<String>) -> Result<(), Failure> {
     let client = session.client()?;
     let mut told: BTreeMap<NodeName, String> = BTreeMap::new();

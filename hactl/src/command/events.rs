@@ -137,7 +137,7 @@ pub(super) async fn sorted(
     Ok(list)
 }
 
-/// Adds the events themselves to rows, for their times.
+/// Requests the events together with the rows, because sorting needs their times.
 fn with_objects(mut query: Vec<(&'static str, String)>, form: Form) -> Vec<(&'static str, String)> {
     if form == Form::Rows {
         query.push(("includeObject", "Object".to_owned()));

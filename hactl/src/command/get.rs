@@ -214,7 +214,7 @@ impl Get {
                 let mut items: Vec<Value> = items().collect();
                 let value = match items.pop() {
                     Some(only) if single => only,
-                    // The failure is the whole answer.
+                    // The object does not exist, so only the failure is shown.
                     None if single => return Ok(()),
                     last => {
                         items.extend(last);

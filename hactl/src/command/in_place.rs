@@ -1,4 +1,4 @@
-//! `--in-place`: applies an edit to the running copy without a stop, as an operator confirms.
+//! `--in-place`: applies an edit to the running copy without a stop, after the operator has confirmed it.
 
 use super::operate::{explain, follow, record, word};
 use super::wait::bounded;

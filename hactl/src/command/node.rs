@@ -72,7 +72,8 @@ struct FollowStore {
     patience: Patience,
 }
 
-// A command that asks before it is recorded. (A doc comment would replace the help of each command that uses it.)
+// The arguments of an operation that the operator must confirm. (A doc comment would replace the help of each command
+// that uses them.)
 #[derive(Args, Debug)]
 struct Asked {
     /// Name of the node

@@ -97,8 +97,8 @@ fn keeps(resource: &Served<ResourceSpec>) -> Option<String> {
     }
 }
 
-/// Returns the patch with the state that `wanted`, the object or patch of the user, requests, or with the state from before
-/// the stop if it requests none.
+/// Adds the requested state to a patch: the state in `wanted`, which is the object or patch of the user, or else
+/// `before`, the requested state before the stop.
 pub(crate) fn with_state(patch: &Value, wanted: &Value, before: &str) -> Value {
     let state = wanted.pointer("/spec/state").cloned().unwrap_or_else(|| json!(before));
     let mut patch = merge::patched(patch, &json!({"spec": {}}));

@@ -146,7 +146,7 @@ pub(super) async fn until_deleted(session: &Session, target: &Target) -> Result<
     reach(session, target, &Goal::Deleted).await
 }
 
-/// Runs some work with a timeout; the error of a timeout names the goal.
+/// Runs some work with a timeout. The error of a timeout contains `what`.
 pub(super) async fn bounded<T>(
     timeout: Duration,
     what: &str,

@@ -9,7 +9,7 @@ pub(crate) struct Path {
     text: String,
     /// Whether the path begins at the whole document (`$`), also inside `{range}`.
     from_root: bool,
-    /// Queries whose values follow each other: several for a union of paths.
+    /// Queries whose values are concatenated; more than one for a union of paths.
     queries: Vec<JsonPath>,
 }
 

@@ -32,13 +32,13 @@ pub(crate) struct Conditions<'a> {
 
 /// The outcome of a plan.
 pub(crate) struct Applied {
-    /// All jobs that were begun, as JSON.
+    /// All jobs that were started, as JSON.
     pub(crate) jobs: Vec<Value>,
     /// Reason why the execution stopped; `None`: everything is done.
     pub(crate) failure: Option<Failure>,
 }
 
-/// A step in execution.
+/// A step that is being executed.
 struct Job<'a> {
     planned: &'a Planned,
     step: &'a Step,
@@ -50,7 +50,7 @@ struct Job<'a> {
     target: String,
 }
 
-/// A plan in execution.
+/// A plan that is being executed.
 struct Run<'a> {
     session: &'a Session,
     conditions: Conditions<'a>,

@@ -11,9 +11,9 @@ use ha_api_types::resource::{ResourceSpec, ServiceState};
 /// Progress of a service on its way to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// The service rests on the target node.
+    /// The service is on the target node and not in transition.
     There,
-    /// The service rests on another node.
+    /// The service is on another node and not in transition.
     Elsewhere,
     /// The service is being moved, stopped or started.
     Moving,
@@ -21,10 +21,10 @@ enum Way {
     Lost,
 }
 
-/// Waits until a service rests on a node.
+/// Waits until a service has arrived on a node.
 ///
 /// # Errors
-/// Fails if the service came to rest on another node, is in Error, or was deleted.
+/// Fails if the move ended on another node, or if the service is in Error or was deleted.
 pub(super) async fn arrival(session: &Session, service: &str, node: &str) -> Result<(), Failure> {
     let mut watcher = Watcher::object(session.client()?, Kind::Resource, service);
     let mut seen_moving = false;

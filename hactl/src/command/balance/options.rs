@@ -102,7 +102,7 @@ pub(crate) struct Options {
     /// Random seed; same plan for the same seed if the search ends in time
     #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
     pub(crate) seed: u64,
-    /// Whether single steps are kept unless other steps end lower.
+    /// Whether a plan of single steps is kept unless another plan ends with a lower score.
     #[arg(skip)]
     pub(crate) keeps_single_steps: bool,
 }

@@ -133,8 +133,8 @@ pub(crate) fn find_group(cluster: &Cluster, name: &str) -> Result<usize, Failure
     found.ok_or_else(|| Failure::usage(format!("-G: group {name:?} not found")))
 }
 
-/// Returns a clock for one of several groups: the used share of the group's time. The next group also gets the time
-/// that this group leaves unused.
+/// Returns a clock for one of several groups. The clock returns the used share of the group's time budget. The next
+/// group also gets the time that this group does not use.
 pub(crate) fn time_used(begun: Instant, budget: Duration, (nth, of): (usize, usize)) -> impl FnMut() -> f64 {
     let (first, last) = (begun.elapsed().as_secs_f64(), budget.as_secs_f64() * (nth + 1) as f64 / of as f64);
     move || (begun.elapsed().as_secs_f64() - first) / (last - first).max(1e-9)

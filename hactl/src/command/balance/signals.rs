@@ -32,7 +32,7 @@ impl Signals {
         self.interrupted
     }
 
-    /// Runs some work to its end. The first SIGINT prints how far the execution will continue.
+    /// Runs some work to its end. At the first SIGINT, prints `how_far`, which states when the execution stops.
     ///
     /// # Errors
     /// Fails if SIGTERM arrives; the work is then incomplete.

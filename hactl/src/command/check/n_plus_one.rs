@@ -1,4 +1,4 @@
-//! `hactl check n+1`: the failover capacity check, whether every service could run if nodes failed now.
+//! `hactl check n+1`: checks the failover capacity, that is, whether all services could still run if nodes failed now.
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;

@@ -46,7 +46,7 @@ pub(crate) struct Moves<'a> {
 }
 
 impl<'a> Moves<'a> {
-    /// Creates the moves, in their order from the start.
+    /// Creates the moves, in the order in which they are executed.
     pub(crate) fn new(read: &Read, span: &'a Span<'a>, moved: &'a [Moved]) -> Moves<'a> {
         let source = Source {
             cluster: span.cluster.clone(),

@@ -79,8 +79,8 @@ impl Command {
     }
 }
 
-/// Enables the maintenance of a node. Returns the node as it is stored, or would be after a dry run. The caller has made
-/// the node unschedulable after reading it if `is_blocked`; its own setting is then restored.
+/// Enables the maintenance of a node. Returns the node as it is stored, or as a dry run would store it. If `is_blocked`,
+/// the caller has made the node unschedulable after reading it, and the node's own setting is restored.
 pub(in crate::command) async fn enable(
     session: &Session,
     node: &Served<NodeSpec>,
@@ -146,7 +146,7 @@ pub(in crate::command) async fn until_drained(
     Ok(())
 }
 
-/// Waits until no service on the node runs or is in transition. `left` always lists the remaining services.
+/// Waits until no service on the node runs or is in transition. Keeps `left` up to date.
 async fn until_empty(
     session: &Session,
     node: &str,

@@ -32,7 +32,7 @@ pub(super) struct Followed {
 /// A step of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Step {
-    /// Time as the event has it.
+    /// Time of the event, as received.
     pub(super) at: String,
     /// Time since the first step; `None` if a time cannot be parsed.
     pub(super) after_seconds: Option<f64>,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const ROUND_SECONDS: u32 = 10;
 /// Largest number of workers on a node in this project.
 const MAX_WORKERS: u32 = 64;
-/// Settings that are imported; others are ignored.
+/// Settings that are imported or noted; others are ignored.
 const READ: [&str; 8] =
     ["ha", "crs", "max_workers", "max_worker", "bwlimit", "migration", "migration_unsecure", "fencing"];
 

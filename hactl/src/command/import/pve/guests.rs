@@ -44,7 +44,7 @@ pub(super) struct Guest {
     pub(super) driver: Value,
     /// `spec.requests`; `None` if the guest's configuration does not exist or sizes are not imported.
     pub(super) requests: Option<Value>,
-    /// Name for users.
+    /// Display name from the guest's configuration.
     pub(super) name: Option<String>,
 }
 

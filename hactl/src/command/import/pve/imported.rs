@@ -71,7 +71,8 @@ impl Imported {
         }
     }
 
-    /// Records the origins of fields below some fields of the last object; the name `max_restart` belongs to `maxRestart`.
+    /// Records the origins of properties that became fields of the last object, below each of these parent fields. The
+    /// property `max_restart` is the field `maxRestart`.
     pub(super) fn fields(&mut self, above: &[&str], path: &str, properties: &[Property]) {
         for property in properties {
             for above in above {
