@@ -1,8 +1,8 @@
 //! The outside checker: samples all processes forty times a second and reports every service that runs on two machines
 //! at the same time.
 //!
-//! It uses no code of the product. An instance is a living process that executes one of the given programs and has `HA_RESOURCE`
-//! in its environment. The kernel's pid namespace of the process identifies the machine. One service on two machines at one
+//! The checker uses no code of the product. An instance is a living process that executes one of the given programs and has
+//! `HA_RESOURCE` in its environment. The kernel's pid namespace of the process identifies the machine. One service on two machines at one
 //! instant is a violation. The witness ([`Witness`]) is a second, independent observer.
 
 use std::collections::{BTreeMap, BTreeSet};

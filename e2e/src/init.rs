@@ -73,7 +73,7 @@ pub fn run(spec: &Spec) -> Result<()> {
     runtime.block_on(Machine::new(spec).live())
 }
 
-/// Shows `source` at `target`. The parent of `target` must be a directory that every system has, because a tmpfs covers it.
+/// Mounts `source` at `target`. The parent of `target` must be a directory that every system has, because a tmpfs covers it.
 fn bind(source: &Path, target: &Path) -> Result<()> {
     let parent = target.parent().context("bind target has no parent directory")?;
     // Opened before the mount, which could hide the source.

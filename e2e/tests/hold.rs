@@ -13,7 +13,7 @@ use serde_json::json;
 const OUTAGE: Duration = Duration::from_secs(30);
 
 /// Starts three services on a cluster with onEtcdLoss Hold. The timings are those of the fast profile with more time before D −
-/// Ts, which a busy host needs. Returns also the services' nodes.
+/// Ts, which a busy host needs. Also returns the services' nodes.
 fn held(name: &str) -> Result<(Scenario, Vec<(&'static str, String)>)> {
     let scenario = Scenario::start(name)?;
     scenario.on_etcd_loss(OnEtcdLoss::Hold, &json!({"heartbeatValidSeconds": 12, "stopMarginSeconds": 4}))?;

@@ -19,12 +19,12 @@ use ha_e2e::scenario::CEILING;
 use ha_e2e::scratch;
 use ha_e2e::wait::{wait_for, wait_until};
 
-/// Machines of the page, each with its name in the test.
+/// Machines of docs/install.md, each with its name in the test.
 const MACHINES: [(&str, &str); 3] = [("c1", "node1"), ("c2", "node2"), ("c3", "node3")];
 /// Longest interruption of a service by a failover with the profile Default, on a busy host.
 const FAILOVER: Duration = Duration::from_secs(60);
 
-/// Three machines without the project's packages, and the page.
+/// Three machines without the project's packages, and the blocks of docs/install.md that have not been run yet.
 struct Site {
     cluster: Cluster,
     blocks: Vec<Block>,
@@ -142,7 +142,7 @@ fn on_each(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
     })
 }
 
-/// Returns the name in the test of a machine of the page.
+/// Returns the test's name for a machine of docs/install.md.
 fn here(name: &str) -> Result<&'static str> {
     let found = MACHINES.iter().find(|(of_page, _)| *of_page == name);
     found

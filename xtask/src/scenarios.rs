@@ -35,7 +35,7 @@ const TOPICS: [(&str, &str); 23] = [
 
 /// Maximum number of columns of a line of the index.
 const COLUMNS: usize = 120;
-/// Columns of the mark of a bullet, and the indent of its other lines.
+/// Columns of a bullet's marker, and of the indentation of its other lines.
 const INDENT: usize = 2;
 
 const INTRODUCTION: &str = "# Scenarios

@@ -113,7 +113,7 @@ fn start(profile: &str, hardware: &Hardware) -> Result<Rig> {
     Rig::start(plan)
 }
 
-/// Runs a case, again if its outcome is void. Also returns whether the cluster is usable for another case.
+/// Runs a case, and repeats it if its times are invalid. Also returns `true` if the cluster can run another case.
 fn attempt(rig: &mut Rig, case: &Case, attempts: u32) -> Result<(Outcome, bool)> {
     let mut last = Outcome::default();
     for attempt in 1..=attempts {

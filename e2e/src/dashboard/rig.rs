@@ -68,7 +68,7 @@ impl Rig {
         })
     }
 
-    /// Returns an asker for the whole time so far, with about `points` points.
+    /// Returns an interface for queries over the whole time so far, with about `points` points in each series.
     pub fn asker(&self, points: u16) -> Asker<'_> {
         let to = now();
         let step = ((to - self.began) / f64::from(points)).ceil().max(f64::from(self.scrape_seconds));

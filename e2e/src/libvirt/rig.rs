@@ -60,7 +60,8 @@ impl Rig {
 
     /// Returns the node on which the guest counts, once the API reports the resource as Started there.
     ///
-    /// # Errors Fails if the guest is not Started in time.
+    /// # Errors
+    /// Fails if the guest is not Started in time.
     pub fn home(&self) -> Result<String> {
         let begin = Instant::now();
         loop {
@@ -123,7 +124,8 @@ impl Rig {
 
     /// Waits until at least 10 % of the guest's memory has been sent. Returns the conditions' messages.
     ///
-    /// # Errors Fails if the migration does not send that much in time, or finishes before it is observed.
+    /// # Errors
+    /// Fails if the migration does not send that much in time, or finishes before it is observed.
     pub fn half_way(&self) -> Result<String> {
         wait_for("10 % of the guest's memory to be sent", CEILING, || {
             let told = self.told();

@@ -156,7 +156,7 @@ impl Outcome {
         self.void.is_none() && self.held()
     }
 
-    /// Returns `true` if all requirements are met that can be judged. The times of a void run cannot.
+    /// Returns `true` if all requirements that can be checked are met. The times of an invalid run cannot be checked.
     pub fn held(&self) -> bool {
         self.failures.is_empty() && self.two.is_empty()
     }

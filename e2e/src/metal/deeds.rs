@@ -18,7 +18,7 @@ const DAEMON: &str = "ha-watchdogd.service";
 /// Longest time for a test of a watchdog, including the boot or the wait for a reset that does not come.
 const TEST_CEILING: Duration = Duration::from_secs(600);
 
-/// Does nothing: the machine returns automatically, or was never away.
+/// Does nothing. The machine returns automatically, or it did not fail.
 pub fn nothing(_: &mut Rig, _: &str) -> Result<()> {
     Ok(())
 }

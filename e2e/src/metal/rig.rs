@@ -129,7 +129,8 @@ impl Rig {
 
     /// Waits until a node's machine responds and the node's epoch is open for this boot.
     ///
-    /// # Errors Fails if the machine does not respond or the epoch is not open in time.
+    /// # Errors
+    /// Fails if the machine does not respond or the epoch is not open in time.
     pub fn ready(&self, node: &str) -> Result<()> {
         let machine = self.cluster.machine(node)?;
         let process =

@@ -146,7 +146,8 @@ fn resource(name: &str, state: &str, node: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {}, "status": {"state": state, "node": node}})
 }
 
-/// Starts a cluster with a pair that stays together, of which operations move only the first service, and a third service.
+/// Starts a server with two services that must stay together, and a third service. An operation moves only the service that it
+/// names.
 fn pair() -> (Facts, Server) {
     let facts = Facts::new(&["a", "b", "c"]);
     facts.lock()["rules"] = json!({"together": [{"name": "pair", "resources": ["a", "b"], "strict": true}]});

@@ -4,7 +4,7 @@ use super::hactl::{Ran, file, hactl, resource};
 use super::server::{Request, Scripted, Server};
 use serde_json::{Value, json};
 
-/// Returns a server with a running resource, whose leader answers operations in this way.
+/// Returns a server with a running resource, whose leader answers operations with this phase and message.
 fn leader(phase: &'static str, message: &'static str) -> Server {
     let server = Server::with(
         |_| None,
@@ -148,7 +148,7 @@ fn refusing(message: &'static str) -> Server {
 const NEEDS_A_STOP: &str =
     "spec.driver: identity of the service cannot change while a copy may run: state Started on node1";
 
-/// Returns the requested states of all patches; `None` for a patch that leaves it.
+/// Returns the requested states of all patches; `None` for a patch that does not change the state.
 fn states(server: &Server) -> Vec<Option<String>> {
     let patches = server.requests().into_iter().filter(|request| request.method == "PATCH");
     patches

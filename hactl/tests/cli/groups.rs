@@ -52,7 +52,7 @@ fn check_says_which_groups_need_work() {
     );
     run(&mut command(&["group", "check", "-t", &files.well])).shows(0, &["Nothing to move"]);
     run(&mut command(&["group", "check", "-t", &files.ill, "-G", "u3"])).shows(0, &["Nothing to move"]);
-    // Instances that a would send to b no longer fit there.
+    // If c fails, its instance k no longer fits on d.
     let tight = file(files.folder.path(), "tight", &WELL.replace("d|8000|0|8000", "d|8000|0|900"));
     let value = document(&["group", "check", "-t", &tight, "--no-simulation"], 1);
     assert_eq!(value["groups"][0]["health"], "WeaklyUnhealthy");

@@ -50,7 +50,7 @@ pub(crate) enum Scripted {
     Answer(u16, Value),
     /// A text, with these warnings.
     Text(String, Vec<&'static str>),
-    /// The usual answer, with these warnings.
+    /// The normal response, with these warnings.
     Warned(Vec<&'static str>),
     HangUp,
 }

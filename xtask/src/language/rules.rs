@@ -2,7 +2,7 @@
 
 use super::texts::{Kind, Text};
 
-/// Words that open no message, because they name no subject (rule 1).
+/// Words with which a message must not begin, because they name no subject (rule 1).
 const OPENINGS: [&str; 8] = ["it", "its", "they", "there", "what", "who", "whoever", "nobody"];
 
 /// Words for people that are not used for services, nodes and processes (rule 4).
@@ -33,7 +33,7 @@ const HEADING: &str = "## Words";
 /// Mark of a phrase that is only replaced in texts for users; in comments it is a term of the code.
 const FOR_USERS: &str = " (for users)";
 
-/// A phrase that is not used, and the words to use (rule 5).
+/// A phrase that texts must not contain, and its replacement (rule 5).
 #[derive(Debug)]
 struct Replaced {
     phrase: Vec<String>,
@@ -85,9 +85,9 @@ const WARNING: usize = 110;
 /// leaves a margin for single sentences.
 const WORDS: usize = 30;
 
-/// Words that open no comment, because their noun is elsewhere.
+/// Words with which a comment must not begin, because their noun is elsewhere.
 const PRONOUNS: [&str; 6] = ["it", "its", "they", "their", "them", "there"];
-/// Words that open no doc comment, because a clause without a head follows (rule 3).
+/// Words with which a doc comment must not begin, because a clause without a main noun follows (rule 3).
 const HEADLESS: [&str; 6] = ["what", "who", "how", "when", "where", "which"];
 
 /// Verbs with an ending that otherwise marks another form than the imperative.
@@ -227,7 +227,7 @@ mod tests {
         assert!(holds, "{words}: {found:?}");
     }
 
-    /// A planted violation of each rule, next to a text that keeps the rule.
+    /// Checks a violation of each rule, next to a text that follows the rule.
     #[test]
     fn each_rule_is_checked() {
         check(Kind::Message, "it is stopped as desired", Some("name the subject"));

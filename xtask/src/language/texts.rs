@@ -13,7 +13,7 @@ pub(super) enum Kind {
     Prose,
     /// A line of a Markdown page as it is in the file.
     Line,
-    /// The opening line of a code fence, from the three backticks on.
+    /// The opening line of a code fence, without its indentation.
     Fence,
     /// A sentence of a Markdown page outside code fences, tables and headings, without inline code and link targets.
     Sentence,
@@ -165,7 +165,7 @@ fn of_rust(source: &str, is_test: bool) -> Vec<Text> {
             }
             skip_to(&mut characters, at + length);
         } else if character.is_alphanumeric() || character == '_' {
-            // The rest of a word: its last letter opens no raw string.
+            // Skip the rest of the word, so that its last letter does not count as the prefix of a raw string.
             let end = rest.find(|other: char| !other.is_alphanumeric() && other != '_').unwrap_or(rest.len());
             skip_to(&mut characters, at + end);
         }
