@@ -196,7 +196,7 @@ pub struct AgentCore {
     stale: BTreeSet<ResourceName>,
     /// `true` if a change concerns every service.
     all_stale: bool,
-    /// The clock reading of the newest input that has not been followed up.
+    /// Clock reading of the newest input whose consequences are not computed yet; `None` if there is none.
     unsettled: Option<Now>,
     last: Mono,
 }
@@ -454,8 +454,8 @@ impl AgentCore {
                 | Key::Event(..),
             )
             | None => self.all_stale = true,
-            // Only the node's report depends on candidates. Reports of the doctor and of usage, the leader's notification
-            // records, and logs that users read do not concern services.
+            // Only the node's report depends on candidates. Reports of the doctor and of usage, the leader's
+            // notification records, and logs that users read do not concern services.
             Some(
                 Key::Candidate(_)
                 | Key::Refresh(_)

@@ -157,8 +157,8 @@ impl Watchdog {
         self.acknowledged = None;
     }
 
-    /// Returns the watchdog part of the node's report. While a longer timeout is wanted, it names the longer one,
-    /// because W must cover both.
+    /// Returns the watchdog part of the node's report. If a longer timeout is configured, the report contains the
+    /// longer one, because W must cover both.
     pub(super) fn report(&self, wanted_timeout_ms: Millis) -> WatchdogReport {
         let Some(facts) = self.facts else {
             let (problem, reason) = (self.problem.clone(), self.problem_reason);

@@ -34,7 +34,7 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// Returns the heartbeat if the commit is one.
+    /// Returns the heartbeat that the commit carries; `None` for any other commit.
     pub(super) fn beat(&self) -> Option<&Beat> {
         match self {
             Purpose::Beat(beat) => Some(beat),

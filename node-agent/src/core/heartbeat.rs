@@ -97,8 +97,9 @@ impl AgentCore {
         self.view.timings.unwrap_or(self.in_force)
     }
 
-    /// Returns the timings that this process obeys: the active ones, with a shorter validity already before its commit.
-    /// Observers count by the shorter validity from its commit on, so the watchdog must follow it earlier.
+    /// Returns the timings that this process follows: the active ones, except that a shorter validity applies even
+    /// before it is committed. Observers count by the shorter validity from its commit on, so the watchdog must follow
+    /// it earlier.
     pub(super) fn pace(&self) -> Timings {
         let (wanted, in_force) = (self.wanted_timings(), self.in_force);
         if wanted.heartbeat_valid_ms >= in_force.heartbeat_valid_ms {

@@ -24,8 +24,8 @@ pub enum Input {
         /// The etcd revision of the read.
         revision: Revision,
     },
-    /// The shell follows this etcd data. The input precedes every other input from that data; refused data yields no
-    /// input.
+    /// From now on, the shell reads the etcd data of this incarnation. This input comes before every other input from
+    /// these data. Data that the node must not follow cause no input.
     Follows {
         /// Incarnation of the data.
         incarnation: String,

@@ -78,11 +78,11 @@ pub struct LastWords {
 pub struct Trial {
     /// The operation that requested the test.
     pub operation: OperationName,
-    /// The machine.
+    /// Machine id of the tested machine.
     pub machine_id: String,
     /// The boot that is to be reset.
     pub boot_id: BootId,
-    /// The driver.
+    /// Identity that the watchdog's driver reports.
     pub identity: String,
     /// Timeout with which the device is armed, milliseconds.
     pub timeout_ms: Millis,
@@ -96,9 +96,9 @@ pub struct Trial {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Proven {
-    /// The machine.
+    /// Machine id of the tested machine.
     pub machine_id: String,
-    /// The driver.
+    /// Identity that the watchdog's driver reports.
     pub identity: String,
     /// The test as it is reported.
     pub test: WatchdogTest,

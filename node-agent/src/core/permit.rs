@@ -98,8 +98,8 @@ impl AgentCore {
         None
     }
 
-    /// Returns the missing watchdog precondition; `None` once etcd stores this process's report as armed and no heartbeat
-    /// in flight withdraws it.
+    /// Returns the missing watchdog precondition; `None` once etcd stores this process's report as armed and no
+    /// heartbeat in flight withdraws it.
     fn armed_waits_for(&self) -> Option<&'static str> {
         let armed =
             self.node_report().is_some_and(|report| report.armed && report.instance == self.config.instance);

@@ -278,8 +278,8 @@ impl Service {
         if let Step::Kill { tries, .. } | Step::KillVerify { tries, .. } = &self.step { *tries } else { 0 }
     }
 
-    /// Changes to another step, which has no task yet, and releases the worker unless the new step may keep it. The task
-    /// of the previous step must have ended.
+    /// Changes to another step, which has no task yet, and releases the worker unless the new step may keep it. The
+    /// task of the previous step must have ended.
     pub(super) fn go(&mut self, step: Step) {
         self.has_worker &= match &step {
             Step::Permit { phase, .. } => *phase == Phase::HandingOver,

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 const WINDOW_MS: Millis = 60_000;
 /// Shortest interval between two samples that makes a rate.
 const SHORTEST_MS: Millis = 1_000;
-/// A figure is written again if it differs from the written one by more than one part in this number, and also by more
+/// A figure is written again if it has changed by more than the written value divided by this number, and also by more
 /// than an absolute amount.
 const MOVED_PART: i128 = 5;
 /// Absolute amount for CPU: 0.05 cores.

@@ -37,7 +37,7 @@ pub struct TimeDaemon {
     pub name: String,
     /// Maximum rate by which the daemon may slew the clock, in parts per million.
     pub slew_ppm: u64,
-    /// Setting that lowers this rate; empty if the rate cannot be set.
+    /// Instruction that lowers this rate; empty if the rate cannot be changed.
     pub mend: &'static str,
 }
 

@@ -21,8 +21,8 @@ static FILE_READS: Semaphore = Semaphore::const_new(2);
 pub struct LogQuery {
     /// Maximum number of last lines.
     pub lines: u32,
-    /// Age in seconds of the oldest line; `None` for no limit. A file without times is returned whole if it was written in
-    /// this period.
+    /// Age in seconds of the oldest line; `None` for no limit. A file without times is returned whole if it was written
+    /// in this period.
     pub since_seconds: Option<u64>,
 }
 
@@ -70,7 +70,8 @@ impl Ending {
     }
 }
 
-/// Returns the offset of the last `lines` lines; `None` if the text does not certainly contain the beginning of as many.
+/// Returns the offset at which the last `lines` lines begin; `None` if `text` may lack the beginning of the first of
+/// them.
 fn start_of_last(text: &str, lines: usize) -> Option<usize> {
     let body = text.strip_suffix('\n').unwrap_or(text);
     if lines == 0 {
@@ -143,7 +144,8 @@ struct FileEnd {
     written: SystemTime,
 }
 
-/// Reads the end of a regular file. Opening anything else must not block, so a pipe is opened without waiting for a writer.
+/// Reads the end of a regular file. Opening anything else must not block, so a pipe is opened without waiting for a
+/// writer.
 fn end_of(path: &Path) -> io::Result<FileEnd> {
     let mut file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;

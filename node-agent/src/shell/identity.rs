@@ -32,7 +32,8 @@ fn product_id_of(text: &str) -> Option<String> {
     (!id.is_empty() && id.len() <= 128 && !is_filler && !known_filler).then_some(id)
 }
 
-/// Returns the cores, the hardware threads and the memory of this machine. An unknown amount is `None` and limits nothing.
+/// Returns the cores, the hardware threads and the memory of this machine. An unknown amount is `None` and limits
+/// nothing.
 pub(super) fn hardware() -> Hardware {
     let (cores, threads) = cpus(Path::new("/sys/devices/system/cpu")).map_or_else(
         || {
@@ -53,8 +54,8 @@ pub(super) fn hardware() -> Hardware {
     }
 }
 
-/// Counts the cores and hardware threads that are online below a directory like `/sys/devices/system/cpu`. Threads of one
-/// core have the same list of siblings. `None` if the kernel does not show them.
+/// Counts the cores and hardware threads that are online below a directory like `/sys/devices/system/cpu`. Threads of
+/// one core have the same list of siblings. `None` if the kernel does not show them.
 fn cpus(directory: &Path) -> Option<(usize, usize)> {
     let mut threads = 0;
     let mut cores = BTreeSet::new();

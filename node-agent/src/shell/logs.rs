@@ -1,7 +1,7 @@
 //! Answers requests for the logs of services, outside the loop of the core.
 //!
-//! The task has a watch of its own, so that etcd permissions from before these keys existed do not stop the agent. It holds
-//! at most [`READS`] reads at a time, and no result of it reaches the core.
+//! The task has a watch of its own, so that etcd permissions from before these keys existed do not stop the agent. It
+//! holds at most [`READS`] reads at a time, and no result of it reaches the core.
 
 use super::drivers::Drivers;
 use crate::driver::LogQuery;

@@ -32,7 +32,8 @@ pub(super) struct ObservedCore {
 /// Receives the core's state once.
 pub(super) type Asker = oneshot::Sender<Value>;
 
-/// Returns a function that asks the core for its state. The core answers with its next input, within a heartbeat interval.
+/// Returns a function that asks the core for its state. The core answers with its next input, within a heartbeat
+/// interval.
 pub(super) fn reader(asking: mpsc::UnboundedSender<Asker>) -> ReadState {
     Arc::new(move || {
         let (asker, answer) = oneshot::channel();

@@ -62,8 +62,8 @@ pub struct Options {
     pub admin_listen: SocketAddr,
     /// Whether this machine is virtual
     ///
-    /// The watchdog of a virtual machine does not confirm fencing, because a hypervisor can pause the machine together with
-    /// its clock. Configure a fence device.
+    /// The watchdog of a virtual machine does not confirm fencing, because a hypervisor can pause the machine together
+    /// with its clock. Configure a fence device.
     #[arg(long = "virtual", value_enum, default_value_t = Virtual::Auto, value_name = "MODE")]
     pub virtual_machine: Virtual,
     /// Whether this machine can sleep; if so, the agent prevents sleep

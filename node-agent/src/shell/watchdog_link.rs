@@ -18,7 +18,7 @@ pub(super) struct WatchdogLink {
 }
 
 impl WatchdogLink {
-    /// Sends a request. An answer follows, or the news that the connection is lost.
+    /// Sends a request. An answer follows, or an event that reports the loss of the connection.
     pub(super) fn ask(&self, id: WatchdogRequestId, request: Request) {
         // Sending cannot fail: the task lives as long as this sender.
         let _ = self.requests.send((id, request));

@@ -103,8 +103,8 @@ fn a_controller_that_left_is_asked_no_more_once_the_fence_was_seen_unchanged_sin
     world.advance(3_000);
     assert!(survives(&mut world), "{:#?}", world.logs);
 
-    // The departure of c1 is the last change that the node sees, so c1 may have closed the epoch before it left. (c1 is the
-    // older candidate: the departure of the newest would also change the node's report, which also ends hold.)
+    // The departure of c1 is the last change that the node sees, so c1 may have closed the epoch before it left. (c1 is
+    // the older candidate: the departure of the newest would also change the node's report, which also ends hold.)
     let mut world = held_by(&["c1", "c2"]);
     world.controllers.insert("c2".to_owned(), granted());
     let key = world.keys.candidate("c1");

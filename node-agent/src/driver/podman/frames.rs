@@ -14,8 +14,8 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Removes the complete frames from the start of `bytes`, and passes their texts on. The rest continues with what arrives
-/// next.
+/// Removes the complete frames from the start of `bytes`, and passes their texts on. The rest continues with what
+/// arrives next.
 pub(super) fn take_whole(bytes: &mut Vec<u8>, mut with: impl FnMut(&[u8])) {
     let mut taken = 0;
     while let Some((header, after)) = bytes[taken..].split_first_chunk::<8>() {
